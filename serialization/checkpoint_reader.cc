@@ -25,7 +25,9 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const s
                                                                          const OpenOptions& options) {
   std::unique_ptr<CheckpointReader> reader(new CheckpointReader);
   FileSystem* fs = options.fs != nullptr ? options.fs : PosixFileSystem();
-  WEFT_ASSIGN_OR_RETURN(reader->file_, File::Open(fs, path, {.read = true}));
+  FileInfo info;
+  WEFT_ASSIGN_OR_RETURN(reader->file_, File::OpenToRead(fs, path, &info));
+  reader->file_bytes_ = static_cast<uint64_t>(info.size);
   WEFT_RETURN_IF_ERROR(reader->Load(options));
   return reader;
 }
@@ -41,10 +43,6 @@ absl::StatusOr<Frame> CheckpointReader::ReadFrame(uint64_t offset, uint64_t limi
 
 absl::Status CheckpointReader::Load(const OpenOptions& options) {
   const std::string& path = file_.path();
-  WEFT_ASSIGN_OR_RETURN(const FileInfo info, file_.Info());
-  if (info.kind == FileKind::kDirectory) return UserError("'", path, "' is a directory, not a checkpoint");
-  if (info.kind != FileKind::kRegular) return UserError("'", path, "' is not a regular file, and a checkpoint is one");
-  file_bytes_ = static_cast<uint64_t>(info.size);
   std::byte raw[kPrologueBytes];
   const size_t start = static_cast<size_t>(std::min<uint64_t>(file_bytes_, kPrologueBytes));
   WEFT_RETURN_IF_ERROR(file_.ReadAt(0, {raw, start}));

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "serialization/limits.h"
+#include "src/runtime/file_kind.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -15,8 +16,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "checkpoints are little-endian");
 
-// The first byte is no text, CR LF and ^Z show damage by text-mode transfers.
-constexpr uint8_t kMagic[8] = {0xD7, 'T', 'C', 'K', '\r', '\n', 0x1A, '\n'};
 constexpr uint64_t kTrailerMagic = 0x4B4354646E45D70Au;
 constexpr uint32_t kFrameMagic = 0x6D724657;  // "WFrm"
 
@@ -65,7 +64,7 @@ std::string ToHex(std::span<const std::byte> bytes) {
 
 void EncodePrologue(const Prologue& prologue, std::byte out[kPrologueBytes]) {
   std::memset(out, 0, kPrologueBytes);
-  std::memcpy(out, kMagic, 8);
+  std::memcpy(out, kCheckpointMagic, 8);
   Put<uint16_t>(out, 8, kFormatMajor);
   Put<uint16_t>(out, 10, kFormatMinor);
   Put<uint8_t>(out, 12, 12);  // log2 of kPageAlign
@@ -77,8 +76,8 @@ void EncodePrologue(const Prologue& prologue, std::byte out[kPrologueBytes]) {
 
 absl::StatusOr<Prologue> DecodePrologue(std::span<const std::byte> bytes, const std::string& file) {
   const std::byte* in = bytes.data();
-  if (bytes.size() < kPrologueBytes || std::memcmp(in, kMagic, 8) != 0) {
-    return UserError("'", file, "' is not a Weft checkpoint: it does not start with the checkpoint magic");
+  if (bytes.size() < kPrologueBytes || std::memcmp(in, kCheckpointMagic, 8) != 0) {
+    return UserError("'", file, "' is not a Weft checkpoint: it does not start with the checkpoint magic", ItIs(bytes));
   }
   if (!ChecksumsMatch(Get<uint64_t>(in, 56), Checksum64({in, 56})))
     return Damaged(file, 56, "the checksum of the prologue does not match");

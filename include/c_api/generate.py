@@ -35,6 +35,8 @@ def outputs():
     api = model.load(os.path.join(HERE, "api.json"), os.path.join(HERE, "ops.json"))
     files = text.files(api)
     files.update(derived(model.Api(json.loads(files[text.PATH]))))
+    with open(os.path.join(HERE, "api.json"), encoding="utf-8") as f:
+        files.update(options.library_files(json.load(f)["options"]))
     with open(os.path.join(HERE, "ops.json"), encoding="utf-8") as f:
         files.update(attributes.files(json.load(f)["ops"]))  # the library's own, internal operations too
     return files

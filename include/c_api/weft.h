@@ -20,7 +20,8 @@
  * THREADS. Each function says `any` (call it from any thread) or `exclusive: p` (one thread at a time for that object;
  * a second one harms nothing, but waits for its turn, or gets WEFT_FAILED_PRECONDITION from an optimizer, and borrowed
  * memory may move). Releases may come from any thread at any time. Recording from several threads into one context is
- * allowed; the order of their calls is the program's. After fork() use a new context.
+ * allowed; the order of their calls is the program's. After fork() use a new context: in the child every function that
+ * takes a handle of one that recorded or ran anything gives WEFT_FAILED_PRECONDITION at once; releases work.
  *
  * STRINGS are UTF-8: in as pointer and length (WEFT_STRLEN = up to the NUL), out borrowed for the handle's life or as a
  * blob.

@@ -10,6 +10,18 @@
 extern "C" {
 #endif
 
+/* In weft_adam_options.present: beta1 counts as it stands. */
+#define WEFT_ADAM_HAS_BETA1 ((uint64_t)1)
+
+/* In weft_adam_options.present: beta2 counts as it stands. */
+#define WEFT_ADAM_HAS_BETA2 ((uint64_t)2)
+
+/* In weft_adam_options.present: epsilon counts as it stands. */
+#define WEFT_ADAM_HAS_EPSILON ((uint64_t)4)
+
+/* In weft_adam_options.present: weight_decay counts as it stands. */
+#define WEFT_ADAM_HAS_WEIGHT_DECAY ((uint64_t)8)
+
 /* Stochastic gradient descent: g += weight_decay * p; v = momentum * v + g; p -= lr * (nesterov ? g + momentum * v :
  * v). As PyTorch's SGD with dampening 0. Since 1.0.
  */
@@ -32,8 +44,9 @@ typedef struct weft_adam_options {
   double beta2; /* 0 = 0.999; negative = 0 */
   double epsilon; /* 0 = 1e-8 */
   double weight_decay; /* Adam: added to the gradient, 0 = none; AdamW: p -= lr * weight_decay * p, 0 = 0.01, negative = none */
+  uint64_t present; /* WEFT_ADAM_HAS_*: fields that count as they stand, 0 being 0 and a negative number an error; bindings set all */
 } weft_adam_options;
-#define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0}
+#define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Gradients of y with respect to xs, recorded like any other operation. cotangent (shape of y) is the gradient that
@@ -55,7 +68,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_grad(weft_context* ctx, weft_tensor* y, 
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_sgd_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
@@ -65,7 +78,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sgd_create(weft_context* ctx, weft_tenso
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
@@ -75,7 +88,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_adam_create(weft_context* ctx, weft_tens
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;

@@ -161,7 +161,7 @@ typedef enum weft_option_source {
 /* Any function of the library; cast it to its declared type. Since 1.0. */
 typedef void (*weft_proc)(void);
 
-/* Ends what user_data refers to. Runs exactly once, also if registration fails. Since 1.0. */
+/* Ends what user_data refers to. Runs exactly once, also if registration fails. Must not unwind. Since 1.0. */
 typedef void (*weft_release_fn)(void* user_data);
 
 /* Takes one log record; text is not NUL-terminated and valid during the call. May come from any thread; no lock of Weft
@@ -172,15 +172,15 @@ typedef void (*weft_release_fn)(void* user_data);
 typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* text, size_t length);
 
 /* size bytes at a multiple of alignment (a power of two), or NULL. Any thread. What is not aligned is given back at
- * once, and whoever wanted it gets FAILED_PRECONDITION. Since 1.0.
+ * once, and whoever wanted it gets FAILED_PRECONDITION. Must not unwind. Since 1.0.
  */
 typedef void* (*weft_allocate_fn)(void* user_data, size_t size, size_t alignment);
 
-/* Takes back what weft_allocate_fn gave. Any thread. Since 1.0. */
+/* Takes back what weft_allocate_fn gave. Any thread. Must not unwind. Since 1.0. */
 typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
 
 /* Memory is short: `wanted` bytes could not be had (0: it is not known how many). Returns 1 if something was freed and
- * a second try is worthwhile. Any thread; must not call Weft. Since 1.0.
+ * a second try is worthwhile. Any thread; must not call Weft, and must not unwind. Since 1.0.
  */
 typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
 
@@ -217,6 +217,9 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *     never
  *   cache_mode (off, read, write; default write): compiled programs on disk
  *   cache_dir (text; default empty): folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache
+ *   program_memory (0 or more; default 268435456): bytes that compiled programs of a context and a device may take in
+ *     memory; the ones left alone for longest go first, and come back from the disk cache or the compiler; 0: no limit.
+ *     At most 2048 programs stay in any case
  *   cache_max_bytes (0 or more; default 4294967296): size at which the least recently used programs go
  *   use_bf16 (0, 1; default 0): devices hold and compute f32 and f64 as bf16; tensors are still f32 and f64 to the
  *     caller (docs/element_types.md). Where nobody sets it, XLA_USE_BF16 does
@@ -227,12 +230,20 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   verify_between_passes (0, 1; default 0): checks the program after every compiler pass
  *   log (debug, info, warning, error, off; default off): without a hook, records of this level and above go to standard
  *     error
- *   launch_deadline_ms (0 or more; default 0): milliseconds that a launch may run before its loops of unknown length
- *     end ahead of their next run, with DEADLINE_EXCEEDED; 0: no limit. Counted loops and scans run on. On a plugin's
- *     device any launch and copy that takes longer is given up: its results have no value, and the device is not waited
- *     for
+ *   callbacks (direct, queued; default direct): when log records, deleters of DLPack tensors and releases of custom
+ *     operations run: direct, within calls into Weft, of any thread; queued, in weft_context_run_queue alone, before
+ *     which weft_context_queue_fd becomes readable
+ *   launch_deadline_ms (0 or more; default 0): milliseconds that a launch may run; then it ends within some hundredths
+ *     of a second, with DEADLINE_EXCEEDED as its outcome: what it was to compute has no value, assigned tensors show what
+ *     they showed before; 0: no limit. A caller's function is waited for, and so is what is left to do once memory that
+ *     was taken over is being written to (docs/functions.md). On a plugin's device any launch and copy that takes longer
+ *     is given up, also while the plugin has not returned from beginning it: its results have no value, and the device is
+ *     not waited for
  *   compile_deadline_ms (0 or more; default 0): milliseconds that a call waits for a program to be compiled or loaded,
  *     then DEADLINE_EXCEEDED; the compiler goes on, and who asks again waits for the same program; 0: no limit
+ *   start_deadline_ms (0 or more; default 60000): milliseconds that loading and initialising a plugin may take, and
+ *     then its start (devices or a topology), each; weft_context_create then gives DEADLINE_EXCEEDED and leaves the
+ *     plugin's thread behind; 0: no limit
  *   hash_bits (0 to 128; default 128): deprecated: accepted and without effect; bits of a program's key that were
  *     looked at, a hook of Weft's own tests
  */
@@ -318,7 +329,8 @@ WEFT_API weft_code weft_error_code(const weft_error* error) WEFT_NOEXCEPT;
 WEFT_API const char* weft_error_message(const weft_error* error, size_t* out_length) WEFT_NOEXCEPT;
 
 /* A detail by key, borrowed, or NULL: "weft.operation" (C name), "weft.position" (file:line), "weft.operands" (types),
- * "weft.call" (which of many).
+ * "weft.call" (which of many), "weft.retry_after_release" ("1": memory is short that released tensors may give back;
+ * collect garbage and call again).
  *   error: may be NULL
  *   key: key_length bytes
  *   out_length: may be NULL
@@ -333,6 +345,21 @@ WEFT_API const char* weft_error_payload(const weft_error* error, const char* key
  * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_error_new(weft_code code, const char* message, size_t length) WEFT_NOEXCEPT;
+
+/* weft_error_new with a number of the caller's, say of an exception that it keeps. Whatever passes the error on
+ * (weft_function_trace, callbacks of custom operations, scopes) passes the number on: weft_error_data of what comes out
+ * gives it. In text it is the detail "weft.data".
+ *   message: length bytes
+ * Errors: INVALID_ARGUMENT. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_error_new_with_data(weft_code code, const char* message, size_t length,
+    uint64_t data) WEFT_NOEXCEPT;
+
+/* 1 and the number of weft_error_new_with_data, or 0 where the error has none and out stays as it is.
+ *   error: may be NULL
+ * Threads: any. Since 1.1.
+ */
+WEFT_API int32_t weft_error_data(const weft_error* error, uint64_t* out) WEFT_NOEXCEPT;
 
 /* One more reference to an error. NULL is ignored.
  *   error: may be NULL
@@ -376,11 +403,13 @@ WEFT_API void weft_blob_retain(weft_blob* blob) WEFT_NOEXCEPT;
 WEFT_API void weft_blob_release(weft_blob* blob) WEFT_NOEXCEPT;
 
 /* A new context. Environment variables WEFT_* are read here and never again. Starts no thread and opens no device
- * before the first evaluation needs one. If this fails, the release functions of the hooks have run (but for a
- * struct_size that cannot be one).
+ * before the first evaluation needs one, but for a plugin, which is started here within the option start_deadline_ms
+ * and whose errors are what it says. If this fails, the release functions of the hooks have run (but for a struct_size
+ * that cannot be one).
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
+ * FAILED_PRECONDITION, DEADLINE_EXCEEDED, any. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_create(const weft_context_options* options,
     weft_context** out) WEFT_NOEXCEPT;
@@ -404,7 +433,7 @@ WEFT_API void weft_context_release(weft_context* context) WEFT_NOEXCEPT;
 /* The effective value of an option as text.
  *   name: length bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_option(weft_context* ctx, const char* name, size_t length,
     weft_blob** out) WEFT_NOEXCEPT;
@@ -418,7 +447,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_option_list(weft_option_info* out, size_
 
 /* Who said the effective value of an option.
  *   name: length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_option_source(weft_context* ctx, const char* name, size_t length,
     weft_option_source* out) WEFT_NOEXCEPT;
@@ -439,17 +468,42 @@ WEFT_API const char* weft_option_detail(const char* name, size_t length, const c
  *   log: may be NULL
  *   user_data: may be NULL
  *   release: may be NULL
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: exclusive: ctx. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: exclusive: ctx. May call hooks. Since
+ * 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, weft_log_fn log,
     void* user_data, weft_release_fn release) WEFT_NOEXCEPT;
 
+/* With the option callbacks=queued: a file descriptor that is readable while something waits for
+ * weft_context_run_queue, for poll and event loops. It belongs to the context and closes with it, or with the last
+ * tensor of memory that was lent to it. Do not read from it.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_context_queue_fd(weft_context* ctx, int32_t* out_fd) WEFT_NOEXCEPT;
+
+/* With the option callbacks=queued: calls what waits, in the order in which it came, on this thread and without a lock
+ * of Weft's; what these calls add waits for the next time. Log records past 4,096 that wait are left out, and one
+ * record says how many. What still waits when the context ends is called there, in the last weft_context_release, and
+ * what comes later where it comes: run the queue before, where finalizers release.
+ *   out_count: may be NULL; how many were called
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_context_run_queue(weft_context* ctx, size_t* out_count) WEFT_NOEXCEPT;
+
+/* How many bytes the values of the context's tensors have on all its devices: what handles, the recorded graph and
+ * launches that run hold, memory that was lent included. It is one load, so a language whose collector does not see
+ * these bytes asks it every few calls, and collects garbage when the number has grown.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_context_live_bytes(weft_context* ctx, uint64_t* out_bytes) WEFT_NOEXCEPT;
+
 /* Asks waits to give up: waits for events, for compiling and reads that are waiting return CANCELLED within some
  * hundredths of a second. If nobody waits, the next wait, the next read that has to wait or the next call that starts
- * work (weft_sync, weft_eval, a tensor from the host, a save or load) returns it, once. A loop that nobody knows the
- * end of (weft_while) ends before its next run: whatever its launch was to compute, assigned tensors too, is CANCELLED
- * from then on. What runs otherwise goes on to its end, so that no step is half done. Atomic operations and nothing
- * else: may be called in a signal handler.
+ * work (weft_sync, weft_eval, a tensor from the host, a save or load) returns it, once. Launches of some milliseconds
+ * and more that run or wait end within some hundredths of a second, on the platforms cpu and reference: what they were
+ * to compute is CANCELLED from then on, and tensors that were assigned in them show what they showed before, so that no
+ * step is half done. A launch that has begun to write to memory that it took over runs to its end. Atomic operations
+ * and nothing else: may be called in a signal handler.
  *   ctx: may be NULL
  * Threads: any. Since 1.0.
  */

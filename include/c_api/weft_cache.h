@@ -24,24 +24,24 @@ WEFT_API void weft_cache_stats_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The compile cache of a context. Its folder comes from the option "cache_dir"; "cache_mode" is off, read or write.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_cache(weft_context* ctx, weft_cache** out) WEFT_NOEXCEPT;
 
 /* Folder of the disk cache, empty if there is none. Borrowed for the handle's life.
  *   out_length: may be NULL
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_cache_dir(weft_cache* cache, const char** out_dir,
     size_t* out_length) WEFT_NOEXCEPT;
 
 /* Counters. Set out->struct_size first (WEFT_CACHE_STATS_INIT).
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_cache_read_stats(weft_cache* cache, weft_cache_stats* out) WEFT_NOEXCEPT;
 
 /* Waits until everything compiled so far is on disk. Releasing the context does the same.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_cache_flush(weft_cache* cache) WEFT_NOEXCEPT;
 

@@ -81,7 +81,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_create(weft_tree** out) WEFT_NOEXCE
 /* Adds an empty dict under a key of a dict, or at the end of a list.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -89,7 +90,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t 
 /* Adds an empty list.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_list(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -97,7 +99,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_list(weft_tree* tree, uint32_t 
 /* Adds nothing under a name.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_none(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -106,7 +109,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_none(weft_tree* tree, uint32_t 
  * stored once.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_tensor(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, weft_tensor* value, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -114,7 +118,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_tensor(weft_tree* tree, uint32_
 /* Adds a truth value.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_bool(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, int32_t value, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -122,7 +127,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_bool(weft_tree* tree, uint32_t 
 /* Adds an integer.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_i64(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, int64_t value, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -130,7 +136,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_i64(weft_tree* tree, uint32_t p
 /* Adds a double; every bit is kept, NaNs too.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_f64(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, double value, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -139,7 +146,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_f64(weft_tree* tree, uint32_t p
  *   key: may be NULL; key_length bytes; NULL in a list
  *   value: length bytes
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_text(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, const char* value, size_t length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -148,7 +156,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_text(weft_tree* tree, uint32_t 
  *   key: may be NULL; key_length bytes; NULL in a list
  *   value: may be NULL; length bytes
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_bytes(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, const void* value, size_t length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -156,7 +165,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_bytes(weft_tree* tree, uint32_t
 /* Adds a second name for a node that exists: tied weights. Never a copy on disk.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_alias(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t target, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -164,31 +174,31 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_alias(weft_tree* tree, uint32_t
 /* Node by path from another node: keys and positions joined by "." ("layers.0.weight"); "." and "\\" inside a key are
  * preceded by "\\". Follows aliases.
  *   path: length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_find(weft_tree* tree, uint32_t from, const char* path, size_t length,
     uint32_t* out_node) WEFT_NOEXCEPT;
 
 /* What a node is.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_kind(weft_tree* tree, uint32_t node,
     weft_node_kind* out_kind) WEFT_NOEXCEPT;
 
 /* Number of children; 0 for leaves.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_size(weft_tree* tree, uint32_t node, uint32_t* out_count) WEFT_NOEXCEPT;
 
 /* Child by position, in order of addition.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_child(weft_tree* tree, uint32_t node, uint32_t index,
     uint32_t* out_node) WEFT_NOEXCEPT;
 
 /* Key of a node within its dict, borrowed until the tree changes; empty in lists.
  *   out_length: may be NULL
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_key(weft_tree* tree, uint32_t node, const char** out_key,
     size_t* out_length) WEFT_NOEXCEPT;
@@ -225,7 +235,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_get_data(weft_tree* tree, uint32_t 
 /* Adds a copy of another tree's structure below a key or at the end of a list, sharing its tensors.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive:
+ * tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, weft_tree* other, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -274,20 +285,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load(weft_context* ctx, const
 /* Opens a checkpoint and reads its table of contents.
  *   path: path_length bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any.
- * May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
+ * FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, size_t path_length,
     weft_checkpoint_reader** out) WEFT_NOEXCEPT;
 
 /* Number of tensors.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader,
     size_t* out_count) WEFT_NOEXCEPT;
 
 /* One tensor's name, type and shape. Set out->struct_size first (WEFT_CHECKPOINT_ENTRY_INIT).
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
     weft_checkpoint_entry* out) WEFT_NOEXCEPT;
@@ -304,7 +315,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_r
 
 /* The user's metadata as a dict of text (bytes where it is not UTF-8 without NUL); empty if there is none.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;
@@ -319,14 +330,14 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_tree(weft_checkpoint_r
     weft_tree** out) WEFT_NOEXCEPT;
 
 /* Step, time, sizes and who wrote it. Set out->struct_size first (WEFT_CHECKPOINT_INFO_INIT).
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader,
     weft_checkpoint_info* out) WEFT_NOEXCEPT;
 
 /* The index of a tensor for weft_checkpoint_reader_entry, by path. Follows aliases: the entry's path is then another.
  *   path: path_length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, size_t* out_index) WEFT_NOEXCEPT;
@@ -334,7 +345,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_r
 /* The whole tree with its numbers, texts, bytes and aliases, but no tensor's value: reads nothing from the file.
  * weft_tree_get_tensor of a tensor's node and saving such a tree are FAILED_PRECONDITION.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;

@@ -24,7 +24,7 @@ typedef enum weft_custom_threads {
 
 /* Says what a custom operation gives: writes dtype, rank and dims of each result. Returns NULL, or an error, which
  * becomes Weft's and fails the call that asked. Runs where the operation is recorded, without a lock of Weft's, and
- * must answer the same for the same inputs. Since 1.1.
+ * must answer the same for the same inputs. Must not unwind. Since 1.1.
  */
 typedef weft_error* (*weft_custom_shape_fn)(void* user_data, const weft_tensor_info* inputs, size_t count, weft_tensor_info* results, size_t result_count);
 
@@ -68,8 +68,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_custom_register(weft_context* ctx, const
  *   signature: signature_length bytes; a C prototype: "double(double, int*)", "void(const double*[n...], size_t=n,
  *   double*[n...])"
  *   options: may be NULL
- * Errors: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads:
- * any. May call hooks. Since 1.1.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, ALREADY_EXISTS, UNIMPLEMENTED,
+ * FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. May call hooks. Since 1.1.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_custom_register_symbol(weft_context* ctx, const char* name, size_t name_length,
     const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature,

@@ -26,42 +26,50 @@ WEFT_API WEFT_MUST_USE weft_error* weft_device_count(weft_context* ctx, size_t* 
 
 /* Device by position; 0 is the default.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_device_at(weft_context* ctx, size_t index, weft_device** out) WEFT_NOEXCEPT;
 
 /* Device by name, "cpu:0"; "cpu" is the first of its kind. The error lists what exists.
  *   name: length bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_device_by_name(weft_context* ctx, const char* name, size_t length,
     weft_device** out) WEFT_NOEXCEPT;
 
 /* "cpu:0", borrowed for the device's life.
  *   out_length: may be NULL
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_device_name(weft_device* device, const char** out_name,
     size_t* out_length) WEFT_NOEXCEPT;
 
 /* What it is: "x86-64 avx512". Borrowed for the device's life.
  *   out_length: may be NULL
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_device_kind(weft_device* device, const char** out_kind,
     size_t* out_length) WEFT_NOEXCEPT;
 
 /* DLPack's device type and number.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_device_dlpack(weft_device* device, int32_t* out_type,
     int32_t* out_id) WEFT_NOEXCEPT;
 
 /* Memory of the device. Set out->struct_size first (WEFT_MEMORY_STATS_INIT).
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_device_memory(weft_device* device, weft_memory_stats* out) WEFT_NOEXCEPT;
+
+/* Gives memory back to the system at once that is kept for reuse and that nothing uses: blocks of released tensors, the
+ * arena of temporaries, and what the process's allocator keeps after a peak. By itself the CPU device does so with
+ * blocks that nothing used for 64 launches or ten seconds. Nothing is lost; what comes next allocates anew. On a
+ * plugin's device only the last of these.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_device_trim(weft_device* device) WEFT_NOEXCEPT;
 
 /* One more reference to a device. NULL is ignored.
  *   device: may be NULL

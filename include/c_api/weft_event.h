@@ -14,7 +14,7 @@ extern "C" {
 #define WEFT_WAIT_FOREVER ((int64_t)-1)
 
 /* Whether it has happened, well or badly: out_done becomes 1 or 0.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_event_poll(weft_event* event, int32_t* out_done) WEFT_NOEXCEPT;
 
@@ -40,7 +40,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_wait_any(weft_event* const* events, size
 
 /* A file descriptor that becomes readable when it has happened, for poll and event loops. It belongs to the event and
  * closes with it. Do not read from it.
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_event_fd(weft_event* event, int32_t* out_fd) WEFT_NOEXCEPT;
 

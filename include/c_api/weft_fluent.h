@@ -1757,6 +1757,7 @@ typedef struct wf_argmax_args {
   weft_tensor* x;
   int64_t axis WF_DEFAULT(WF_NO_INT);
   int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
 } wf_argmax_args;
 WF_INLINE weft_tensor* wf_argmax_at(weft_scope* s, const char* file, int line, wf_argmax_args a) {
   weft_tensor* out = NULL;
@@ -1771,17 +1772,22 @@ WF_INLINE weft_tensor* wf_argmax_at(weft_scope* s, const char* file, int line, w
     o.present |= WEFT_ARGMAX_HAS_KEEPDIMS;
     o.keepdims = a.keepdims;
   }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_ARGMAX_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
   error = weft_argmax(ctx, a.x, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_argmax(s, ...) \
-  WF_CALL(wf_argmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmax_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+  WF_CALL(wf_argmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmax_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_argmin_args {
   WF_BEGIN
   weft_tensor* x;
   int64_t axis WF_DEFAULT(WF_NO_INT);
   int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
 } wf_argmin_args;
 WF_INLINE weft_tensor* wf_argmin_at(weft_scope* s, const char* file, int line, wf_argmin_args a) {
   weft_tensor* out = NULL;
@@ -1796,11 +1802,15 @@ WF_INLINE weft_tensor* wf_argmin_at(weft_scope* s, const char* file, int line, w
     o.present |= WEFT_ARGMIN_HAS_KEEPDIMS;
     o.keepdims = a.keepdims;
   }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_ARGMIN_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
   error = weft_argmin(ctx, a.x, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_argmin(s, ...) \
-  WF_CALL(wf_argmin_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmin_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+  WF_CALL(wf_argmin_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmin_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_cummax_args {
   WF_BEGIN
@@ -2849,6 +2859,7 @@ typedef struct wf_select_and_scatter_args {
   size_t window_strides_count WF_DEFAULT(0);
   const int64_t* padding WF_DEFAULT(NULL);
   size_t padding_count WF_DEFAULT(0);
+  weft_select_and_scatter_select select WF_DEFAULT(WEFT_SELECT_AND_SCATTER_SELECT_FORCE32);
 } wf_select_and_scatter_args;
 WF_INLINE weft_tensor* wf_select_and_scatter_at(weft_scope* s, const char* file, int line, wf_select_and_scatter_args a) {
   weft_tensor* out = NULL;
@@ -2865,11 +2876,15 @@ WF_INLINE weft_tensor* wf_select_and_scatter_at(weft_scope* s, const char* file,
     o.padding = a.padding;
     o.padding_count = a.padding_count;
   }
+  if (a.select != WEFT_SELECT_AND_SCATTER_SELECT_FORCE32) {
+    o.present |= WEFT_SELECT_AND_SCATTER_HAS_SELECT;
+    o.select = a.select;
+  }
   error = weft_select_and_scatter(ctx, a.operand, a.source, a.window_dimensions, a.window_dimensions_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_select_and_scatter(s, ...) \
-  WF_CALL(wf_select_and_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_select_and_scatter_args, (.window_strides = NULL, .window_strides_count = 0, .padding = NULL, .padding_count = 0,), __VA_ARGS__)))
+  WF_CALL(wf_select_and_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_select_and_scatter_args, (.window_strides = NULL, .window_strides_count = 0, .padding = NULL, .padding_count = 0, .select = WEFT_SELECT_AND_SCATTER_SELECT_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_batch_norm_args {
   WF_BEGIN
@@ -3283,6 +3298,8 @@ typedef struct wf_scaled_dot_product_attention_args {
   double scale WF_DEFAULT(WF_NO_DOUBLE);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
   int32_t enable_gqa WF_DEFAULT(WF_NO_BOOL);
+  weft_scaled_dot_product_attention_causal_alignment causal_alignment WF_DEFAULT(WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_FORCE32);
+  int32_t nan_if_unseen WF_DEFAULT(WF_NO_BOOL);
 } wf_scaled_dot_product_attention_args;
 WF_INLINE weft_tensor* wf_scaled_dot_product_attention_at(weft_scope* s, const char* file, int line, wf_scaled_dot_product_attention_args a) {
   weft_tensor* out = NULL;
@@ -3305,11 +3322,19 @@ WF_INLINE weft_tensor* wf_scaled_dot_product_attention_at(weft_scope* s, const c
     o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
     o.enable_gqa = a.enable_gqa;
   }
+  if (a.causal_alignment != WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_FORCE32) {
+    o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT;
+    o.causal_alignment = a.causal_alignment;
+  }
+  if (a.nan_if_unseen != WF_NO_BOOL) {
+    o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN;
+    o.nan_if_unseen = a.nan_if_unseen;
+  }
   error = weft_scaled_dot_product_attention(ctx, a.q, a.k, a.v, a.mask, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_scaled_dot_product_attention(s, ...) \
-  WF_CALL(wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .enable_gqa = WF_NO_BOOL,), __VA_ARGS__)))
+  WF_CALL(wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .enable_gqa = WF_NO_BOOL, .causal_alignment = WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_FORCE32, .nan_if_unseen = WF_NO_BOOL,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_silu_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -3323,6 +3348,7 @@ typedef struct wf_softmax_args {
   WF_BEGIN
   weft_tensor* x;
   int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t safe WF_DEFAULT(WF_NO_BOOL);
 } wf_softmax_args;
 WF_INLINE weft_tensor* wf_softmax_at(weft_scope* s, const char* file, int line, wf_softmax_args a) {
   weft_tensor* out = NULL;
@@ -3333,11 +3359,15 @@ WF_INLINE weft_tensor* wf_softmax_at(weft_scope* s, const char* file, int line, 
     o.present |= WEFT_SOFTMAX_HAS_AXIS;
     o.axis = a.axis;
   }
+  if (a.safe != WF_NO_BOOL) {
+    o.present |= WEFT_SOFTMAX_HAS_SAFE;
+    o.safe = a.safe;
+  }
   error = weft_softmax(ctx, a.x, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_softmax(s, ...) \
-  WF_CALL(wf_softmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_softmax_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+  WF_CALL(wf_softmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_softmax_args, (.axis = WF_NO_INT, .safe = WF_NO_BOOL,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_softplus_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -3375,6 +3405,7 @@ typedef struct wf_categorical_args {
   weft_tensor* logits;
   int64_t axis WF_DEFAULT(WF_NO_INT);
   int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
 } wf_categorical_args;
 WF_INLINE weft_tensor* wf_categorical_at(weft_scope* s, const char* file, int line, wf_categorical_args a) {
   weft_tensor* out = NULL;
@@ -3389,11 +3420,15 @@ WF_INLINE weft_tensor* wf_categorical_at(weft_scope* s, const char* file, int li
     o.present |= WEFT_CATEGORICAL_HAS_KEEPDIMS;
     o.keepdims = a.keepdims;
   }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_CATEGORICAL_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
   error = weft_categorical(ctx, a.logits, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_categorical(s, ...) \
-  WF_CALL(wf_categorical_at((s), __FILE__, __LINE__, WF_MAKE(wf_categorical_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+  WF_CALL(wf_categorical_at((s), __FILE__, __LINE__, WF_MAKE(wf_categorical_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_normal_args {
   WF_BEGIN

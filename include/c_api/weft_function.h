@@ -31,7 +31,8 @@ typedef enum weft_keep {
 
 /* Records the body of a function through `body`, which is valid during the call. Writes up to capacity results and
  * their count; their references become Weft's, whatever is returned. Returns NULL, or an error, which becomes Weft's:
- * the body is then abandoned and the error is the caller's. Since 1.1.
+ * the body is then abandoned and the error is the caller's. Must not unwind (no C++ exception, no longjmp): a callback
+ * in C++ catches and returns weft_error_new. Since 1.1.
  */
 typedef weft_error* (*weft_trace_fn)(void* user_data, weft_context* body, weft_tensor* const* parameters, size_t count, weft_tensor** results, size_t capacity, size_t* out_count);
 
@@ -99,7 +100,10 @@ WEFT_API void weft_program_stats_init(void* options, size_t size) WEFT_NOEXCEPT;
  * themselves, in order of first use; scalars and host data made through it are literals. In a body reading, waiting,
  * barriers, weft_tensor_require_grad and assigning to what lies outside are FAILED_PRECONDITION; weft_grad takes any
  * float or complex tensor there. What draws random numbers draws anew in every call and in every run of a loop. Bodies
- * nest. Release the body's context in any case; one that has not ended is abandoned then.
+ * nest, and around an open one all are open: when a body is abandoned, every body that is open inside it is, too, and
+ * what uses one of those from then on is FAILED_PRECONDITION and names both. Release the body's context in any case;
+ * the last release of one that has not ended abandons it. So handles of bodies and of their tensors may go in any
+ * order, as finalizers let them.
  *   name: may be NULL; name_length bytes; letters, digits, _ and .; for texts and errors, two functions may have one;
  *   NULL: "function"
  *   inputs: may be NULL; input_count entries; dtype and shape of each input
@@ -112,7 +116,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_begin(weft_context* ctx, const 
     weft_tensor** out_parameters) WEFT_NOEXCEPT;
 
 /* Ends a body: its function is what the results are made of. Results may be parameters, tensors from outside, the same
- * one twice, or none. The body's tensors are of no more use. A failed call leaves the body open.
+ * one twice, or none. The body's tensors are of no more use. FAILED_PRECONDITION while a body inside it is open. A
+ * failed call leaves the body open.
  *   results: may be NULL; result_count entries
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.1.
@@ -120,7 +125,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_begin(weft_context* ctx, const 
 WEFT_API WEFT_MUST_USE weft_error* weft_function_end(weft_context* body, weft_tensor* const* results,
     size_t result_count, weft_function** out) WEFT_NOEXCEPT;
 
-/* Ends a body without a function. One that has ended stays as it is.
+/* Ends a body without a function, and all bodies that are open inside it. One that has ended stays as it is.
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.1.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_function_abandon(weft_context* body) WEFT_NOEXCEPT;

@@ -11,21 +11,22 @@ extern "C" {
 /* One counter by name, as weft_metrics_report spells it: "programs_compiled", "kernel_launches", "cut_outputs",
  * "bad_releases".
  *   name: length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length,
     int64_t* out_value) WEFT_NOEXCEPT;
 
-/* All metrics as text for people, one a line with its meaning.
+/* All counters that are not zero as text for people, one a line: name and value; then the memory of each device.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
 
 /* All metrics as one JSON object, with the memory of each device, its kind, and as 'attributes' what a plugin tells of
- * it.
+ * it. 'last_replay_miss' says of the last step that had begun as one before why it was built after all; it is not there
+ * if none was.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
 

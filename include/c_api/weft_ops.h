@@ -73,6 +73,24 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_on(weft_context* ctx, weft_devi
     size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
     weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
 
+/* weft_op_apply_on in a scope, in one call: weft_scope_mark, the operation, and weft_scope_share of each result. The
+ * scope has its own reference of the results, and those that come out are the caller's. Errors are the caller's, too:
+ * the scope does not keep them.
+ *   file: may be NULL; the caller's position; NULL: none
+ *   device: may be NULL; NULL = that of the operands, else the default
+ *   name: name_length bytes
+ *   inputs: may be NULL; input_count entries
+ *   attrs: may be NULL; attr_count entries
+ *   outputs: capacity entries; each yours: release them
+ *   infos: may be NULL; capacity entries
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: exclusive: scope. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_in(weft_scope* scope, const char* file, int32_t line,
+    weft_device* device, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count,
+    const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity,
+    size_t* out_count) WEFT_NOEXCEPT;
+
 /* Many operations in one call; operands may be results of earlier ones in the list. All are recorded, or none: the
  * error's text names the call as calls[i], its detail "weft.call" is the number. Results come out in the order of the
  * calls, those of calls that say drop left out. Writes their count; a capacity below it is OUT_OF_RANGE.
@@ -198,18 +216,18 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_list(const char** out_names, size_t c
 
 /* Restarts the context's random stream: key = seed, counter = 0. Philox-4x32-10; equal seeds give equal bits on every
  * device and wherever the graph is cut.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_random_seed(weft_context* ctx, uint64_t seed) WEFT_NOEXCEPT;
 
 /* The random state in StableHLO's order: key, counter low, counter high.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_random_get_state(weft_context* ctx, uint64_t* out_key,
     uint64_t* out_counter_low, uint64_t* out_counter_high) WEFT_NOEXCEPT;
 
 /* Goes on from a state that weft_random_get_state gave.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint64_t key, uint64_t counter_low,
     uint64_t counter_high) WEFT_NOEXCEPT;
@@ -290,7 +308,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cbrt(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_ceil(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high wins where it is
- * below low. NaN stays NaN. Where x is equal to a bound each gets half of the gradient, as from minimum and maximum.
+ * below low. NaN stays NaN. Where x is equal to a bound each gets half of the gradient, as from minimum and maximum;
+ * where one is NaN each that it was compared with gets all of it.
  *   low: lower bound; any type but complex
  *   x: operand; any type but complex
  *   high: upper bound; any type but complex
@@ -316,7 +335,8 @@ typedef struct weft_clip_opts {
 WEFT_API void weft_clip_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the
- * nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0, as that of relu.
+ * nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0 and at NaN 1, as that of
+ * relu.
  *   x: operand; any real number
  *   low: lower bound; absent: none; number; absent unless given
  *   high: upper bound; absent: none; number; absent unless given
@@ -570,7 +590,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sigmoid(weft_context* ctx, weft_tensor* 
 WEFT_API WEFT_MUST_USE weft_error* weft_lt(weft_context* ctx, weft_tensor* x, weft_tensor* y,
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient.
+/* Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient;
+ * where either is NaN each gets all of it, as in PyTorch.
  *   x: first operand; any type but complex
  *   y: second operand; any type but complex
  * Fluent: z = wf_maximum(s, x, y);
@@ -580,7 +601,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_lt(weft_context* ctx, weft_tensor* x, we
 WEFT_API WEFT_MUST_USE weft_error* weft_maximum(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient.
+/* Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient;
+ * where either is NaN each gets all of it, as in PyTorch.
  *   x: first operand; any type but complex
  *   y: second operand; any type but complex
  * Fluent: z = wf_minimum(s, x, y);
@@ -1234,7 +1256,7 @@ WEFT_API void weft_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. What would
  * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. Sums and products of
- * f16 and bf16 are rounded once.
+ * f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and NaN where the result is.
  *   x: operand; any type
  *   scatter_indices: where each box begins; signed integer, unsigned integer
  *   updates: boxes to combine in; any type
@@ -1491,6 +1513,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_any(weft_context* ctx, weft_tensor* x, c
 
 #define WEFT_ARGMAX_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_ARGMAX_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_ARGMAX_HAS_DTYPE ((uint64_t)1 << 2)
 /* Optional attributes of weft_argmax. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */
 typedef struct weft_argmax_opts {
@@ -1499,15 +1522,16 @@ typedef struct weft_argmax_opts {
   uint64_t present;
   int64_t axis;
   int32_t keepdims;
-  int32_t reserved;
+  weft_dtype dtype;
 } weft_argmax_opts;
-#define WEFT_ARGMAX_OPTS_INIT {sizeof(weft_argmax_opts), NULL, 0, 0, 0, 0}
+#define WEFT_ARGMAX_OPTS_INIT {sizeof(weft_argmax_opts), NULL, 0, 0, 0, (weft_dtype)0}
 WEFT_API void weft_argmax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Index of the largest element along one axis, as i32; the first of equals. NaN counts as the largest, as in NumPy.
+/* Index of the largest element along one axis, the first of equals. NaN counts as the largest, as in NumPy.
  *   x: operand; any real number
  *   axis: axis to search; negative counts from the end; integer; default -1
  *   keepdims: keep the axis with size 1; 0 or 1; default false
+ *   dtype: of the index: i32, or i64 for axes of 2^31 elements and more; absent: i32; dtype; absent unless given
  * Fluent: label = wf_argmax(s, logits);
  * StableHLO: weft.argmax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -1517,6 +1541,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_argmax(weft_context* ctx, weft_tensor* x
 
 #define WEFT_ARGMIN_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_ARGMIN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_ARGMIN_HAS_DTYPE ((uint64_t)1 << 2)
 /* Optional attributes of weft_argmin. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */
 typedef struct weft_argmin_opts {
@@ -1525,15 +1550,16 @@ typedef struct weft_argmin_opts {
   uint64_t present;
   int64_t axis;
   int32_t keepdims;
-  int32_t reserved;
+  weft_dtype dtype;
 } weft_argmin_opts;
-#define WEFT_ARGMIN_OPTS_INIT {sizeof(weft_argmin_opts), NULL, 0, 0, 0, 0}
+#define WEFT_ARGMIN_OPTS_INIT {sizeof(weft_argmin_opts), NULL, 0, 0, 0, (weft_dtype)0}
 WEFT_API void weft_argmin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Index of the smallest element along one axis, as i32; the first of equals. NaN counts as the smallest, as in NumPy.
+/* Index of the smallest element along one axis, the first of equals. NaN counts as the smallest, as in NumPy.
  *   x: operand; any real number
  *   axis: axis to search; negative counts from the end; integer; default -1
  *   keepdims: keep the axis with size 1; 0 or 1; default false
+ *   dtype: of the index: i32, or i64 for axes of 2^31 elements and more; absent: i32; dtype; absent unless given
  * Fluent: nearest = wf_argmin(s, distances);
  * StableHLO: weft.argmin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -1695,8 +1721,8 @@ typedef struct weft_max_opts {
 #define WEFT_MAX_OPTS_INIT {sizeof(weft_max_opts), NULL, 0, NULL, 0, 0, 0}
 WEFT_API void weft_max_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Largest element over some axes, by default all; NaN if any is. Equal largest elements share the gradient. For the
- * larger of two tensors see maximum.
+/* Largest element over some axes, by default all; NaN if any is. Equal largest elements share the gradient, which is
+ * NaN where the result is, as that of PyTorch's amax and JAX's max. For the larger of two tensors see maximum.
  *   x: operand; any type but complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
@@ -1749,8 +1775,8 @@ typedef struct weft_min_opts {
 #define WEFT_MIN_OPTS_INIT {sizeof(weft_min_opts), NULL, 0, NULL, 0, 0, 0}
 WEFT_API void weft_min_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the gradient. For the
- * smaller of two tensors see minimum.
+/* Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the gradient, which is
+ * NaN where the result is, as that of PyTorch's amin and JAX's min. For the smaller of two tensors see minimum.
  *   x: operand; any type but complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
@@ -1802,7 +1828,8 @@ typedef enum weft_reduce_reducer {
 
 /* Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. Over nothing sum and
  * or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all ones. max and min
- * propagate NaN. See also sum, mean, max, min, prod.
+ * propagate NaN; their gradient is shared by equal extremes, and NaN where the result is. See also sum, mean, max, min,
+ * prod.
  *   x: operand; any type
  *   dimensions: dimensions that vanish; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
@@ -1886,7 +1913,8 @@ typedef struct weft_var_opts {
 #define WEFT_VAR_OPTS_INIT {sizeof(weft_var_opts), NULL, 0, NULL, 0, 0, 0, 0}
 WEFT_API void weft_var_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Variance over some axes, by default all: mean squared distance from the mean, over count - correction.
+/* Variance over some axes, by default all: mean squared distance from the mean, over count - correction. Where that is
+ * not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.
  *   x: operand; float
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
@@ -2210,8 +2238,8 @@ WEFT_API void weft_dot_general_opts_init(void* options, size_t size) WEFT_NOEXCE
  *   rhs_batching_dimensions: the same of rhs, in the same order; list of integers
  *   lhs_contracting_dimensions: dimensions of lhs that are summed over; list of integers
  *   rhs_contracting_dimensions: the same of rhs, in the same order; list of integers
- *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
- *   given
+ *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
+ *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
  *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, WF_INTS(1), WF_INTS(0));
@@ -2275,8 +2303,8 @@ WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
  *   x: [..., m, k], or [k]; float, signed integer, unsigned integer, complex
  *   y: [..., k, n], or [k]; float, signed integer, unsigned integer, complex
- *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
- *   given
+ *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
+ *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
  *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: h = wf_relu(s, wf_add(s, wf_matmul(s, x, w), b));
@@ -2417,15 +2445,16 @@ WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
  * dimensions work the same way. bf16 and f16 are summed in f32.
- *   x: [batch, spatial…, features], NHWC for images; float
- *   w: [window…, features / groups, output features], HWIO for images; float
+ *   x: [batch, spatial…, features], NHWC for images; any real number
+ *   w: [window…, features / groups, output features], HWIO for images; any real number
  *   strides: step of the window in each spatial dimension; absent: 1; list of integers; absent unless given
  *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
  *   valid
  *   pads: zeros before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless given
  *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
  *   groups: groups of features that see only each other; integer; default 1
- *   dtype: element type of the result; absent: x's. f32 keeps the sums of bf16; dtype; absent unless given
+ *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
+ *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
  *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: h = wf_relu(s, wf_add(s, wf_conv(s, x, w), b));
@@ -2476,8 +2505,8 @@ WEFT_API void weft_conv_transpose_opts_init(void* options, size_t size) WEFT_NOE
  * result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension has (in - 1) *
  * stride + dilation * (window - 1) + 1 + output_padding pixels, less pads. One or three spatial dimensions work the
  * same way. bf16 and f16 are summed in f32.
- *   x: [batch, spatial…, features], NHWC for images; float
- *   w: [window…, features / groups, output features], HWIO for images; float
+ *   x: [batch, spatial…, features], NHWC for images; any real number
+ *   w: [window…, features / groups, output features], HWIO for images; any real number
  *   strides: output pixels between the windows of neighbouring pixels; absent: 1; list of integers; absent unless given
  *   pads: cut off before and after each spatial dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent
  *   unless given
@@ -2485,7 +2514,8 @@ WEFT_API void weft_conv_transpose_opts_init(void* options, size_t size) WEFT_NOE
  *   0; list of integers; absent unless given
  *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
  *   groups: groups of features that see only each other; integer; default 1
- *   dtype: element type of the result; absent: x's. f32 keeps the sums of bf16; dtype; absent unless given
+ *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
+ *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
  *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: up = wf_conv_transpose(s, x, w, .strides = WF_INTS(2, 2));
@@ -2540,7 +2570,8 @@ WEFT_API void weft_convolution_opts_init(void* options, size_t size) WEFT_NOEXCE
  *   batch_group_count: groups of the batch that make groups of output features; integer; default 1
  *   window_reversal: 1 where the kernel is turned around, else 0; absent: nowhere; list of integers; absent unless
  *   given
- *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16; dtype; absent unless given
+ *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
+ *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
  *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: y = wf_convolution(s, x, w, WF_INTS(1, 1), WF_INTS(0, 0, 0, 0), WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 3,
@@ -2583,7 +2614,8 @@ typedef struct weft_max_pool_opts {
 #define WEFT_MAX_POOL_OPTS_INIT {sizeof(weft_max_pool_opts), NULL, 0, NULL, 0, (weft_max_pool_padding)0, 0, NULL, 0}
 WEFT_API void weft_max_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* The largest element under each window of channels-last data. The gradient goes to the first of equals.
+/* The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first of equals,
+ * or to the first NaN.
  *   x: [batch, spatial…, features], NHWC for images; float
  *   window: size of the window in each spatial dimension; list of integers
  *   strides: step of the window; absent: its size; list of integers; absent unless given
@@ -2633,7 +2665,8 @@ typedef struct weft_reduce_window_opts {
 WEFT_API void weft_reduce_window_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Combines the elements under a window that slides over all dimensions; padding counts as the reducer's neutral
- * element. Sums of f16 and bf16 are kept in f32. For images see max_pool and avg_pool.
+ * element. Sums of f16 and bf16 are kept in f32. max and min propagate NaN; their gradient goes to the first of equals,
+ * or to the first NaN. For images see max_pool and avg_pool.
  *   x: operand; float, signed integer, unsigned integer, complex
  *   window_dimensions: size of the window in each dimension; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
@@ -2649,8 +2682,16 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reduce_window(weft_context* ctx, weft_te
     const int64_t* window_dimensions, size_t window_dimensions_count, weft_reduce_window_reducer reducer,
     const weft_reduce_window_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute select of weft_select_and_scatter. */
+typedef enum weft_select_and_scatter_select {
+  WEFT_SELECT_AND_SCATTER_SELECT_LARGEST = 0,
+  WEFT_SELECT_AND_SCATTER_SELECT_GE = 1,
+  WEFT_SELECT_AND_SCATTER_SELECT_FORCE32 = 0x7FFFFFFF
+} weft_select_and_scatter_select;
+
 #define WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES ((uint64_t)1 << 0)
 #define WEFT_SELECT_AND_SCATTER_HAS_PADDING ((uint64_t)1 << 1)
+#define WEFT_SELECT_AND_SCATTER_HAS_SELECT ((uint64_t)1 << 2)
 /* Optional attributes of weft_select_and_scatter. A bit in present says that a field counts; others keep their
  * defaults. Since 1.0.
  */
@@ -2662,17 +2703,21 @@ typedef struct weft_select_and_scatter_opts {
   uint64_t window_strides_count;
   const int64_t* padding;
   uint64_t padding_count;
+  weft_select_and_scatter_select select;
+  int32_t reserved;
 } weft_select_and_scatter_opts;
-#define WEFT_SELECT_AND_SCATTER_OPTS_INIT {sizeof(weft_select_and_scatter_opts), NULL, 0, NULL, 0, NULL, 0}
+#define WEFT_SELECT_AND_SCATTER_OPTS_INIT {sizeof(weft_select_and_scatter_opts), NULL, 0, NULL, 0, NULL, 0, (weft_select_and_scatter_select)0, 0}
 WEFT_API void weft_select_and_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* For each window over operand, adds the window's source element to the place of its largest operand element, the first
- * of equals: the gradient of max pooling. Zeros elsewhere.
+ * of equals, NaN being the largest of all: the gradient of max pooling. Zeros elsewhere.
  *   operand: what is compared; any real number
  *   source: what is added, one element a window; any real number
  *   window_dimensions: size of the window in each dimension; list of integers
  *   window_strides: step of the window in each dimension; absent: 1; list of integers; absent unless given
  *   padding: low and high of each dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent unless given
+ *   select: largest: NaN is larger than everything, as max says; ge: an element stays selected while it is >= the next,
+ *   as StableHLO programs say, so that NaN gives way; one of largest, ge; default largest
  * Fluent: dx = wf_select_and_scatter(s, x, dy, WF_INTS(1, 2, 2, 1));
  * StableHLO: select_and_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.0.
@@ -2975,9 +3020,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_leaky_relu(weft_context* ctx, weft_tenso
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.
- *   x: [..., in]; float
- *   w: weights [in, out]; float
- *   b: bias [out]; float; may be NULL
+ *   x: [..., in]; any real number
+ *   w: weights [in, out]; any real number
+ *   b: bias [out]; any real number; may be NULL
  * weft_linear_with takes options.
  * Fluent: h = wf_relu(s, wf_linear(s, x, w, b));
  * StableHLO: weft.linear. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -3001,11 +3046,11 @@ typedef struct weft_linear_with_opts {
 WEFT_API void weft_linear_with_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.
- *   x: [..., in]; float
- *   w: weights [in, out]; float
- *   b: bias [out]; float; may be NULL
+ *   x: [..., in]; any real number
+ *   w: weights [in, out]; any real number
+ *   b: bias [out]; any real number; may be NULL
  *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
- *   keeps the sums of bf16 factors; dtype; absent unless given
+ *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  * Fluent: h = wf_relu(s, wf_linear(s, x, w, b));
  * StableHLO: weft.linear. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -3093,7 +3138,7 @@ WEFT_API void weft_one_hot_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth,
     const weft_one_hot_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0.
+/* Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0, at NaN 1.
  *   x: operand; float, signed integer
  * Fluent: y = wf_relu(s, x);
  * StableHLO: weft.relu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
@@ -3101,7 +3146,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_one_hot(weft_context* ctx, weft_tensor* 
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_relu(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Rectifier capped at 6: min(max(x, 0), 6), elementwise. Source: Krizhevsky, Convolutional Deep Belief Networks (2010).
+/* Rectifier capped at 6: min(max(x, 0), 6), elementwise; NaN stays NaN. The gradient at 0 and at 6 is 0, at NaN 1.
+ * Source: Krizhevsky, Convolutional Deep Belief Networks (2010).
  *   x: operand; float
  * Fluent: y = wf_relu6(s, x);
  * StableHLO: weft.relu6. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
@@ -3134,10 +3180,20 @@ WEFT_API void weft_rms_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_rms_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
     const weft_rms_norm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute causal_alignment of weft_scaled_dot_product_attention. */
+typedef enum weft_scaled_dot_product_attention_causal_alignment {
+  WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_NONE = 0,
+  WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_UPPER_LEFT = 1,
+  WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT = 2,
+  WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_FORCE32 = 0x7FFFFFFF
+} weft_scaled_dot_product_attention_causal_alignment;
+
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL ((uint64_t)1 << 0)
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE ((uint64_t)1 << 1)
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE ((uint64_t)1 << 2)
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA ((uint64_t)1 << 3)
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT ((uint64_t)1 << 4)
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN ((uint64_t)1 << 5)
 /* Optional attributes of weft_scaled_dot_product_attention. A bit in present says that a field counts; others keep
  * their defaults. Since 1.0.
  */
@@ -3150,23 +3206,29 @@ typedef struct weft_scaled_dot_product_attention_opts {
   double scale;
   weft_dtype dtype;
   int32_t enable_gqa;
+  weft_scaled_dot_product_attention_causal_alignment causal_alignment;
+  int32_t nan_if_unseen;
 } weft_scaled_dot_product_attention_opts;
-#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_OPTS_INIT {sizeof(weft_scaled_dot_product_attention_opts), NULL, 0, 0, 0, 0, (weft_dtype)0, 0}
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_OPTS_INIT {sizeof(weft_scaled_dot_product_attention_opts), NULL, 0, 0, 0, 0, (weft_dtype)0, 0, (weft_scaled_dot_product_attention_causal_alignment)0, 0}
 WEFT_API void weft_scaled_dot_product_attention_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). With enable_gqa several heads of
  * q may share one of k and v. The gradient computes the probabilities again instead of keeping them. A query that sees
- * no key gives NaN. Source: Vaswani et al. (2017).
+ * no key, all of whose scores are -inf, gives 0, and so are its gradients. Source: Vaswani et al. (2017).
  *   q: [..., queries, width]; float
  *   k: [..., keys, width]; float
  *   v: [..., keys, value width]; float
  *   mask: broadcasts to [..., queries, keys]; bool: true is seen; float: added; float, bool; may be NULL
- *   causal: query i sees keys up to i (counted from the end if there are more keys); 0 or 1; default false
+ *   causal: query i sees keys up to i: causal_alignment upper_left, unless that says another; 0 or 1; default false
  *   scale: factor of the scores; absent: 1 / sqrt(width); number; absent unless given
  *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
- *   keeps the sums of bf16 factors; dtype; absent unless given
+ *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   enable_gqa: q may have more heads, the dimension before queries, than k and v: a multiple; head h sees key head h /
  *   (heads / key heads); 0 or 1; default false
+ *   causal_alignment: where the diagonal lies behind which keys are hidden. upper_left: query i sees keys up to i, as
+ *   PyTorch's is_causal; lower_right: the last query sees all keys, query i those up to i + keys - queries (a cache of
+ *   keys); none: as causal says; one of none, upper_left, lower_right; default none
+ *   nan_if_unseen: a query that sees no key gives NaN, and gradients of NaN, instead of 0; 0 or 1; default false
  * Fluent: y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);
  * StableHLO: weft.scaled_dot_product_attention. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
  * CANCELLED, UNIMPLEMENTED. Threads: any. Since 1.0.
@@ -3184,6 +3246,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_scaled_dot_product_attention(weft_contex
 WEFT_API WEFT_MUST_USE weft_error* weft_silu(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_SOFTMAX_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_SOFTMAX_HAS_SAFE ((uint64_t)1 << 1)
 /* Optional attributes of weft_softmax. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -3192,13 +3255,17 @@ typedef struct weft_softmax_opts {
   const void* next; /* NULL */
   uint64_t present;
   int64_t axis;
+  int32_t safe;
+  int32_t reserved;
 } weft_softmax_opts;
-#define WEFT_SOFTMAX_OPTS_INIT {sizeof(weft_softmax_opts), NULL, 0, 0}
+#define WEFT_SOFTMAX_OPTS_INIT {sizeof(weft_softmax_opts), NULL, 0, 0, 0, 0}
 WEFT_API void weft_softmax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Softmax along one axis: exp(x - max(x)) / sum(exp(x - max(x))). A row of only -inf gives NaN, as in PyTorch.
+/* Softmax along one axis: exp(x - max(x)) / sum(exp(x - max(x))). A row of only -inf gives NaN, as PyTorch's softmax;
+ * with safe 0, as its _safe_softmax.
  *   x: scores; float
  *   axis: axis that sums to one; negative counts from the end; integer; default -1
+ *   safe: a row of only -inf gives 0, and a gradient of 0, instead of NaN; 0 or 1; default false
  * Fluent: p = wf_softmax(s, logits);
  * StableHLO: weft.softmax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -3242,6 +3309,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bernoulli(weft_context* ctx, const int64
 
 #define WEFT_CATEGORICAL_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_CATEGORICAL_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_CATEGORICAL_HAS_DTYPE ((uint64_t)1 << 2)
 /* Optional attributes of weft_categorical. A bit in present says that a field counts; others keep their defaults. Since
  * 1.1.
  */
@@ -3251,18 +3319,19 @@ typedef struct weft_categorical_opts {
   uint64_t present;
   int64_t axis;
   int32_t keepdims;
-  int32_t reserved;
+  weft_dtype dtype;
 } weft_categorical_opts;
-#define WEFT_CATEGORICAL_OPTS_INIT {sizeof(weft_categorical_opts), NULL, 0, 0, 0, 0}
+#define WEFT_CATEGORICAL_OPTS_INIT {sizeof(weft_categorical_opts), NULL, 0, 0, 0, (weft_dtype)0}
 WEFT_API void weft_categorical_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* An index along one axis, as i32, drawn from the context's generator with the probabilities softmax(logits): the
- * argmax of logits - log(e), e exponentially distributed. Logits of -inf are never drawn (a row of nothing else gives
- * 0); of several +inf the first is, and before everything the first NaN, as argmax finds them. Divide by a temperature
- * before; broadcast for several draws of a row. Source: Gumbel (1954); Maddison et al., A* Sampling (2014).
+/* An index along one axis, drawn from the context's generator with the probabilities softmax(logits): the argmax of
+ * logits - log(e), e exponentially distributed. Logits of -inf are never drawn (a row of nothing else gives 0); of
+ * several +inf the first is, and before everything the first NaN, as argmax finds them. Divide by a temperature before;
+ * broadcast for several draws of a row. Source: Gumbel (1954); Maddison et al., A* Sampling (2014).
  *   logits: logarithms of the probabilities, up to a constant a row; float
  *   axis: axis to search; negative counts from the end; integer; default -1
  *   keepdims: keep the axis with size 1; 0 or 1; default false
+ *   dtype: of the index: i32, or i64 for axes of 2^31 elements and more; absent: i32; dtype; absent unless given
  * Fluent: token = wf_categorical(s, wf_div_n(s, logits, 0.8));
  * StableHLO: weft.categorical. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.1.

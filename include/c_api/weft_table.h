@@ -206,6 +206,15 @@ struct weft_api_v1 {
   weft_error* (*custom_register)(weft_context* ctx, const char* name, size_t name_length, void* function, const char* signature, size_t signature_length, const weft_custom_options* options);
   weft_error* (*custom_register_symbol)(weft_context* ctx, const char* name, size_t name_length, const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature, size_t signature_length, const weft_custom_options* options);
   weft_error* (*custom_apply)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*context_queue_fd)(weft_context* ctx, int32_t* out_fd);
+  weft_error* (*context_run_queue)(weft_context* ctx, size_t* out_count);
+  weft_error* (*error_new_with_data)(weft_code code, const char* message, size_t length, uint64_t data);
+  int32_t (*error_data)(const weft_error* error, uint64_t* out);
+  weft_error* (*scope_share)(weft_scope* scope, weft_tensor* tensor);
+  weft_error* (*op_apply_in)(weft_scope* scope, const char* file, int32_t line, weft_device* device, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+  weft_error* (*tensor_copy_from)(weft_tensor* target, weft_tensor* value);
+  weft_error* (*device_trim)(weft_device* device);
+  weft_error* (*context_live_bytes)(weft_context* ctx, uint64_t* out_bytes);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

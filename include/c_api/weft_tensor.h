@@ -10,6 +10,15 @@
 extern "C" {
 #endif
 
+/* In weft_print_options.present: threshold counts as it stands. */
+#define WEFT_PRINT_HAS_THRESHOLD ((uint64_t)1)
+
+/* In weft_print_options.present: precision counts as it stands. */
+#define WEFT_PRINT_HAS_PRECISION ((uint64_t)2)
+
+/* In weft_print_options.present: line_width counts as it stands. */
+#define WEFT_PRINT_HAS_LINE_WIDTH ((uint64_t)4)
+
 /* How weft_tensor_to_string writes; zero means NumPy's defaults, but for the precision, which is 4 digits. Since 1.0.
  */
 typedef struct weft_print_options {
@@ -21,8 +30,9 @@ typedef struct weft_print_options {
   int64_t line_width; /* 0 = 75 columns */
   int32_t header; /* 1: a first line with dtype, shape and device */
   int32_t reserved;
+  uint64_t present; /* WEFT_PRINT_HAS_*: fields whose 0 is 0 and not the default */
 } weft_print_options;
-#define WEFT_PRINT_OPTIONS_INIT {sizeof(weft_print_options), NULL, 0, 0, 0, 0, 0, 0}
+#define WEFT_PRINT_OPTIONS_INIT {sizeof(weft_print_options), NULL, 0, 0, 0, 0, 0, 0, 0}
 WEFT_API void weft_print_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* What a tensor is, beside its handle. Since 1.0. */
@@ -141,35 +151,35 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_dlpack_legacy(weft_tensor* ten
     struct DLManagedTensor** out) WEFT_NOEXCEPT;
 
 /* Element type.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_dtype(weft_tensor* tensor, weft_dtype* out_dtype) WEFT_NOEXCEPT;
 
 /* Number of dimensions; 0 for a scalar.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_rank(weft_tensor* tensor, size_t* out_rank) WEFT_NOEXCEPT;
 
 /* Dimensions: writes up to capacity of them and always the rank.
  *   out_dims: may be NULL; capacity entries
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_dims(weft_tensor* tensor, int64_t* out_dims, size_t capacity,
     size_t* out_rank) WEFT_NOEXCEPT;
 
 /* Number of elements.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_count(weft_tensor* tensor, int64_t* out_count) WEFT_NOEXCEPT;
 
 /* Size in bytes of the dense row-major form, which weft_tensor_to_host writes.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_size(weft_tensor* tensor, uint64_t* out_bytes) WEFT_NOEXCEPT;
 
 /* The device the value is or will be on.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_device(weft_tensor* tensor, weft_device** out) WEFT_NOEXCEPT;
 
@@ -223,10 +233,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_require_grad(weft_tensor* tensor,
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_keep(weft_tensor* tensor) WEFT_NOEXCEPT;
 
 /* Rebinds target to value's value: an in-place update. What was recorded before keeps the old value. Same dtype and
- * shape. The old buffer is reused if nothing else refers to it.
+ * shape. The old buffer is reused if nothing else refers to it. Gradients stop here, in the program as in a function's
+ * body: what is recorded from target does not lead to what value was computed from (PyTorch's t.data = x).
+ * weft_tensor_copy_from lets them through.
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_assign(weft_tensor* target, weft_tensor* value) WEFT_NOEXCEPT;
+
+/* weft_tensor_assign through which gradients flow (PyTorch's t.copy_(x)): what is recorded from target from now on
+ * leads to what value was computed from, and no longer to target's old value. If target is marked by
+ * weft_tensor_require_grad, the mark stays; gradients with respect to it are those that arrive at value, and flow on to
+ * what that was recorded from.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy_from(weft_tensor* target, weft_tensor* value) WEFT_NOEXCEPT;
 
 /* One more reference to a tensor. NULL is ignored.
  *   tensor: may be NULL
@@ -244,7 +264,7 @@ WEFT_API void weft_tensor_release(weft_tensor* tensor) WEFT_NOEXCEPT;
 
 /* A new scope. Its tensors are released when it ends, and are not outputs of a barrier unless kept.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scope_begin(weft_context* ctx, weft_scope** out) WEFT_NOEXCEPT;
 
@@ -265,6 +285,14 @@ WEFT_API weft_context* weft_scope_mark(weft_scope* scope, const char* file, int3
  * Threads: exclusive: scope. Since 1.0.
  */
 WEFT_API weft_tensor* weft_scope_adopt(weft_scope* scope, weft_error* error, weft_tensor* tensor) WEFT_NOEXCEPT;
+
+/* For languages with a collector, the rule for every intermediate: the scope takes a reference of its own, and the
+ * caller's stays the caller's, to be released whenever its object is collected. What a barrier computes then depends on
+ * the program alone and not on what has been collected, so that a step is one program. A tensor that is to be read
+ * after a barrier is kept (weft_tensor_keep).
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, any. Threads: exclusive: scope. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_scope_share(weft_scope* scope, weft_tensor* tensor) WEFT_NOEXCEPT;
 
 /* Moves a tensor out of the scope: the caller owns the reference that comes out, and the value survives barriers.
  *   out: yours: release it

@@ -59,6 +59,7 @@ set(weft_c_api "${PROJECT_SOURCE_DIR}/include/c_api")
 install(FILES ${weft_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT dev)
 install(FILES "${weft_c_api}/weft_api.json" "${weft_c_api}/weft_api.schema.json" "${weft_c_api}/api.json" "${weft_c_api}/ops.json"
   DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT dev)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/ffi" DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT dev PATTERN "__pycache__" EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/lib/libweft.so" DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 install(FILES "${PROJECT_BINARY_DIR}/generated/weft.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)
 install(FILES "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake" "${PROJECT_BINARY_DIR}/generated/weftConfigVersion.cmake"
@@ -67,7 +68,10 @@ install(FILES "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake" "${PROJECT_BINA
 # --- doc ---------------------------------------------------------------------------------------------
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/examples" DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc
   PATTERN "weft.1" EXCLUDE PATTERN "__pycache__" EXCLUDE)
-install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
+set(weft_pages README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md)
+list(TRANSFORM weft_pages PREPEND "${PROJECT_SOURCE_DIR}/")
+install(FILES ${weft_pages} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
+install(FILES "${PROJECT_SOURCE_DIR}/bindings/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}/bindings" COMPONENT doc)
 
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} "-DWEFT_BUILD=${PROJECT_BINARY_DIR}"
   -P "${PROJECT_SOURCE_DIR}/scripts/cmake/uninstall.cmake" VERBATIM)

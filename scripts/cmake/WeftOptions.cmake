@@ -6,6 +6,7 @@ option(WEFT_SYSTEM_DEPS "Link the system's shared libraries where they are recen
 option(WEFT_PCH "Precompile the common standard and Abseil headers" OFF)
 option(WEFT_WERROR "Warnings are errors" OFF)
 option(WEFT_CTEST_PER_CASE "One ctest entry per test case (else one per program)" ON)
+set(WEFT_TEST_KINDS "" CACHE STRING "Which folders of tests/ become programs, a regular expression; empty: all")
 set(WEFT_SANITIZE "" CACHE STRING "Empty, address (with undefined) or thread")
 set_property(CACHE WEFT_SANITIZE PROPERTY STRINGS "" address thread)
 

@@ -8,6 +8,7 @@
 #include "src/ir/differentiable.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/complex.h"
+#include "src/ops/control/custom_gradient.h"
 #include "src/ops/parameter.h"
 #include "src/runtime/hash_map.h"
 
@@ -110,8 +111,47 @@ Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, std::s
   return tape;
 }
 
+// Values as rules see them: the graph's own, but for what functions with rules of their own give and what is computed of that. Those
+// are made anew, settled (see ops::Settler), where a gradient goes through them. Without such functions nothing is made.
+class Settled {
+ public:
+  Settled(ir::Builder& b, const Tape& tape) {
+    ops::Settler settler;
+    for (size_t k = 0; k < tape.nodes.size() && b.ok(); ++k) {
+      const Node& node = *tape.nodes[k];
+      const uint32_t* const at = tape.operand_at.data() + tape.first_operand[k];
+      const bool flows = std::any_of(at, at + node.operands().size(), [](uint32_t i) { return i != Tape::kNone; });
+      if (!flows || !(settler.Needs(node) || (any_ && ReadsAny(node)))) continue;
+      any_ = true;
+      const Ref<const Node> made = settler.Settled(node, Of(node.operands()));
+      for (uint32_t i = 0; i < node.results().size(); ++i) map_.Bind({Ref<const Node>::Share(&node), i}, {made, i});
+    }
+  }
+
+  bool any() const { return any_; }
+  Value operator()(const Value& value) const {
+    const Value* const found = any_ && value ? map_.Find(value) : nullptr;
+    return found != nullptr ? *found : value;
+  }
+  ir::Values Of(std::span<const Value> values) const {
+    ir::Values all;
+    for (const Value& value : values) all.push_back((*this)(value));
+    return all;
+  }
+
+ private:
+  bool ReadsAny(const Node& node) const {
+    return std::ranges::any_of(node.operands(), [&](const Value& v) { return v && map_.Find(v) != nullptr; });
+  }
+
+  bool any_ = false;
+  ir::ValueMap map_;
+};
+
+// `seen`, if any: the outputs as rules see them.
 absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
-                   std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients);
+                   std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients,
+                   std::span<Value> seen = {});
 
 // Whether the cotangent of a 16-bit operand stays f32: what was spread is summed next, and is rounded after that.
 bool StaysWide(const Value& operand) {
@@ -119,19 +159,21 @@ bool StaysWide(const Value& operand) {
 }
 
 // The operands' cotangents of one node, through its rule or its expansion.
-absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> cotangents, std::span<const bool> wanted,
-                     std::span<Value> grads) {
+absl::Status Reverse(ir::Builder& b, const Node& node, const Settled& settled, std::span<const Value> cotangents,
+                     std::span<const bool> wanted, std::span<Value> grads) {
   const ir::OpDef& op = node.op();
+  const ir::Values made = settled.any() ? settled.Of(node.operands()) : ir::Values();
+  const std::span<const Value> operands = settled.any() ? std::span(made.data(), made.size()) : node.operands();
   absl::InlinedVector<Value, 2> results;
-  for (uint32_t i = 0; i < node.results().size(); ++i) results.push_back(Value{Ref<const Node>::Share(&node), i});
+  for (uint32_t i = 0; i < node.results().size(); ++i) results.push_back(settled({Ref<const Node>::Share(&node), i}));
   if (op.gradient != nullptr) {
-    bool wide = ops::ComputesWide(op, node.operands());
+    bool wide = ops::ComputesWide(op, operands);
     // Functions take what they take.
     for (size_t i = 0; i < wanted.size() && node.regions().empty(); ++i) {
       wide = wide || (wanted[i] && StaysWide(node.operands()[i]));
     }
     if (wide) {
-      const ir::Values x = ops::Widened(b, node.operands()), g = ops::Widened(b, cotangents);
+      const ir::Values x = ops::Widened(b, operands), g = ops::Widened(b, cotangents);
       // Rules that use results get them in f32 too: computed again where the value is read, or the forward's own, which the
       // merging of equal operations finds. What only moves or chooses has exact ones.
       const bool again = op.lowering == ir::Lowering::kScalar || op.kind == ir::Kind::kComposite;
@@ -139,7 +181,7 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
       WEFT_RETURN_IF_ERROR(b.status());
       WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, x, y, g, wanted, &RegionGradient, &RegionSplit}, grads));
     } else {
-      const ir::GradCall call{b, node, node.operands(), results, cotangents, wanted, &RegionGradient, &RegionSplit};
+      const ir::GradCall call{b, node, operands, results, cotangents, wanted, &RegionGradient, &RegionSplit};
       WEFT_RETURN_IF_ERROR(op.gradient(call, grads));
     }
     for (size_t i = 0; i < grads.size(); ++i) {
@@ -155,18 +197,18 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
     return UserErrorOf(absl::StatusCode::kUnimplemented, "the operation ", op.c_name, " has no gradient");
   }
   // Depth of recursion: composites within composites, at most a handful.
-  WEFT_RETURN_IF_ERROR(ops::Expand(b, op, {node.operands().begin(), node.operands().end()}, node.attrs(),
-                                   node.results(), std::span(results.data(), results.size()), node.regions()));
+  WEFT_RETURN_IF_ERROR(ops::Expand(b, op, {operands.begin(), operands.end()}, node.attrs(), node.results(),
+                                   std::span(results.data(), results.size()), node.regions()));
   WEFT_RETURN_IF_ERROR(b.status());
   ir::Values leaves;
   absl::InlinedVector<size_t, 4> slots;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!wanted[i]) continue;
-    leaves.push_back(node.operands()[i]);
+    leaves.push_back(operands[i]);
     slots.push_back(i);
   }
   ir::Values found(leaves.size());
-  WEFT_RETURN_IF_ERROR(Sweep(b, results, cotangents, leaves, node.operands(), std::span(found.data(), found.size())));
+  WEFT_RETURN_IF_ERROR(Sweep(b, results, cotangents, leaves, operands, std::span(found.data(), found.size())));
   for (size_t i = 0; i < slots.size(); ++i) {
     // The same value as two operands was differentiated as one leaf: the first slot carries all of it.
     bool repeated = false;
@@ -185,8 +227,11 @@ void Accumulate(ir::Builder& b, Value& sum, Value term) {
 }
 
 absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
-                   std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients) {
+                   std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients,
+                   std::span<Value> seen) {
   const Tape tape = MakeTape(outputs, wrt, operands);
+  const Settled settled(b, tape);
+  for (size_t i = 0; i < seen.size(); ++i) seen[i] = settled(outputs[i]);
   std::vector<Value> cotangents(tape.cotangents);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (tape.output_at[i] == Tape::kNone || !seeds[i]) continue;
@@ -220,7 +265,7 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
       grads.assign(n, Value());
       // Errors and positions of the reverse step are those of the forward operation.
       if (node.location().file != 0) b.set_location(node.location());
-      absl::Status status = Reverse(b, node, mine, std::span(wanted.data(), n), std::span(grads.data(), n));
+      absl::Status status = Reverse(b, node, settled, mine, std::span(wanted.data(), n), std::span(grads.data(), n));
       if (status.ok()) status = b.status();
       if (!status.ok()) {
         b.set_location(location);
@@ -285,8 +330,8 @@ absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output,
 }
 
 absl::Status Gradients(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
-                       std::span<const Value> wrt, std::span<Value> gradients) {
-  return Sweep(b, outputs, seeds, wrt, {}, gradients);
+                       std::span<const Value> wrt, std::span<Value> gradients, std::span<Value> seen) {
+  return Sweep(b, outputs, seeds, wrt, {}, gradients, seen);
 }
 
 namespace {
@@ -390,6 +435,7 @@ namespace {
 struct Reversed {
   Ref<const ir::Function> copy;
   std::vector<Value> seeds, gradients;
+  bool settled = false;  // the copy's results are
 };
 absl::StatusOr<Reversed> ReverseFunction(const ir::Function& function, std::span<const bool> wanted,
                                          std::span<const bool> given) {
@@ -398,14 +444,21 @@ absl::StatusOr<Reversed> ReverseFunction(const ir::Function& function, std::span
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i]) wrt.push_back(reversed.copy->parameters()[i]);
   }
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (!given[i]) continue;
-    outputs.push_back(reversed.copy->results()[i]);
-    reversed.seeds.push_back(Parameter(outputs.back().type()));
+  std::vector<Value> seeds, results(reversed.copy->results().begin(), reversed.copy->results().end());
+  for (size_t i = 0; i < results.size(); ++i) {
+    outputs.push_back(results[i]);
+    seeds.push_back(given[i] ? Parameter(results[i].type()) : Value());
+    if (given[i]) reversed.seeds.push_back(seeds.back());
   }
   ir::Builder b;
   reversed.gradients.resize(wrt.size());
-  WEFT_RETURN_IF_ERROR(Sweep(b, outputs, reversed.seeds, wrt, {}, reversed.gradients));
+  WEFT_RETURN_IF_ERROR(Sweep(b, outputs, seeds, wrt, {}, reversed.gradients, results));
+  reversed.settled = !std::ranges::equal(results, reversed.copy->results());
+  if (reversed.settled) {
+    const std::span<const Value> parameters = reversed.copy->parameters();
+    reversed.copy =
+        ir::Function::Create(reversed.copy->name(), {parameters.begin(), parameters.end()}, std::move(results));
+  }
   for (size_t i = 0; i < wrt.size(); ++i) {
     if (!reversed.gradients[i]) reversed.gradients[i] = ops::FullLike(b, wrt[i], 0.0);
   }
@@ -439,7 +492,8 @@ absl::StatusOr<Ref<const ir::SplitGradient>> RegionSplit(const ir::Function& reg
   std::string key = KeyOf(KeyOf("", wanted), given);
   if (Ref<const ir::SplitGradient> known = region.Split(key)) return known;
   WEFT_ASSIGN_OR_RETURN(Reversed reversed, ReverseFunction(region, wanted, given));
-  return region.KeepSplit(std::move(key), Split(*reversed.copy, reversed.seeds, std::move(reversed.gradients)));
+  return region.KeepSplit(std::move(key),
+                          Split(*reversed.copy, reversed.seeds, std::move(reversed.gradients), reversed.settled));
 }
 
 }  // namespace weft::autodiff

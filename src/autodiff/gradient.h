@@ -23,9 +23,10 @@ absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, const ir::Value&
 // The same of several outputs, each with its cotangent or none; empty where nothing flows. Walks, and marks, the nodes of the
 // graph, which must be the caller's own: no recorded ones. Complex cotangents are the conjugates here, in and out, as in JAX: that
 // is what the sweep and all rules have. A change is then Re(g dz), the product that rules for real numbers are written for, and two
-// sweeps transpose.
+// sweeps transpose. `seen`, if any: the outputs whose derivatives agree with those of the gradients, where functions have rules of
+// their own (ops::Settler); the outputs themselves elsewhere.
 absl::Status Gradients(ir::Builder& b, std::span<const ir::Value> outputs, std::span<const ir::Value> seeds,
-                       std::span<const ir::Value> wrt, std::span<ir::Value> gradients);
+                       std::span<const ir::Value> wrt, std::span<ir::Value> gradients, std::span<ir::Value> seen = {});
 
 // One operation's reverse step, whether or not anything was recorded: the cotangents of `inputs` from its inputs, attributes,
 // results and the cotangents of the results. Results may be missing (all of them, or single ones): what a rule needs of them is

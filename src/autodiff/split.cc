@@ -24,8 +24,8 @@ bool CheapAgain(const Node& node) {
 
 class Splitter {
  public:
-  Splitter(const ir::Function& function, std::span<const Value> seeds, std::vector<Value> gradients)
-      : function_(function), seeds_(seeds), gradients_(std::move(gradients)) {
+  Splitter(const ir::Function& function, std::span<const Value> seeds, std::vector<Value> gradients, bool settled)
+      : function_(function), seeds_(seeds), gradients_(std::move(gradients)), settled_(settled) {
     std::vector<Value> parameters(function.parameters().begin(), function.parameters().end());
     for (const Value& parameter : parameters) Number(parameter);
     // A result that is a parameter or another result is read as that.
@@ -43,7 +43,7 @@ class Splitter {
     for (const Value& gradient : gradients_) Need(gradient);
     auto made = MakeRef<ir::SplitGradient>();
     Backward(*made);
-    if (!kept_.empty()) {
+    if (!kept_.empty() || settled_) {
       std::vector<Value> results(function_.results().begin(), function_.results().end());
       results.insert(results.end(), kept_.begin(), kept_.end());
       made->forward = ir::Intern(ir::Function::Create(absl::StrCat(function_.name(), ".forward"),
@@ -127,6 +127,7 @@ class Splitter {
   const ir::Function& function_;
   const std::span<const Value> seeds_;
   const std::vector<Value> gradients_;
+  const bool settled_;
   Ref<const ir::Function> joint_;
   HashMap<Value, uint32_t> numbers_;  // of what is known where backward is called
   uint32_t next_ = 0;
@@ -139,8 +140,8 @@ class Splitter {
 }  // namespace
 
 Ref<const ir::SplitGradient> Split(const ir::Function& function, std::span<const Value> seeds,
-                                   std::vector<Value> gradients) {
-  return Splitter(function, seeds, std::move(gradients)).Run();
+                                   std::vector<Value> gradients, bool settled) {
+  return Splitter(function, seeds, std::move(gradients), settled).Run();
 }
 
 }  // namespace weft::autodiff

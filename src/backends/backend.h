@@ -14,6 +14,7 @@
 #include "src/runtime/buffer.h"
 #include "src/runtime/cancel.h"
 #include "src/runtime/event.h"
+#include "src/runtime/generated/program_options.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -33,12 +34,8 @@ struct CompileProgress {
   std::atomic<int64_t> done{0};
 };
 
-// Options that change code. All of them are in the cache key.
-struct CompileOptions {
-  std::string isa;                      // "", "avx512", "avx2", "portable": force a CPU path
-  bool allow_winograd = false;          // convolutions may take fewer products than their definition, with other bits
-  bool verify_between_passes = false;   // not in the key: does not change code
-  CompileProgress* progress = nullptr;  // likewise; may be null
+struct CompileOptions : ProgramOptions {
+  CompileProgress* progress = nullptr;  // may be null
 };
 
 struct ExecutableStats {
@@ -46,6 +43,7 @@ struct ExecutableStats {
   int64_t temporary_bytes = 0;
   int64_t code_bytes = 0;
   int64_t kernels_compiled = 0;  // 0 if loaded
+  int64_t memory_bytes = 0;      // that it takes while it is there: code and lists, not what launches use; 0: unknown
   // As the device's compiler counts them for one run; -1: it does not.
   int64_t flops = -1;
   int64_t bytes_accessed = -1;
@@ -56,7 +54,7 @@ struct DeviceArguments {
   std::span<const Ref<Buffer>> buffers;
   std::span<const uint32_t> words;   // the launch's argument block
   std::span<const uint8_t> donated;  // per buffer: 1 = the executable may take it over
-  // Loops of which nobody knows when they end look at it before each run; then the launch's outcome is CANCELLED.
+  // What runs looks at it every few milliseconds; once it says so, the launch ends with that as its outcome.
   CancelToken cancel = {};
   Device* device = nullptr;  // where; null: the backend's first
 };
@@ -131,6 +129,8 @@ class Backend {
   virtual int64_t bytes_available(Device* device) const = 0;
   // For a thread that waits: does a short launch that has not begun, if one is next. False: it can do nothing. Under no lock.
   virtual bool Help() { return false; }
+  // Gives what is kept for reuse and not in use back to the system.
+  virtual void Trim(Device* /*device*/) {}
   // Nothing runs and nothing will be launched: ends the threads, so that whoever lets go of the last buffer joins none.
   virtual void Close() {}
 };

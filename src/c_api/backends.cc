@@ -9,7 +9,8 @@
 namespace weft::c_api {
 
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Settings& settings,
-                                                                   std::shared_ptr<ops::CustomFunctions> custom) {
+                                                                   std::shared_ptr<ops::CustomFunctions> custom,
+                                                                   const BackendServices& services) {
   std::vector<std::unique_ptr<Backend>> backends;
   const std::string& platform = settings.text(Option::kPlatform);
   const int64_t memory_limit = settings.integer(Option::kMemoryLimit);
@@ -18,9 +19,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
         std::unique_ptr<Backend> cpu,
         cpu::CpuBackend::Create({.threads = static_cast<int>(settings.integer(Option::kThreads)),
                                  .compile_threads = static_cast<int>(settings.integer(Option::kCompileThreads)),
-                                 .memory_limit = memory_limit,
                                  .isa = settings.text(Option::kIsa),
-                                 .custom = std::move(custom)}));
+                                 .custom = std::move(custom),
+                                 .services = services}));
     backends.push_back(std::move(cpu));
   }
   if (memory_limit > 0 && platform == "reference") {
@@ -47,7 +48,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                             .reads_zeros = settings.text(Option::kOnRead) == "zeros",
                             .matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision)),
                             .memory_limit = memory_limit,
-                            .launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs)}));
+                            .launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs),
+                            .start_deadline_ms = settings.integer(Option::kStartDeadlineMs)}));
   backends.push_back(std::move(accelerator));
   return backends;
 }

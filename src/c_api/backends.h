@@ -7,10 +7,12 @@
 #include "src/backends/backend.h"
 #include "src/c_api/settings.h"
 #include "src/ops/custom/functions.h"
+#include "src/runtime/backend_services.h"
 
 namespace weft::c_api {
 
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Settings& settings,
-                                                                   std::shared_ptr<ops::CustomFunctions> custom);
+                                                                   std::shared_ptr<ops::CustomFunctions> custom,
+                                                                   const BackendServices& services);
 
 }  // namespace weft::c_api

@@ -17,6 +17,7 @@ template <>
 struct HandleTraits<weft_cache> {
   using Object = CacheObject;
   static constexpr HandleType kType = HandleType::kCache;
+  static const ForkGuard* ForkOf(const CacheObject& object) { return &object.engine->services().fork(); }
 };
 
 }  // namespace weft::c_api
@@ -68,6 +69,7 @@ weft_error* weft_cache_read_stats(weft_cache* cache, weft_cache_stats* out) noex
 weft_error* weft_cache_flush(weft_cache* cache) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
+    object->engine->services().StartsWork();  // a fork may come while it waits
     if (object->store != nullptr) object->store->Drain();
     return absl::OkStatus();
   });

@@ -8,6 +8,7 @@
 #include "serialization/save_line.h"
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
+#include "src/c_api/guess.h"
 #include "src/c_api/options.h"
 #include "src/c_api/tree_object.h"
 #include "src/runtime/alloc_hook.h"
@@ -25,6 +26,7 @@ class ReaderObject final : public RefCounted {
       : engine(std::move(engine)), reader_(std::move(reader)) {}
   const CheckpointReader& reader() const { return *reader_; }
   absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) {
+    engine->services().StartsWork();  // a fork may come while it is locked
     MutexLock lock(mutex_);
     return reader_->ReadTensor(id, out);
   }
@@ -38,6 +40,7 @@ template <>
 struct HandleTraits<weft_checkpoint_reader> {
   using Object = ReaderObject;
   static constexpr HandleType kType = HandleType::kReader;
+  static const ForkGuard* ForkOf(const ReaderObject& object) { return &object.engine->services().fork(); }
 };
 
 namespace {
@@ -135,8 +138,12 @@ absl::StatusOr<Ref<ReaderObject>> OpenReader(Context& context, const char* path,
 absl::StatusOr<uint32_t> FindTensor(const ReaderObject& object, const char* path, size_t length) {
   WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(path, length, "path"));
   const std::optional<uint32_t> id = object.reader().Find(name);
-  if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'");
-  return *id;
+  if (id) return *id;
+  std::vector<std::string_view> names;
+  const uint32_t count = object.reader().tensor_count() <= kMostGuessed ? object.reader().tensor_count() : 0;
+  for (uint32_t i = 0; i < count; ++i) names.push_back(object.reader().tensor(i).name);
+  return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'",
+                     AtTheEnd(DidYouMean(name, names)));
 }
 
 absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, Device* device) {
@@ -188,7 +195,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
     WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
-    const TensorTree now = object->Copy();
+    WEFT_ASSIGN_OR_RETURN(const TensorTree now, object->Copy());
     WEFT_RETURN_IF_ERROR(now.HasValues());
     WEFT_RETURN_IF_ERROR(Values::CheckEngine(now, context->engine()));
     auto save = std::make_shared<Save>();

@@ -9,9 +9,9 @@ using namespace weft::c_api;
 
 namespace {
 
-// Of a call that computes: what a cancel has left. Where a value is needed that a cancelled loop did not give, nothing is.
+// Of a call that computes: what a cancel has left. Where a value is needed that a cancelled launch did not give, nothing is.
 absl::Status SaysWhatIsLeft(const absl::Status& status) {
-  if (!absl::IsCancelled(status) || status.message() == kLoopCancelled) return status;
+  if (!absl::IsCancelled(status) || status.message() == kLaunchCancelled) return status;
   return UserErrorOf(absl::StatusCode::kCancelled, status.message(),
                      "; nothing of it was launched: what was assigned shows its new value, which the next barrier or "
                      "read computes");

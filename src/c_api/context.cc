@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "serialization/compile_cache.h"
 #include "src/c_api/backends.h"
+#include "src/c_api/generated/option_copy.h"
 #include "src/c_api/options.h"
 #include "src/compiler/disk_store.h"
 #include "src/runtime/host_allocator.h"
@@ -28,6 +28,8 @@ struct HostAllocator {
 struct HostAllocators {
   Mutex mutex;
   std::vector<std::unique_ptr<const HostAllocator>> all ABSL_GUARDED_BY(mutex);
+
+  void HoldOverFork() { weft::HoldOverFork(mutex, ForkOrder::kThen); }
 };
 
 absl::Status UseAllocator(const weft_context_options& options) {
@@ -92,6 +94,13 @@ class ReleaseOnFailure {
   void* user_data_;
 };
 
+// With a queue the record waits for who runs it, and so does the hook that it is for.
+void WriteOrQueue(const std::shared_ptr<LogState>& state, lazy::CallbackQueue* queue, lazy::LogLevel level,
+                  std::string_view text) {
+  if (queue == nullptr) return state->Write(level, text);
+  queue->AddRecord([state, level, text = std::string(text)] { state->Write(level, text); });
+}
+
 constinit thread_local ir::Location t_location{};
 
 }  // namespace
@@ -122,26 +131,35 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
 
   auto context = Ref<Context>(new Context);
   context->log_->Set(std::move(sink));
+  if (settings.text(Option::kCallbacks) == "queued") {
+    WEFT_ASSIGN_OR_RETURN(context->queue_, lazy::CallbackQueue::Create());
+  }
+  const auto write = [state = context->log_, queue = context->queue_](lazy::LogLevel level, std::string_view text) {
+    WriteOrQueue(state, queue.get(), level, text);
+  };
+  if (!settings.ignored().empty()) write(LogLevel::kInfo, settings.ignored());
   lazy::Engine::Config config;
   const std::string& mode = settings.text(Option::kMode);
   config.options.mode = mode == "eager" ? lazy::Mode::kEager : mode == "debug" ? lazy::Mode::kDebug : lazy::Mode::kLazy;
-  config.options.max_pending_nodes = settings.integer(Option::kMaxPendingNodes);
-  config.options.max_pending_bytes = settings.integer(Option::kMaxPendingBytes);
-  config.options.repetition_nodes = settings.integer(Option::kRepetitionNodes);
-  config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
-  config.options.launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs);
-  config.options.compile_deadline_ms = settings.integer(Option::kCompileDeadlineMs);
-  config.options.isa = settings.text(Option::kIsa);
-  config.options.allow_winograd = settings.truth(Option::kAllowWinograd);
-  config.options.matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision));
+  CopyOptions(settings, &config.options);
   config.options.held = settings.held();
   config.options.custom = context->custom_;
-  config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
-  config.log = {[state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); },
-                std::shared_ptr<const std::atomic<int>>(context->log_, &context->log_->least())};
-  WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings, context->custom_));
-  context->custom_->guarded = config.options.mode == lazy::Mode::kDebug;
+  config.log = {write, std::shared_ptr<const std::atomic<int>>(context->log_, &context->log_->least())};
+  config.log.anywhere = context->queue_ != nullptr;
+  config.queue = context->queue_;
   auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
+  // What is below the engine may write while the engine's lock is held; the engine delivers when it is not.
+  const auto write_below = [write, engine = context->cache_engine_, early_warnings](LogLevel level,
+                                                                                    std::string_view text) {
+    if (lazy::Engine* running = engine->load()) return running->services().Log(level, std::string(text));
+    if (level >= LogLevel::kWarning) early_warnings->fetch_add(1, std::memory_order_relaxed);
+    write(level, text);
+  };
+  const BackendServices services = {.metrics = config.metrics,
+                                    .log = {write_below, config.log.least},
+                                    .budget = std::make_shared<MemoryBudget>(settings.integer(Option::kMemoryLimit))};
+  WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings, context->custom_, services));
+  context->custom_->guarded = config.options.mode == lazy::Mode::kDebug;
   if (settings.text(Option::kCacheMode) != "off") {
     std::string directory = settings.text(Option::kCacheDir);
     if (directory.empty()) directory = DefaultCompileCacheDirectory();
@@ -149,13 +167,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
     cache.directory = std::move(directory);
     cache.read_only = settings.text(Option::kCacheMode) == "read";
     cache.max_bytes = static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes));
-    // The cache may warn while the engine's lock is held; the engine delivers when it is not.
-    cache.warn = [state = context->log_, engine = context->cache_engine_, early_warnings](std::string_view text) {
-      if (lazy::Engine* running = engine->load())
-        return running->services().Log(lazy::LogLevel::kWarning, std::string(text));
-      early_warnings->fetch_add(1, std::memory_order_relaxed);
-      state->Write(lazy::LogLevel::kWarning, text);
-    };
+    cache.warn = [write_below](std::string_view text) { write_below(LogLevel::kWarning, text); };
     cache.write_failed = [engine = context->cache_engine_] {
       if (lazy::Engine* running = engine->load()) running->metrics().Add(Counter::kDiskCacheErrors);
     };
@@ -193,6 +205,13 @@ absl::Status Context::BeforeWork() {
   return absl::OkStatus();
 }
 
+size_t Context::RunQueue() {
+  return queue()->Run([this](size_t left_out) {
+    log().Write(lazy::LogLevel::kWarning,
+                absl::StrCat(left_out, " log records were left out: nobody called weft_context_run_queue in time"));
+  });
+}
+
 absl::Status Context::InBackground(std::function<void()> work) {
   if (root_ != nullptr) return root_->InBackground(std::move(work));
   engine_->services().StartsWork();
@@ -222,8 +241,16 @@ absl::Status Context::InBackground(std::function<void()> work) {
 
 Context::~Context() {
   if (engine_ == nullptr) return;
+  const bool left_behind = engine_->services().fork().Forked();
   if (frame_ != nullptr) {
-    engine_->AbandonFunction(*frame_);
+    if (!left_behind) engine_->AbandonFunction(*frame_);
+    return;
+  }
+  if (left_behind) {
+    // What it has of the parent's stays as it is: somebody may hold its locks who is not here.
+    for (Background& old : background_) old.thread.detach();
+    (void)engine_.Release();
+    RunRelease(pressure_release_, pressure_data_);
     return;
   }
   if (!Usable().ok()) {
@@ -236,13 +263,15 @@ Context::~Context() {
     }
     if (absl::Status status = engine_->Close(); !status.ok()) {
       try {
-        log_->Write(lazy::LogLevel::kError, absl::StrCat("while closing a context: ", status.message()));
+        WriteOrQueue(log_, queue_.get(), lazy::LogLevel::kError,
+                     absl::StrCat("while closing a context: ", status.message()));
       } catch (const std::bad_alloc&) {
         // Nobody is told.
       }
     }
   }
   cache_engine_->store(nullptr);
+  if (queue_ != nullptr) queue_->Close();
   log_->Set(nullptr);
   RunRelease(pressure_release_, pressure_data_);
 }

@@ -118,6 +118,9 @@ class Context final : public RefCounted {
   void Cancel() { engine_->services().Cancel(); }
 
   LogState& log() { return *root().log_; }
+  // Where callbacks wait; null: they do not.
+  const std::shared_ptr<lazy::CallbackQueue>& queue() const { return root().queue_; }
+  size_t RunQueue();
 
   // Runs work on a thread of its own (asynchronous saves); the context's end waits for it.
   absl::Status InBackground(std::function<void()> work);
@@ -159,6 +162,7 @@ class Context final : public RefCounted {
   std::shared_ptr<std::atomic<lazy::Engine*>> cache_engine_ = std::make_shared<std::atomic<lazy::Engine*>>(nullptr);
   Mutex mutex_;
   std::shared_ptr<LogState> log_ = std::make_shared<LogState>();
+  std::shared_ptr<lazy::CallbackQueue> queue_;
   struct Background {
     std::thread thread;
     std::shared_ptr<std::atomic<bool>> done;
@@ -174,11 +178,13 @@ template <>
 struct HandleTraits<weft_context> {
   using Object = Context;
   static constexpr HandleType kType = HandleType::kContext;
+  static const ForkGuard* ForkOf(const Context& object) { return &object.engine().services().fork(); }
 };
 template <>
 struct HandleTraits<weft_tensor> {
   using Object = lazy::Tensor;
   static constexpr HandleType kType = HandleType::kTensor;
+  static const ForkGuard* ForkOf(const lazy::Tensor& object) { return &object.engine().services().fork(); }
   static const void* OwnerOf(const lazy::Tensor& tensor) { return &tensor.engine(); }
 };
 
@@ -193,6 +199,7 @@ template <>
 struct HandleTraits<weft_device> {
   using Object = DeviceObject;
   static constexpr HandleType kType = HandleType::kDevice;
+  static const ForkGuard* ForkOf(const DeviceObject& object) { return &object.engine->services().fork(); }
 };
 
 // The device of an optional parameter: NULL = the engine's first.

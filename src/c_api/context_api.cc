@@ -3,7 +3,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "src/c_api/context.h"
-#include "src/c_api/guess.h"
 #include "src/c_api/options.h"
 #include "weft.h"
 
@@ -24,12 +23,12 @@ bool IsOfThisProcess(const weft_context* ctx) {
   return context && context->IsOfThisProcess();
 }
 
-absl::StatusOr<size_t> KnownOption(std::string_view name) {
-  if (const std::optional<size_t> found = FindOption(name)) return *found;
-  std::vector<std::string_view> names;
-  for (const OptionRow& row : kOptions) names.push_back(row.info.name);
-  return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", name, "'", DidYouMean(name, names),
-                     "weft_option_list names all");
+absl::StatusOr<Pin<Context>> GetQueued(weft_context* ctx) {
+  WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+  WEFT_RETURN_IF_ERROR(context->Usable());
+  if (context->queue() != nullptr) return context;
+  return UserErrorOf(absl::StatusCode::kFailedPrecondition,
+                     "callbacks do not wait in this context: make it with the option callbacks=queued");
 }
 
 }  // namespace
@@ -111,6 +110,33 @@ weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, we
     auto sink = MakeLogSink(log, user_data, release, min_level);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     context->log().Set(std::move(sink));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_context_queue_fd(weft_context* ctx, int32_t* out_fd) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_fd);
+    WEFT_ASSIGN_OR_RETURN(const Pin<Context> context, GetQueued(ctx));
+    *out_fd = context->queue()->fd();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_context_run_queue(weft_context* ctx, size_t* out_count) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const Pin<Context> context, GetQueued(ctx));
+    const size_t count = context->RunQueue();
+    if (out_count != nullptr) *out_count = count;
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_context_live_bytes(weft_context* ctx, uint64_t* out_bytes) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_bytes);
+    WEFT_ASSIGN_OR_RETURN(const Pin<Context> context, Get(ctx, "ctx"));
+    *out_bytes = static_cast<uint64_t>(context->device()->live->bytes.load(std::memory_order_relaxed));
     return absl::OkStatus();
   });
 }

@@ -12,6 +12,7 @@
 #include "src/c_api/options.h"
 #include "src/ops/call.h"
 #include "src/ops/custom/custom_call.h"
+#include "src/runtime/library_file.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -315,6 +316,11 @@ weft_error* weft_custom_register_symbol(weft_context* ctx, const char* name, siz
             WEFT_ASSIGN_OR_RETURN(path, Path(library, library_length));
           }
           const std::string where = library == nullptr ? "this process" : absl::StrCat("the library '", path, "'");
+          if (path.find('/') != std::string::npos) {  // else the loader searches
+            FileInfo info;
+            const absl::Status file = OpenLibrary(PosixFileSystem(), path, "the library", &info).status();
+            if (!file.ok() && !absl::IsNotFound(file)) return file;
+          }
           {
             const CallingOut out;  // constructors of the library
             handed->library = dlopen(library == nullptr ? nullptr : path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "src/c_api/context.h"
 #include "src/c_api/options.h"
+#include "src/runtime/free_memory.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -114,6 +115,15 @@ weft_error* weft_device_memory(weft_device* device, weft_memory_stats* out) noex
     stats.peak_bytes = static_cast<uint64_t>(now.peak_bytes);
     stats.bytes_limit = static_cast<uint64_t>(now.bytes_limit);
     return WriteStruct(&stats, sizeof(stats), "weft_memory_stats", out);
+  });
+}
+
+weft_error* weft_device_trim(weft_device* device) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));
+    object->device->backend->Trim(object->device);
+    ReleaseFreeMemory();
+    return absl::OkStatus();
   });
 }
 

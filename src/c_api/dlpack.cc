@@ -56,6 +56,37 @@ bool IsCompact(const DLTensor& t) {
   return true;
 }
 
+// Whether what the tensor says it is can lie in memory, from its first byte to its last: strides may lead either way.
+absl::Status CheckExtent(const DLTensor& t, size_t size) {
+  const auto refused = [&](std::string_view what) {
+    return UserError("DLPack tensor ", DimsToString({t.shape, static_cast<size_t>(t.ndim)}), " of ", size,
+                     "-byte elements: ", what);
+  };
+  const auto most = static_cast<int64_t>(kMostBytes);
+  if (t.byte_offset > kMostBytes) return refused(absl::StrCat("byte_offset is ", t.byte_offset, ", past all memory"));
+  int64_t first = 0, last = 0;  // elements
+  if (t.strides == nullptr) {
+    last = CountOf({t.shape, static_cast<size_t>(t.ndim)}) - 1;
+  } else {
+    for (int32_t d = 0; d < t.ndim; ++d) {
+      int64_t reach = 0;
+      int64_t& end = t.strides[d] < 0 ? first : last;
+      if (t.shape[d] == 1) continue;
+      if (__builtin_mul_overflow(t.shape[d] - 1, t.strides[d], &reach) || __builtin_add_overflow(end, reach, &end)) {
+        return refused(absl::StrCat("strides[", d, "] is ", t.strides[d], ", which leads past all memory"));
+      }
+    }
+  }
+  int64_t low = 0, high = 0;  // bytes
+  const bool fits = !__builtin_mul_overflow(first, static_cast<int64_t>(size), &low) &&
+                    !__builtin_mul_overflow(last, static_cast<int64_t>(size), &high) && low >= -most && high <= most;
+  const auto begin = static_cast<__int128>(reinterpret_cast<uintptr_t>(t.data)) + t.byte_offset;
+  if (!fits || begin + low < 0 || begin + high + static_cast<int64_t>(size) > static_cast<__int128>(UINTPTR_MAX)) {
+    return refused(absl::StrCat("its strides and byte_offset ", t.byte_offset, " lead past all memory"));
+  }
+  return absl::OkStatus();
+}
+
 using Bytes = std::vector<std::byte, LargeStdAllocator<std::byte>>;
 
 // Row-major copy of a strided tensor.
@@ -66,6 +97,7 @@ Bytes Gather(const DLTensor& t, const std::byte* data, int64_t count, size_t siz
   for (int64_t k = 0; k < count; ++k) {
     std::memcpy(dense.data() + static_cast<size_t>(k) * size, data + at * static_cast<int64_t>(size), size);
     for (int32_t d = t.ndim; d-- > 0;) {
+      if (t.shape[d] == 1) continue;
       at += t.strides[d];
       if (++index[d] < t.shape[d]) break;
       at -= index[d] * t.strides[d];
@@ -97,9 +129,13 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   if (bytes > 0 && t.data == nullptr) return UserError("DLPack tensor with ", bytes, " bytes and no data");
   const std::span<const int64_t> dims(t.shape, static_cast<size_t>(t.ndim));
   auto* data = static_cast<std::byte*>(t.data);
-  if (data != nullptr) data += t.byte_offset;  // an empty tensor may have no data
-  lazy::Engine& engine = context->engine();
   const size_t size = static_cast<size_t>(BytesOf(dtype));
+  if (bytes > 0) {  // an empty tensor may have no data
+    WEFT_RETURN_IF_ERROR(CheckExtent(t, size));
+    data += t.byte_offset;
+  }
+  lazy::Engine& engine = context->engine();
+  finish = engine.services().Later(std::move(finish));
   const bool aligned = reinterpret_cast<uintptr_t>(data) % size == 0;
   Ref<lazy::Tensor> tensor;
   // In a function's body it becomes a literal.
@@ -171,6 +207,8 @@ absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
   held->managed.deleter = [](Managed* self) {
     if (self == nullptr) return;
     auto* mine = static_cast<Export<Managed>*>(self->manager_ctx);
+    // In the child of a fork somebody may hold locks of the memory's who is not here: it goes with the process.
+    if (mine->engine->services().fork().Forked()) return;
     mine->buffer->Unhold();
     delete mine;
   };

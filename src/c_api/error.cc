@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
 #include "src/c_api/guard.h"
 
@@ -26,6 +27,7 @@ namespace {
 
 constexpr char kOutOfMemoryText[] = "out of memory";
 constexpr char kNoErrorText[] = "this is no live weft_error";
+constexpr std::string_view kPayloadData = "weft.data";
 // Its address is the error that needs no memory. Handles never look like addresses.
 constinit char g_out_of_memory = 0;
 
@@ -51,8 +53,10 @@ weft_error* ToErrorOf(std::string_view function, const absl::Status& status) noe
   }
   try {
     // Parts below say "assign: …" where they know no more.
-    const std::string_view verb = function.substr(function.rfind('_') + 1);
-    if (text.starts_with(verb) && text.substr(verb.size()).starts_with(": ")) text.remove_prefix(verb.size() + 2);
+    const size_t colon = text.find(": ");
+    if (colon != std::string_view::npos && function.ends_with(absl::StrCat("_", text.substr(0, colon)))) {
+      text.remove_prefix(colon + 2);
+    }
     absl::Status named(status.code(), absl::StrCat(function, ": ", text));
     status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { named.SetPayload(key, value); });
     return ToError(named);
@@ -86,6 +90,21 @@ weft_error* FromException() noexcept {
 weft_error* Unimplemented(const char* function) noexcept {
   return Guard([&] { return absl::UnimplementedError(absl::StrCat(function, " is not there in this version")); }, "");
 }
+
+namespace {
+
+// Without a function's name: what the caller says is the whole text.
+absl::Status Made(weft_code code, std::string_view parameter, const char* message, size_t length,
+                  const uint64_t* data) {
+  WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(message, length, parameter));
+  absl::Status made = code < WEFT_CANCELLED || code > WEFT_UNAUTHENTICATED
+                          ? absl::UnknownError(absl::StrCat("code ", static_cast<int>(code), ": ", text))
+                          : absl::Status(static_cast<absl::StatusCode>(code), text);
+  if (data != nullptr) made.SetPayload(kPayloadData, absl::Cord(absl::StrCat(*data)));
+  return made;
+}
+
+}  // namespace
 
 absl::Status NullArgument(std::string_view parameter) { return UserError(parameter, " is NULL"); }
 
@@ -169,24 +188,32 @@ const char* weft_error_message(const weft_error* error, size_t* out_length) noex
 
 const char* weft_error_payload(const weft_error* error, const char* key, size_t key_length,
                                size_t* out_length) noexcept {
+  if (key == nullptr) return nullptr;
+  const std::string_view name(key, key_length == WEFT_STRLEN ? std::strlen(key) : key_length);
+  if (error == OutOfMemory() && name == weft::kPayloadRetry) {
+    if (out_length != nullptr) *out_length = 1;
+    return "1";
+  }
   const Pin<Error> found = Find(error);
-  if (!found || key == nullptr) return nullptr;
-  const std::string* value = found->payload({key, key_length == WEFT_STRLEN ? std::strlen(key) : key_length});
+  if (!found) return nullptr;
+  const std::string* value = found->payload(name);
   if (value == nullptr) return nullptr;
   if (out_length != nullptr) *out_length = value->size();
   return value->c_str();
 }
 
 weft_error* weft_error_new(weft_code code, const char* message, size_t length) noexcept {
-  // Without a function's name: what the caller says is the whole text.
-  const auto made = [&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(message, length, "weft_error_new: message"));
-    if (code < WEFT_CANCELLED || code > WEFT_UNAUTHENTICATED) {
-      return absl::UnknownError(absl::StrCat("code ", static_cast<int>(code), ": ", text));
-    }
-    return absl::Status(static_cast<absl::StatusCode>(code), text);
-  };
-  return Guard(made, "");
+  return Guard([&] { return Made(code, "weft_error_new: message", message, length, nullptr); }, "");
+}
+
+weft_error* weft_error_new_with_data(weft_code code, const char* message, size_t length, uint64_t data) noexcept {
+  return Guard([&] { return Made(code, "weft_error_new_with_data: message", message, length, &data); }, "");
+}
+
+int32_t weft_error_data(const weft_error* error, uint64_t* out) noexcept {
+  const Pin<Error> found = Find(error);
+  const std::string* const text = found && out != nullptr ? found->payload(kPayloadData) : nullptr;
+  return text != nullptr && absl::SimpleAtoi(*text, out) ? 1 : 0;
 }
 
 void weft_error_retain(weft_error* error) noexcept {

@@ -17,7 +17,7 @@ class EventObject final : public RefCounted {
   EventObject(Ref<Event> event, Ref<lazy::Engine> engine) : event_(std::move(event)), engine_(std::move(engine)) {}
 
   Event& event() { return *event_; }
-  lazy::Engine& engine() { return *engine_; }
+  lazy::Engine& engine() const { return *engine_; }
   const Ref<Event>& shared() const { return event_; }
   // A descriptor that becomes readable; made on first demand.
   absl::StatusOr<int> Fd();
@@ -39,6 +39,7 @@ template <>
 struct HandleTraits<weft_event> {
   using Object = EventObject;
   static constexpr HandleType kType = HandleType::kEvent;
+  static const ForkGuard* ForkOf(const EventObject& object) { return &object.engine().services().fork(); }
 };
 
 // For the optional out-parameter of asynchronous calls: nothing if out is NULL.

@@ -1,5 +1,6 @@
 // weft_function_*: programs as values. A body is recorded through a context of its own.
 #include <algorithm>
+#include <cstring>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
@@ -10,6 +11,7 @@
 #include "src/ir/text.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/registry.h"
+#include "src/runtime/file_kind.h"
 #include "src/stablehlo/read.h"
 #include "weft.h"
 
@@ -118,9 +120,13 @@ class Body {
     WEFT_ASSIGN_OR_RETURN(std::string text, NameOfFunction(name, name_length));
     WEFT_ASSIGN_OR_RETURN(const std::vector<ir::Type> types, TypesOf(inputs, count));
     lazy::Tensors made;
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Frame> frame, around->engine().BeginFunction(around->where(), std::move(text),
-                                                                                 types, &made, CurrentLocation()));
-    WEFT_ASSIGN_OR_RETURN(context_, Make<weft_context>(Context::OfBody(*around, std::move(frame))));
+    WEFT_ASSIGN_OR_RETURN(
+        const Ref<lazy::Frame> frame,
+        around->engine().BeginFunction(around->where(), std::move(text), types, &made, CurrentLocation()));
+    absl::Cleanup abandon = [&] { around->engine().AbandonFunction(*frame); };
+    Ref<Context> body = Context::OfBody(*around, frame);  // its end abandons it
+    std::move(abandon).Cancel();
+    WEFT_ASSIGN_OR_RETURN(context_, Make<weft_context>(std::move(body)));
     return MakeTensors({made.data(), made.size()}, &parameters_);
   }
 
@@ -174,6 +180,16 @@ absl::Status Fill(const Body& body, weft_trace_fn trace, void* user_data, size_t
   if (said <= capacity) return absl::OkStatus();
   return UserErrorOf(absl::StatusCode::kOutOfRange, "the callback says it gives ", said, " results; capacity is ",
                      capacity);
+}
+
+// The text of a program. It may be the bytes of any file, and then says of which kind.
+absl::StatusOr<std::string_view> ProgramText(const char* data, size_t length) {
+  absl::StatusOr<std::string_view> text = Text(data, length, "text");
+  if (data == nullptr || (length != WEFT_STRLEN && length > kMostBytes)) return text;
+  const size_t bytes = length == WEFT_STRLEN ? strnlen(data, kSniffedBytes) : std::min(length, kSniffedBytes);
+  const std::string_view kind = KindOfFile(std::as_bytes(std::span(data, bytes)));
+  if (kind.empty()) return text;
+  return UserError("text is no StableHLO: it is ", kind);
 }
 
 absl::Status TypesOut(std::span<const ir::Value> values, weft_tensor_info* out, size_t capacity, size_t* out_count) {
@@ -281,7 +297,7 @@ weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, si
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->Usable());
-    WEFT_ASSIGN_OR_RETURN(const std::string_view program, Text(text, length, "text"));
+    WEFT_ASSIGN_OR_RETURN(const std::string_view program, ProgramText(text, length));
     WEFT_ASSIGN_OR_RETURN(const ir::Module module, stablehlo::ReadStableHlo(program, {.custom = &context->custom()}));
     return GiveOut(*context, module.functions[0], module.draws, out);
   });

@@ -32,6 +32,7 @@ template <>
 struct HandleTraits<weft_function> {
   using Object = FunctionObject;
   static constexpr HandleType kType = HandleType::kFunction;
+  static const ForkGuard* ForkOf(const FunctionObject& object) { return &object.engine->services().fork(); }
 };
 
 // A function parameter of a call on a context, whose function it must be.

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "src/runtime/fork.h"
 #include "src/runtime/ref.h"
 #include "src/runtime/status.h"
 #include "weft_base.h"
@@ -113,6 +114,19 @@ class [[nodiscard]] Pin {
   T* object_ = nullptr;
 };
 
+// Whether the object is of a context that was used before the process forked: then locks may be held, and threads be waited for,
+// that are not here. Of which context it is, its traits say by `ForkOf` (null: of none); objects that never are of one have none.
+template <typename C>
+bool StayedBehind(const typename HandleTraits<C>::Object& object) {
+  if constexpr (requires { HandleTraits<C>::ForkOf(object); }) {
+    if (!IsForked()) [[likely]]
+      return false;
+    const ForkGuard* const fork = HandleTraits<C>::ForkOf(object);
+    return fork != nullptr && fork->Forked();
+  }
+  return false;
+}
+
 // What a Pin<T> of a handle of that type gives; empty if it is no live one.
 template <typename T>
 Pin<T> FindAs(const void* handle, HandleType type) {
@@ -121,15 +135,20 @@ Pin<T> FindAs(const void* handle, HandleType type) {
   return {slot, static_cast<T*>(slot->object.load(std::memory_order_relaxed))};
 }
 
+// The door that every handle comes in by: nothing that stayed behind when the process forked goes through. Who wants to know
+// why it is empty asks Get.
 template <typename C>
 Pin<typename HandleTraits<C>::Object> Find(const C* handle) {
-  return FindAs<typename HandleTraits<C>::Object>(handle, HandleTraits<C>::kType);
+  auto found = FindAs<typename HandleTraits<C>::Object>(handle, HandleTraits<C>::kType);
+  if (found && StayedBehind<C>(*found)) return {};
+  return found;
 }
 
 template <typename C>
 absl::StatusOr<Pin<typename HandleTraits<C>::Object>> Get(const C* handle, std::string_view parameter) {
-  auto found = Find(handle);
+  auto found = FindAs<typename HandleTraits<C>::Object>(handle, HandleTraits<C>::kType);
   if (!found) return BadHandle(handle, HandleTraits<C>::kType, parameter);
+  if (StayedBehind<C>(*found)) return ForkGuard::Refusal();
   return found;
 }
 

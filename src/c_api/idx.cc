@@ -14,9 +14,9 @@ extern "C" weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t
     WEFT_NOT_NULL(path);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
-    WEFT_ASSIGN_OR_RETURN(std::string_view file, Text(path, path_length, "path"));
+    WEFT_ASSIGN_OR_RETURN(const std::string file, Path(path, path_length));
     WEFT_ASSIGN_OR_RETURN(const lazy::Where place, WhereOf(*context, device));
-    WEFT_ASSIGN_OR_RETURN(HostTensor data, ReadIdx(PosixFileSystem(), std::string(file)));
+    WEFT_ASSIGN_OR_RETURN(HostTensor data, ReadIdx(PosixFileSystem(), file));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(data.bytes().size(), [&] {
       return context->engine().FromHost(place, data.dtype(), data.dims(), data.bytes(), CurrentLocation());
     }));

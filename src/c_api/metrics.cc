@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "src/c_api/context.h"
+#include "src/c_api/guess.h"
 #include "weft.h"
 
 using namespace weft;
@@ -11,7 +11,7 @@ using namespace weft::c_api;
 
 namespace {
 
-// Of the process: what was released wrongly cannot be told to a context.
+// The process counts what was released wrongly: no context can be told.
 constexpr std::string_view kOfProcess[] = {"bad_releases", "live_tensors", "live_handles"};
 int64_t OfProcess(std::string_view name) {
   if (name == kOfProcess[0]) return BadReleases();
@@ -19,19 +19,10 @@ int64_t OfProcess(std::string_view name) {
 }
 
 // The engine's counters and those of the process, so that the lists are whole.
-std::string Everything(lazy::Engine& engine, bool json) {
-  std::string text = engine.Report(json), more;
-  for (std::string_view name : kOfProcess) {
-    const int64_t value = OfProcess(name);
-    if (json) {
-      absl::StrAppend(&more, more.empty() ? "" : ", ", "\"", name, "\": ", value);
-    } else if (value != 0) {
-      absl::StrAppend(&more, name, ": ", value, "\n");
-    }
-  }
-  if (!json) return text + more;
-  text.pop_back();  // the closing brace of {"counters": {…}, "memory": […]}
-  return absl::StrCat(text, ", \"process\": {", more, "}}");
+Snapshot Everything(const lazy::Engine& engine) {
+  Snapshot snapshot = engine.TakeSnapshot();
+  for (std::string_view name : kOfProcess) snapshot.process.emplace_back(name, OfProcess(name));
+  return snapshot;
 }
 
 }  // namespace
@@ -48,8 +39,12 @@ weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, 
       return absl::OkStatus();
     }
     const int64_t value = context->engine().metrics().Get(text);
-    if (value < 0)
-      return UserErrorOf(absl::StatusCode::kNotFound, "there is no metric '", text, "'; weft_metrics_json names all");
+    if (value < 0) {
+      std::vector<std::string_view> names(std::begin(kOfProcess), std::end(kOfProcess));
+      for (int i = 0; i < static_cast<int>(Counter::kCount); ++i) names.push_back(NameOf(static_cast<Counter>(i)));
+      return UserErrorOf(absl::StatusCode::kNotFound, "there is no metric '", text, "'", DidYouMean(text, names),
+                         "weft_metrics_json names all");
+    }
     *out_value = value;
     return absl::OkStatus();
   });
@@ -59,7 +54,7 @@ weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
-    return MakeBlob(Everything(context->engine(), false), out);
+    return MakeBlob(ReportOf(Everything(context->engine())), out);
   });
 }
 
@@ -67,7 +62,7 @@ weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
-    return MakeBlob(Everything(context->engine(), true), out);
+    return MakeBlob(JsonOf(Everything(context->engine())), out);
   });
 }
 

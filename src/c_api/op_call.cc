@@ -36,7 +36,7 @@ std::string NameOfValueType(int32_t type) {
 
 OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op), context_(Find(ctx)) {
   if (!context_) {
-    status_ = BadHandle(ctx, HandleType::kContext, "ctx");
+    status_ = Get(ctx, "ctx").status();
   } else {
     status_ = context_->Usable();
   }
@@ -48,7 +48,7 @@ absl::Status OpCall::BadOperand(size_t i) const {
   const std::string_view name = i < op_.operands.size() ? op_.operands[i].name : std::string_view("operand");
   // What the engine did not find as its own may be another's.
   const HandleType type = TypeOf(tensor);
-  if (type == HandleType::kTensor) {
+  if (type == HandleType::kTensor && Find(tensor)) {
     return lazy::WithPosition(Prefix(op_, UserError(name, " belongs to another context")), CurrentLocation());
   }
   const absl::Status status = NoTensor(tensor, name);

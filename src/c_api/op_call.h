@@ -89,6 +89,18 @@ class OpCall {
 // What the caller of weft_op_apply and its like said, by names.
 absl::StatusOr<const ir::OpDef*> ExportedOp(const char* name, size_t length);
 absl::Status SetAttrs(OpCall& call, const weft_attr* attrs, size_t count);
+// One call of weft_op_apply and its kin.
+struct Applied {
+  weft_context* ctx;
+  weft_device* device;  // NULL: nobody says
+  const char* name;
+  size_t name_length;
+  std::span<weft_tensor* const> inputs;
+  const weft_attr* attrs;
+  size_t attr_count;
+};
+absl::Status Apply(const Applied& applied, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity,
+                   size_t* out_count);
 void Describe(const lazy::Tensor& tensor, weft_tensor_info* info);
 // A device that was asked for (or null) is where results are; operands that are elsewhere decide otherwise.
 absl::Status CheckDevice(std::span<const Ref<lazy::Tensor>> results, const Device* asked, const ir::OpDef& op);

@@ -106,6 +106,7 @@ weft_error* weft_op_apply_many(weft_context* ctx, const weft_op_call* calls, siz
       recorded[i].earlier = parts[i].earlier;
       recorded[i].attrs = *std::move(attrs);
       recorded[i].device = parts[i].device;
+      recorded[i].drop = parts[i].drop && parts[i].device == nullptr;  // else its place is looked at
     }
     size_t failed = 0;
     const auto find = [&]() -> absl::Status {

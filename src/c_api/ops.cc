@@ -46,18 +46,6 @@ absl::Status SetAttrs(OpCall& call, const weft_attr* attrs, size_t count) {
   return absl::OkStatus();
 }
 
-namespace {
-
-struct Applied {
-  weft_context* ctx;
-  weft_device* device;  // NULL: nobody says
-  const char* name;
-  size_t name_length;
-  std::span<weft_tensor* const> inputs;
-  const weft_attr* attrs;
-  size_t attr_count;
-};
-
 absl::Status Apply(const Applied& applied, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity,
                    size_t* out_count) {
   const std::span<weft_tensor* const> inputs = applied.inputs;
@@ -76,7 +64,6 @@ absl::Status Apply(const Applied& applied, weft_tensor** outputs, weft_tensor_in
   return call.RecordInto(outputs, infos, capacity, out_count, applied.device);
 }
 
-}  // namespace
 }  // namespace weft::c_api
 
 using namespace weft;

@@ -13,6 +13,9 @@ template <>
 struct HandleTraits<weft_optimizer> {
   using Object = lazy::Optimizer;
   static constexpr HandleType kType = HandleType::kOptimizer;
+  static const ForkGuard* ForkOf(const lazy::Optimizer& object) {
+    return &object.parameters()[0]->engine().services().fork();
+  }
 };
 
 namespace {
@@ -57,12 +60,19 @@ weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t cou
     weft_adam_options o;
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_adam_options", &o));
     lazy::OptimizerOptions made{.kind = kind};
-    made.beta1 = o.beta1 == 0 ? 0.9 : o.beta1 < 0 ? 0 : o.beta1;
-    made.beta2 = o.beta2 == 0 ? 0.999 : o.beta2 < 0 ? 0 : o.beta2;
-    made.epsilon = o.epsilon == 0 ? 1e-8 : o.epsilon;
-    made.weight_decay = o.weight_decay == 0  ? (kind == Kind::kAdamW ? 0.01 : 0)
-                        : o.weight_decay < 0 ? 0
-                                             : o.weight_decay;
+    constexpr uint64_t kAll =
+        WEFT_ADAM_HAS_BETA1 | WEFT_ADAM_HAS_BETA2 | WEFT_ADAM_HAS_EPSILON | WEFT_ADAM_HAS_WEIGHT_DECAY;
+    WEFT_RETURN_IF_ERROR(CheckPresent("weft_adam_options", o.present, kAll));
+    const auto value = [&](uint64_t bit, double given, double usual) {
+      return (o.present & bit) != 0 ? given : given == 0 ? usual : given;
+    };
+    const auto none_below_0 = [&](uint64_t bit, double given, double usual) {
+      return (o.present & bit) == 0 && given < 0 ? 0 : value(bit, given, usual);
+    };
+    made.beta1 = none_below_0(WEFT_ADAM_HAS_BETA1, o.beta1, 0.9);
+    made.beta2 = none_below_0(WEFT_ADAM_HAS_BETA2, o.beta2, 0.999);
+    made.epsilon = value(WEFT_ADAM_HAS_EPSILON, o.epsilon, 1e-8);
+    made.weight_decay = none_below_0(WEFT_ADAM_HAS_WEIGHT_DECAY, o.weight_decay, kind == Kind::kAdamW ? 0.01 : 0);
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta1", made.beta1, 0, 1));
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta2", made.beta2, 0, 1));
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
@@ -163,7 +173,7 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
     WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> state, Get(tree, "tree"));
-    const TensorTree from = state->Copy();
+    WEFT_ASSIGN_OR_RETURN(const TensorTree from, state->Copy());
     const lazy::Optimizer::Turn turn(*object);
     if (!turn) return Taken();
     WEFT_RETURN_IF_ERROR(from.Node(node).status());

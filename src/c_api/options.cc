@@ -41,6 +41,12 @@ absl::Status ReadOptions(const void* options, size_t known, std::string_view nam
   return absl::OkStatus();
 }
 
+absl::Status CheckPresent(std::string_view name, uint64_t present, uint64_t known) {
+  if ((present & ~known) == 0) return absl::OkStatus();
+  return UserErrorOf(absl::StatusCode::kUnimplemented, name, ".present has bits (0x", absl::Hex(present & ~known),
+                     ") that this version does not know");
+}
+
 absl::Status WriteStruct(const void* value, size_t known, std::string_view name, void* out) {
   WEFT_ASSIGN_OR_RETURN(const size_t size, SizeOf(out, name));
   char* bytes = static_cast<char*>(out);

@@ -4,35 +4,38 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
+
+#include "src/runtime/number_text.h"
 
 namespace weft::c_api {
 namespace {
 
 // Whether the digits stand for this value and no other of its dtype; of at most 16 bits.
-bool ReadsBack(const char* digits, double value, DType dtype) {
+bool ReadsBack(const std::string& digits, double value, DType dtype) {
   HostTensor back(dtype, {});
-  back.SetDouble(0, std::strtod(digits, nullptr));
+  double read = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), read);
+  back.SetDouble(0, read);
   return back.GetDouble(0) == value;
 }
 
 // The fewest digits that read back as the same value of its dtype, in either notation: "1.25e-05", "0.25".
 std::string Shortest(double value, DType dtype, bool scientific) {
-  char buffer[400];
+  const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
   if (dtype == DType::kF64 || dtype == DType::kF32) {
-    const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
+    char buffer[400];
     const auto end = dtype == DType::kF64
                          ? std::to_chars(buffer, buffer + sizeof(buffer), value, format)
                          : std::to_chars(buffer, buffer + sizeof(buffer), static_cast<float>(value), format);
     return std::string(buffer, end.ptr);
   }
   // Five digits are enough for f16; the smallest values that are written in full have some zeros before.
+  std::string text;
   for (int digits = 0; digits < 24; ++digits) {
-    std::snprintf(buffer, sizeof(buffer), scientific ? "%.*e" : "%.*f", digits, value);
-    if (ReadsBack(buffer, value, dtype)) break;
+    text = NumberText(value, format, digits);
+    if (ReadsBack(text, value, dtype)) break;
   }
-  return buffer;
+  return text;
 }
 
 // A finite float: the shortest that reads back the same, or `precision` digits after the point if that is shorter.
@@ -42,9 +45,7 @@ std::string Fixed(double value, DType dtype, int precision) {
   const size_t point = text.find('.');
   if (point == std::string::npos) return text + ".";
   if (text.size() - point - 1 > static_cast<size_t>(precision)) {
-    char buffer[400];
-    const int n = std::snprintf(buffer, sizeof(buffer), "%.*f", precision, value);
-    text.assign(buffer, static_cast<size_t>(n));
+    text = NumberText(value, std::chars_format::fixed, precision);
     if (text.find('.') == std::string::npos) text += '.';
   }
   while (text.back() == '0') text.pop_back();
@@ -53,9 +54,7 @@ std::string Fixed(double value, DType dtype, int precision) {
 
 // "1.50e+10", or "1.e+10" without any.
 std::string WithDigits(double value, int digits) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof(buffer), "%.*e", digits, value);
-  std::string text = buffer;
+  std::string text = NumberText(value, std::chars_format::scientific, digits);
   if (digits == 0) text.insert(text.find('e'), 1, '.');
   return text;
 }

@@ -7,6 +7,12 @@
 using namespace weft;
 using namespace weft::c_api;
 
+namespace {
+
+constexpr uint64_t kAll = WEFT_PRINT_HAS_THRESHOLD | WEFT_PRINT_HAS_PRECISION | WEFT_PRINT_HAS_LINE_WIDTH;
+
+}  // namespace
+
 extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_print_options* options,
                                              weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
@@ -20,11 +26,13 @@ extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_pri
                        o.precision, ", line_width ", o.line_width,
                        "; threshold and line_width are 0 or more, edge_items 0 to 1000, precision -1 to 17");
     }
+    WEFT_RETURN_IF_ERROR(CheckPresent("weft_print_options", o.present, kAll));
+    const auto says = [&](uint64_t bit, int64_t value) { return value != 0 || (o.present & bit) != 0; };
     PrintOptions print;
-    if (o.threshold != 0) print.threshold = o.threshold;
+    if (says(WEFT_PRINT_HAS_THRESHOLD, o.threshold)) print.threshold = o.threshold;
     if (o.edge_items != 0) print.edge_items = o.edge_items;
-    if (o.precision != 0) print.precision = o.precision < 0 ? 0 : o.precision;
-    if (o.line_width != 0) print.line_width = o.line_width;
+    if (says(WEFT_PRINT_HAS_PRECISION, o.precision)) print.precision = o.precision < 0 ? 0 : o.precision;
+    if (says(WEFT_PRINT_HAS_LINE_WIDTH, o.line_width)) print.line_width = o.line_width;
     const int64_t size = BytesOf(t->dtype());
     const FloatScope floats;
     WEFT_ASSIGN_OR_RETURN(std::string text, FormatTensor(t->dtype(), t->dims(), print,

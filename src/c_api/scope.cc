@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "src/c_api/context.h"
+#include "src/c_api/op_call.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -55,6 +56,22 @@ class Scope final : public RefCounted {
     return true;
   }
 
+  // Adopt with a reference of the scope's own.
+  absl::Status Share(weft_tensor* tensor) {
+    if (!RetainHandle(tensor, HandleType::kTensor)) return NoTensor(tensor, "tensor");
+    absl::Cleanup release = [&] { ReleaseHandle(tensor, HandleType::kTensor); };
+    if (!Adopt(tensor)) return NoTensor(tensor, "tensor");
+    std::move(release).Cancel();
+    return absl::OkStatus();
+  }
+  // So that as many more need no memory.
+  void Reserve(size_t more) {
+    engine_->Locked([&] {
+      const size_t size = tensors_.size() + more;
+      if (size > tensors_.capacity()) tensors_.reserve(std::max(size, 2 * tensors_.capacity()));
+    });
+  }
+
   // Whether the tensor was this scope's.
   bool LetGo(weft_tensor* tensor) {
     bool ours = false;
@@ -95,6 +112,7 @@ class Scope final : public RefCounted {
     return error_;
   }
 
+  lazy::Engine& engine() const { return *engine_; }
   weft_context* const ctx;
 
  private:
@@ -122,6 +140,7 @@ template <>
 struct HandleTraits<weft_scope> {
   using Object = Scope;
   static constexpr HandleType kType = HandleType::kScope;
+  static const ForkGuard* ForkOf(const Scope& object) { return &object.engine().services().fork(); }
 };
 
 namespace {
@@ -129,6 +148,11 @@ namespace {
 // What operations of a scope that never was return: never NULL, and it says why.
 weft_tensor* NoScope() {
   static weft_tensor* const poison = MakePoison(UserError("scope is no live weft_scope; did weft_scope_begin fail?"));
+  return poison;
+}
+// The same of a scope that stayed behind when the process forked.
+weft_tensor* ScopeBeforeFork() {
+  static weft_tensor* const poison = MakePoison(ForkGuard::Refusal());
   return poison;
 }
 
@@ -154,21 +178,23 @@ weft_error* weft_scope_begin(weft_context* ctx, weft_scope** out) noexcept {
 }
 
 weft_context* weft_scope_mark(weft_scope* scope, const char* file, int32_t line) noexcept {
-  const Pin<Scope> object = Find(scope);
+  const Pin<Scope> object = FindAs<Scope>(scope, HandleType::kScope);
   if (!object) return nullptr;
-  object->Mark(file, line);
+  // One that stayed behind when the process forked gives its context, too: that says so to the operation.
+  if (!StayedBehind<weft_scope>(*object)) object->Mark(file, line);
   return object->ctx;
 }
 
 weft_tensor* weft_scope_adopt(weft_scope* scope, weft_error* error, weft_tensor* tensor) noexcept {
   SetCurrentLocation({});
-  const Pin<Scope> object = Find(scope);
+  const Pin<Scope> object = FindAs<Scope>(scope, HandleType::kScope);
   absl::Cleanup release = [&] {
     weft_error_release(error);
     weft_tensor_release(tensor);
   };
   try {
     if (!object) return NoScope();
+    if (StayedBehind<weft_scope>(*object)) return ScopeBeforeFork();
     if (error == nullptr && object->Adopt(tensor)) {
       std::move(release).Cancel();
       return tensor;
@@ -177,6 +203,33 @@ weft_tensor* weft_scope_adopt(weft_scope* scope, weft_error* error, weft_tensor*
   } catch (...) {
     return object ? object->poison() : nullptr;
   }
+}
+
+weft_error* weft_scope_share(weft_scope* scope, weft_tensor* tensor) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "scope"));
+    WEFT_RETURN_IF_ERROR(GetTensor(tensor, "tensor").status());
+    return object->Share(tensor);
+  });
+}
+
+weft_error* weft_op_apply_in(weft_scope* scope, const char* file, int32_t line, weft_device* device, const char* name,
+                             size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs,
+                             size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity,
+                             size_t* out_count) noexcept {
+  const absl::Cleanup forget = [] { SetCurrentLocation({}); };
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "scope"));
+    object->Mark(file, line);
+    // Nothing fails once there are results: no operation has so many.
+    object->Reserve(std::min<size_t>(capacity, 64));
+    const Applied applied = {object->ctx, device, name, name_length, {inputs, input_count}, attrs, attr_count};
+    size_t count = 0;
+    WEFT_RETURN_IF_ERROR(Apply(applied, outputs, infos, capacity, out_count != nullptr ? &count : nullptr));
+    for (size_t i = 0; i < count; ++i) WEFT_RETURN_IF_ERROR(object->Share(outputs[i]));
+    *out_count = count;
+    return absl::OkStatus();
+  });
 }
 
 weft_error* weft_scope_keep(weft_scope* scope, weft_tensor* tensor, weft_tensor** out) noexcept {
@@ -207,13 +260,13 @@ weft_error* weft_scope_end(weft_scope* scope) noexcept {
           "weft_scope_end: scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been "
           "released");
     }
-    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "weft_scope_end: scope"));
+    const Pin<Scope> object = FindAs<Scope>(scope, HandleType::kScope);
     // Of two threads that end it, one does.
-    if (!ReleaseHandle(scope, HandleType::kScope)) {
+    if (!object || !ReleaseHandle(scope, HandleType::kScope)) {
       return BadHandle(scope, HandleType::kScope, "weft_scope_end: scope");
     }
     object->EndContext();
-    return object->error();
+    return StayedBehind<weft_scope>(*object) ? ForkGuard::Refusal() : object->error();
   };
   return Guard(end, "");
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "src/c_api/guard.h"
+#include "src/c_api/guess.h"
 
 namespace weft::c_api {
 namespace {
@@ -28,6 +29,7 @@ absl::StatusOr<std::string> CheckNumber(const OptionRow& row, std::string_view v
 }
 
 absl::StatusOr<std::string> Check(const OptionRow& row, std::string_view value, std::string_view from) {
+  if (value.find('\0') != std::string_view::npos) return UserError(from, ": '", value, "' has a NUL inside");
   if (row.info.type == WEFT_VALUE_INT) return CheckNumber(row, value, from);
   if (row.info.type == WEFT_VALUE_BOOL) {
     if (value == "1" || value == "true" || value == "on") return std::string("1");
@@ -54,6 +56,14 @@ std::optional<size_t> FindOption(std::string_view name) {
   return std::nullopt;
 }
 
+absl::StatusOr<size_t> KnownOption(std::string_view name) {
+  if (const std::optional<size_t> found = FindOption(name)) return *found;
+  std::vector<std::string_view> names;
+  for (const OptionRow& row : kOptions) names.push_back(row.info.name);
+  return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", name, "'", DidYouMean(name, names),
+                     "weft_option_list names all");
+}
+
 absl::StatusOr<Settings> Settings::Read(const weft_setting* settings, size_t count) {
   if (count > 0 && settings == nullptr) return NullArgument("weft_context_options.settings");
   WEFT_RETURN_IF_ERROR(CheckedLength("weft_context_options.settings", count, kMostEntries));
@@ -72,14 +82,9 @@ absl::StatusOr<Settings> Settings::Read(const weft_setting* settings, size_t cou
     WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(settings[i].name, settings[i].name_length, "settings[].name"));
     WEFT_ASSIGN_OR_RETURN(std::string_view value,
                           Text(settings[i].value, settings[i].value_length, "settings[].value"));
-    const std::optional<size_t> found = FindOption(name);
-    if (!found) {
-      std::string names;
-      for (const OptionRow& row : kOptions) absl::StrAppend(&names, names.empty() ? "" : ", ", row.info.name);
-      return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", name, "'; there are ", names);
-    }
-    WEFT_ASSIGN_OR_RETURN(std::string checked, Check(kOptions[*found], value, absl::StrCat("option ", name)));
-    result.set(static_cast<Option>(*found), std::move(checked));
+    WEFT_ASSIGN_OR_RETURN(const size_t found, KnownOption(name));
+    WEFT_ASSIGN_OR_RETURN(std::string checked, Check(kOptions[found], value, absl::StrCat("option ", name)));
+    result.set(static_cast<Option>(found), std::move(checked));
   }
   WEFT_RETURN_IF_ERROR(result.ReadOthersVariables());
   return result;
@@ -103,14 +108,8 @@ absl::Status Settings::ReadOthersVariables() {
   WEFT_RETURN_IF_ERROR(ReadXlaVariables());
   constexpr auto kPlatform = static_cast<size_t>(Option::kPlatform);
   const bool chosen = sources_[kPlatform] != WEFT_OPTION_FROM_DEFAULT;
-  if (std::getenv("XRT_TPU_CONFIG") != nullptr && (!chosen || values_[kPlatform] == "tpu")) {
-    return UserError(
-        "XRT_TPU_CONFIG is set, which was for XRT and has no effect any more: unset it and choose TPUs with the "
-        "option platform=tpu (WEFT_PLATFORM=tpu, PJRT_DEVICE=TPU); libtpu finds those of this machine, "
-        "TPU_VISIBLE_CHIPS picks some of them");
-  }
   const char* const device = std::getenv("PJRT_DEVICE");
-  if (chosen || device == nullptr) return absl::OkStatus();
+  if (chosen || device == nullptr) return ReadXrtVariables();
   constexpr std::string_view kDevices[] = {"CPU", "TPU", "GPU", "CUDA", "ROCM"};
   if (std::ranges::find(kDevices, device) == std::end(kDevices)) {
     return UserError("PJRT_DEVICE: '", device, "' is not one of ", absl::StrJoin(kDevices, ", "),
@@ -118,7 +117,25 @@ absl::Status Settings::ReadOthersVariables() {
   }
   values_[kPlatform] = absl::AsciiStrToLower(device);
   sources_[kPlatform] = WEFT_OPTION_FROM_ENVIRONMENT;
-  return absl::OkStatus();
+  return ReadXrtVariables();
+}
+
+absl::Status Settings::ReadXrtVariables() {
+  std::vector<std::string_view> set;
+  for (const char* const variable : {"XRT_TPU_CONFIG", "XRT_DEVICE_MAP", "XRT_WORKERS"}) {
+    if (std::getenv(variable) != nullptr) set.push_back(variable);
+  }
+  if (set.empty()) return absl::OkStatus();
+  const std::string all = absl::StrCat(absl::StrJoin(set, ", "), set.size() == 1 ? " is" : " are", " set, for XRT");
+  const std::string& platform = text(Option::kPlatform);
+  if (platform != "tpu") {
+    ignored_ = absl::StrCat(all, ", and ignored on the platform ", platform);
+    return absl::OkStatus();
+  }
+  return UserError(
+      all, ", which is no more: unset ", set.size() == 1 ? "it" : "them",
+      "; the option platform=tpu (WEFT_PLATFORM=tpu, PJRT_DEVICE=TPU) is enough: libtpu finds the TPUs of this "
+      "machine, and TPU_VISIBLE_CHIPS picks some of them; nothing is asked of an address");
 }
 
 HeldTypes Settings::held() const {

@@ -16,6 +16,8 @@ namespace weft::c_api {
 
 // Position in the table, or nothing.
 std::optional<size_t> FindOption(std::string_view name);
+// NOT_FOUND that names the nearest.
+absl::StatusOr<size_t> KnownOption(std::string_view name);
 
 // The value in its one spelling. `from` names the option as whoever set it knows it.
 absl::StatusOr<std::string> CheckOption(Option option, std::string_view value, std::string_view from);
@@ -33,19 +35,23 @@ class Settings {
   // What use_bf16, downcast_bf16 and use_32bit_long come to.
   HeldTypes held() const;
   weft_option_source source(size_t option) const { return sources_[option]; }
+  // What the environment asks for that is no more, in a sentence; empty if nothing.
+  const std::string& ignored() const { return ignored_; }
   void set(Option option, std::string value) {
     values_[static_cast<size_t>(option)] = std::move(value);
     sources_[static_cast<size_t>(option)] = WEFT_OPTION_FROM_CALLER;
   }
 
  private:
-  // XLA_USE_BF16 and its kin, and PJRT_DEVICE for the platform, stand where nobody else chooses; XRT_TPU_CONFIG is an error where
-  // it would have meant something.
+  // XLA_USE_BF16 and its kin, and PJRT_DEVICE for the platform, stand where nobody else chooses.
   absl::Status ReadOthersVariables();
   absl::Status ReadXlaVariables();
+  // XRT_TPU_CONFIG and its kin are an error where they would have meant something.
+  absl::Status ReadXrtVariables();
 
   std::array<std::string, static_cast<size_t>(Option::kCount)> values_;
   std::array<weft_option_source, static_cast<size_t>(Option::kCount)> sources_ = {};
+  std::string ignored_;
 };
 
 }  // namespace weft::c_api

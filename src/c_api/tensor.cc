@@ -24,7 +24,7 @@ weft_tensor* MakePoison(absl::Status status) {
 absl::StatusOr<Pin<lazy::Tensor>> GetTensor(const weft_tensor* tensor, std::string_view parameter) {
   if (Pin<lazy::Tensor> found = Find(tensor)) return found;
   if (const Pin<Poison> poison = FindAs<Poison>(tensor, HandleType::kPoison)) return poison->status;
-  return BadHandle(tensor, HandleType::kTensor, parameter);
+  return Get(tensor, parameter);
 }
 
 absl::Status NoTensor(const weft_tensor* tensor, std::string_view parameter) {
@@ -438,7 +438,15 @@ weft_error* weft_tensor_assign(weft_tensor* target, weft_tensor* value) noexcept
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> to, GetTensor(target, "target"));
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> from, GetTensor(value, "value"));
-    return to->engine().Assign(to.get(), from.get(), CurrentLocation());
+    return to->engine().Assign(to.get(), from.get(), lazy::Past::kCut, CurrentLocation());
+  });
+}
+
+weft_error* weft_tensor_copy_from(weft_tensor* target, weft_tensor* value) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> to, GetTensor(target, "target"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> from, GetTensor(value, "value"));
+    return to->engine().Assign(to.get(), from.get(), lazy::Past::kKept, CurrentLocation());
   });
 }
 

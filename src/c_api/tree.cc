@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "absl/cleanup/cleanup.h"
+#include "src/c_api/guess.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -136,6 +137,16 @@ absl::StatusOr<Tree::NodeId> TensorTree::AddTree(Tree::NodeId parent, std::strin
 }
 
 namespace {
+
+// Of a path that leads nowhere: the nearest of those that lead somewhere.
+absl::Status NoNode(const Tree& tree, std::string_view path) {
+  std::vector<std::string> paths;
+  if (tree.size() <= kMostGuessed) {
+    tree.ForEachPath([&](Tree::NodeId, const std::string& known) { paths.push_back(known); });
+  }
+  return UserErrorOf(absl::StatusCode::kNotFound, "the tree has no '", path, "'",
+                     AtTheEnd(DidYouMean(path, std::vector<std::string_view>(paths.begin(), paths.end()))));
+}
 
 template <typename Use>
 absl::Status OnTree(weft_tree* tree, Use&& use) {
@@ -274,11 +285,14 @@ weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t parent, const char* key
                                uint32_t* out_node) noexcept {
   return Guard([&]() -> absl::Status {
     // A copy, so that never two trees are locked at once.
-    const Pin<TreeObject> source = Find(other);
-    const TensorTree from = source && other != tree ? source->Copy() : TensorTree();
+    absl::StatusOr<Pin<TreeObject>> source = Get(other, "other");
+    TensorTree from;
+    if (source.ok() && other != tree) {
+      WEFT_ASSIGN_OR_RETURN(from, (*source)->Copy());
+    }
     return AddNode(tree, parent, key, key_length, out_node,
                    [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                     if (!source) return BadHandle(other, HandleType::kTree, "other");
+                     if (!source.ok()) return source.status();
                      if (other == tree) return UserError("a tree cannot be added to itself");
                      return to.AddTree(parent, name, from);
                    });
@@ -297,7 +311,7 @@ weft_error* weft_tree_find(weft_tree* tree, uint32_t from, const char* path, siz
       if (!full.empty() && !text.empty()) full += '.';
       full += text;
       const Tree::NodeId node = full.empty() ? Tree::root() : in.tree.FindPath(full);
-      if (node == Tree::kNoNode) return UserErrorOf(absl::StatusCode::kNotFound, "the tree has no '", full, "'");
+      if (node == Tree::kNoNode) return NoNode(in.tree, full);
       *out_node = node;
       return absl::OkStatus();
     });

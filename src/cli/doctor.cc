@@ -54,10 +54,11 @@ struct Doctor {
 
   void Open() {
     weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-    options.min_log_level = WEFT_LOG_WARNING;
+    options.min_log_level = WEFT_LOG_INFO;
     options.log_user_data = this;
-    options.log = [](void* self, weft_log_level, const char* text, size_t length) {
-      static_cast<Doctor*>(self)->problems.push_back(std::string(text, length));
+    options.log = [](void* self, weft_log_level level, const char* text, size_t length) {
+      auto* const doctor = static_cast<Doctor*>(self);
+      (level < WEFT_LOG_WARNING ? doctor->notes : doctor->problems).push_back(std::string(text, length));
     };
     weft_context* made = nullptr;
     if (std::string message = MessageOf(weft_context_create(&options, &made)); !message.empty()) {

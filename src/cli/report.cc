@@ -2,7 +2,6 @@
 #include "src/cli/report.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace weft::cli {
 namespace {
@@ -30,9 +29,8 @@ std::string Quoted(std::string_view text) {
       out += '\\';
       out += c;
     } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(c));
-      out += escaped;
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      out += std::string("\\u00") + kDigits[static_cast<size_t>(c) >> 4] + kDigits[static_cast<size_t>(c) & 15];
     } else {
       out += c;
     }

@@ -2,14 +2,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "src/cli/command.h"
+#include "src/cli/files.h"
 #include "src/cli/library.h"
 #include "src/cli/npy.h"
 
@@ -20,32 +19,6 @@ using Tensor = std::unique_ptr<weft_tensor, Releases<&weft_tensor_release>>;
 using Function = std::unique_ptr<weft_function, Releases<&weft_function_release>>;
 
 constexpr size_t kShown = 8;  // elements of a result without a file
-
-bool ReadFile(const std::string& path, std::string* content, std::string* problem) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream all;
-  // A folder opens, and only reading it fails.
-  if (file && (file.peek() == EOF || all << file.rdbuf()) && !file.bad()) {
-    *content = std::move(all).str();
-    struct stat seen = {};
-    if (stat(path.c_str(), &seen) == 0 && !S_ISDIR(seen.st_mode)) return true;
-    errno = EISDIR;
-  }
-  *problem = path + ": cannot be read: " + std::strerror(errno);
-  return false;
-}
-
-// Under another name first: whoever sees the file sees all of it.
-bool WriteFile(const std::string& path, const std::string& content, std::string* problem) {
-  const std::string draft = path + ".part";
-  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-  file.write(content.data(), static_cast<std::streamsize>(content.size()));
-  file.close();
-  if (file && std::rename(draft.c_str(), path.c_str()) == 0) return true;
-  *problem = path + ": cannot be written: " + std::strerror(errno);
-  std::remove(draft.c_str());
-  return false;
-}
 
 std::string TypeOf(const weft_tensor_info& info) { return TypeText(info.dtype, info.dims, info.rank); }
 
@@ -177,8 +150,7 @@ double HalfOf(uint16_t bits) {
 
 std::string NumberOf(double value, int digits) {
   char text[40];
-  std::snprintf(text, sizeof(text), "%.*g", digits, value);
-  return text;
+  return std::string(text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits).ptr);
 }
 
 // "1.5-2j"

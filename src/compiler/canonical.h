@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "src/compiler/trace.h"
 #include "src/ir/function.h"
 
@@ -13,7 +14,10 @@ namespace weft::compiler {
 // In: operation names, attributes, types, operand numbers, literals' contents, regions, extras, arguments' roles, outputs
 // and the donation pattern. Out: values of inputs and scalars, buffer identities, node ids, positions.
 void AppendCanonical(const Trace& trace, std::string* out);
-// The same for a function alone.
+// The way back: a function whose parameters are the trace's arguments, with their roles, and whose results are its outputs. INTERNAL
+// for what was not written so.
+absl::StatusOr<Ref<const ir::Function>> ReadCanonical(std::string_view canonical);
+// The same as the first for a function alone.
 void AppendCanonical(const ir::Function& function, std::string* out);
 
 }  // namespace weft::compiler

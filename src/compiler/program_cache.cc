@@ -16,11 +16,6 @@ namespace {
 // Length first, so that neighbours never run into each other.
 void AppendText(std::string_view text, std::string* out) { absl::StrAppend(out, text.size(), ":", text); }
 
-// What changes code, for keys and for who looks at the cache.
-std::string OptionsText(const CompileOptions& options) {
-  return absl::StrCat("isa=", options.isa, options.allow_winograd ? " allow_winograd" : "");
-}
-
 // As the disk cache names its files, the first 16 digits.
 std::string NameOf(const Key& key) { return absl::StrCat(absl::Hex(key.high, absl::kZeroPad16)); }
 
@@ -45,12 +40,16 @@ ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
   for (std::string* const text : {&prefix_, &target_}) {
     AppendText(target.platform, text);
     AppendText(target.fingerprint, text);
-    AppendText(OptionsText(config_.options), text);
+    AppendText(KeyText(config_.options), text);
   }
   // A source has the types of the device; a trace has the caller's.
   const HeldTypes& held = config_.held;
   if (!held.any()) return;
   for (const DType dtype : {held.f32, held.f64, held.i64, held.u64}) AppendText(NameOf(dtype), &prefix_);
+}
+
+absl::StatusOr<Ref<const ir::Function>> ProgramCache::Source(const Program& program) const {
+  return ReadCanonical(std::string_view(program.canonical).substr(prefix_.size()));
 }
 
 std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical) {
@@ -111,6 +110,7 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
   WEFT_RETURN_IF_ERROR(CheckReserve());  // what was taken from the reserve goes back
   const int64_t took = MonotonicNow() - start;
   config_.metrics->Add(Counter::kNanosecondsCompiling, took);
+  config_.metrics->Add(Sample::kCompile, took);
   Note([&] {
     const ExecutableStats stats = executable->stats();
     return absl::StrCat("program ", NameOf(place.key), loaded ? " loaded from the disk cache" : " compiled", " for ",
@@ -130,16 +130,21 @@ std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_pt
   auto program = std::make_shared<Program>();
   program->canonical = std::move(wanted.canonical);
   program->executable = std::move(executable);
+  program->bytes = static_cast<int64_t>(program->canonical.size()) + program->executable->stats().memory_bytes;
+  std::vector<std::shared_ptr<Program>> dropped;
   MutexLock lock(mutex_);
   program->last_used = ++calls_;
   ++size_;
-  canonical_bytes_ += static_cast<int64_t>(program->canonical.size());
-  while (size_ > 1 && (size_ > config_.max_programs || canonical_bytes_ > config_.max_canonical_bytes)) DropOldest();
+  bytes_ += program->bytes;
+  while (size_ > 1 && (size_ > config_.max_programs || (config_.max_bytes > 0 && bytes_ > config_.max_bytes))) {
+    dropped.push_back(TakeOldest());
+    if (dropped.back() == nullptr) break;
+  }
   programs_[wanted.key].push_back(program);
   return program;
 }
 
-void ProgramCache::DropOldest() {
+std::shared_ptr<Program> ProgramCache::TakeOldest() {
   // A scan of some thousand entries, after a compilation of at least a millisecond.
   auto oldest = programs_.end();
   size_t at = 0;
@@ -152,11 +157,13 @@ void ProgramCache::DropOldest() {
       at = i;
     }
   }
-  if (oldest == programs_.end()) return;
+  if (oldest == programs_.end()) return nullptr;
   --size_;
-  canonical_bytes_ -= static_cast<int64_t>(oldest->second[at]->canonical.size());
+  std::shared_ptr<Program> taken = std::move(oldest->second[at]);
+  bytes_ -= taken->bytes;
   oldest->second.erase(oldest->second.begin() + static_cast<ptrdiff_t>(at));
   if (oldest->second.empty()) programs_.erase(oldest);
+  return taken;
 }
 
 absl::Status ProgramCache::Lower(Wanted& wanted) const {
@@ -224,7 +231,7 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(const Wanted& 
                           .program = *std::move(bytes),
                           .backend = target.platform,
                           .target = target.fingerprint,
-                          .options = OptionsText(config_.options),
+                          .options = KeyText(config_.options),
                           .compile_nanoseconds = MonotonicNow() - start,
                           .nodes = wanted.nodes});
   config_.metrics->Add(Counter::kDiskCachePublished);

@@ -24,6 +24,7 @@ namespace weft::compiler {
 struct Program {
   std::string canonical;
   std::unique_ptr<Executable> executable;
+  int64_t bytes = 0;
   mutable uint64_t last_used = 0;  // the cache's, under its lock
 };
 
@@ -47,10 +48,10 @@ class ProgramCache {
     HeldTypes held;  // part of every key
     int hash_bits = 128;
     std::string build = BuildId();  // whose code this cache takes
-    // What is kept in memory at most: a loop over ever new shapes would otherwise grow for ever, by 2 KB for a sum and
-    // 50 KB for an MLP's step. Programs take about three times the size of their canonical form.
+    // What is kept in memory at most: a loop over ever new shapes would otherwise grow for ever. Bytes are those of canonical
+    // forms and of what executables say that they take; 0: no limit.
     int64_t max_programs = 2'048;
-    int64_t max_canonical_bytes = int64_t{256} << 20;
+    int64_t max_bytes = int64_t{256} << 20;
     ProgramStore* store = nullptr;  // may be null
     Metrics* metrics = nullptr;
     std::function<void(std::string text)> warn;
@@ -61,6 +62,8 @@ class ProgramCache {
 
   // The program of the trace, or null and what it takes to make it.
   std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
+  // What the program computes, its parameters the arguments of the trace: as it was recorded, before all passes.
+  absl::StatusOr<Ref<const ir::Function>> Source(const Program& program) const;
   // What somebody has kept is launched again without being looked for: a hit like others.
   void Used(const Program& program);
   // Loads or compiles it, unless somebody has done so meanwhile; takes as long as that takes. Programs are kept until
@@ -87,7 +90,8 @@ class ProgramCache {
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const Wanted& wanted, const Place& place,
                                                       CompileProgress* progress, int64_t start);
   std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable);
-  void DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The one that comes back from there; it ends without the lock.
+  std::shared_ptr<Program> TakeOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Config config_;
   std::string prefix_;     // options, versions and target: the beginning of every canonical form
@@ -96,7 +100,7 @@ class ProgramCache {
   mutable Mutex mutex_;
   absl::flat_hash_map<Key, absl::InlinedVector<std::shared_ptr<Program>, 1>> programs_ ABSL_GUARDED_BY(mutex_);
   int64_t size_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t canonical_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of all programs
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of all programs
   uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/runtime/file_kind.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -100,15 +101,15 @@ absl::Status ReadExactly(Stream& stream, const std::string& path, std::string_vi
 }  // namespace
 
 absl::StatusOr<HostTensor> ReadIdx(FileSystem* fs, const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(File file, File::Open(fs, path, OpenFlags{.read = true}));
-  WEFT_ASSIGN_OR_RETURN(FileInfo info, file.Info());
-  if (info.kind != FileKind::kRegular) return UserError("'", path, "' is not an IDX file: it is not a regular file");
+  FileInfo info;
+  WEFT_ASSIGN_OR_RETURN(File file, File::OpenToRead(fs, path, &info));
   if (info.size > kMaxFileBytes) {
     return UserError("'", path, "' is not an IDX file: it is ", info.size, " bytes, at most ", kMaxFileBytes,
                      " are expected");
   }
   std::vector<std::byte> raw(info.size);
   WEFT_RETURN_IF_ERROR(file.ReadAt(0, raw));
+  const std::string of_another_kind = ItIs(std::span(raw).first(std::min(raw.size(), kSniffedBytes)));
   const int64_t stored = info.size;
   Stream stream(path, std::move(raw));
   WEFT_RETURN_IF_ERROR(stream.Open());
@@ -117,9 +118,9 @@ absl::StatusOr<HostTensor> ReadIdx(FileSystem* fs, const std::string& path) {
   WEFT_RETURN_IF_ERROR(ReadExactly(stream, path, "the header", std::as_writable_bytes(std::span(magic))));
   const DType dtype = TypeOf(magic[2]);
   if (magic[0] != 0 || magic[1] != 0 || dtype == DType::kInvalid || magic[3] == 0 || magic[3] > kMaxRank) {
-    return absl::DataLossError(absl::StrCat("'", path, "' is not an IDX file: the first four bytes are ", magic[0], " ",
-                                            magic[1], " ", magic[2], " ", magic[3],
-                                            "; expected 0 0, an element type (8, 9, 11 to 14) and a rank"));
+    return absl::DataLossError(absl::StrCat(
+        "'", path, "' is not an IDX file: the first four bytes are ", magic[0], " ", magic[1], " ", magic[2], " ",
+        magic[3], "; expected 0 0, an element type (8, 9, 11 to 14) and a rank", of_another_kind));
   }
   Dims dims;
   for (int i = 0; i < magic[3]; ++i) {

@@ -8,6 +8,9 @@
 
 namespace weft::ir {
 
+// Sets each attribute that is absent and has a default.
+absl::Status FillDefaults(const OpDef& op, Attrs& attrs);
+
 // Fills defaults in, checks operand and region counts, dtypes, attribute types, then the operation's shape rule. On error the
 // text reads "add(f32[2, 3], i32[3]): …".
 absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results,

@@ -59,13 +59,11 @@ absl::Status CheckAttrs(const OpDef& op, Attrs& attrs) {
   if (attrs.size() > op.attrs.size()) {
     return InternalError(attrs.size(), " attributes given, the schema has ", op.attrs.size());
   }
+  WEFT_RETURN_IF_ERROR(FillDefaults(op, attrs));
   for (size_t i = 0; i < op.attrs.size(); ++i) {
     const AttrDef& def = op.attrs[i];
     if (!attrs.has(i)) {
       if (def.required) return UserError("attribute ", def.name, " is required");
-      if (def.default_text.empty()) continue;
-      WEFT_ASSIGN_OR_RETURN(AttrValue value, Default(def));
-      attrs.set(i, std::move(value));
       continue;
     }
     if (!Fits(def.type, attrs.at(i))) return UserError("attribute ", def.name, " has a value of the wrong type");
@@ -150,6 +148,16 @@ absl::Status OperandsFit(const OpDef& op, std::span<const Value> operands) {
 }
 
 }  // namespace
+
+absl::Status FillDefaults(const OpDef& op, Attrs& attrs) {
+  for (size_t i = 0; i < op.attrs.size(); ++i) {
+    const AttrDef& def = op.attrs[i];
+    if (attrs.has(i) || def.required || def.default_text.empty()) continue;
+    WEFT_ASSIGN_OR_RETURN(AttrValue value, Default(def));
+    attrs.set(i, std::move(value));
+  }
+  return absl::OkStatus();
+}
 
 bool Contains(TypeSet set, DType dtype) {
   if (!IsKnown(static_cast<uint32_t>(dtype)) || (IsNarrow(dtype) && (set & kWhole) != 0)) return false;

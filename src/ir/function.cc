@@ -5,6 +5,7 @@
 
 #include "src/ir/code.h"
 #include "src/ir/op_def.h"
+#include "src/runtime/fork.h"
 #include "src/runtime/hash_map.h"
 #include "src/runtime/lasting.h"
 
@@ -68,6 +69,12 @@ struct Interned {
   Mutex mutex;
   // By their bytes; who has no references any more is on the way out.
   HashMap<std::string, const Function*> functions ABSL_GUARDED_BY(mutex);
+  uint64_t process ABSL_GUARDED_BY(mutex) = ForkGeneration();
+
+  void HoldOverFork() {
+    weft::HoldOverFork(deriving, ForkOrder::kFirst);
+    weft::HoldOverFork(mutex, ForkOrder::kThen);
+  }
 };
 // Never torn down: tensors may go after main has returned.
 constinit Lasting<Interned> g_interned;
@@ -81,6 +88,10 @@ Ref<const Function> Intern(Ref<const Function> function) {
   CodeWriter(&code, CodeWriter::Functions::kByAddress).Body(*function);
   Interned& table = Table();
   MutexLock lock(table.mutex);
+  if (table.process != ForkGeneration()) {  // those of the parent's: their own locks may be held
+    table.functions.clear();
+    table.process = ForkGeneration();
+  }
   auto [found, added] = table.functions.try_emplace(code, function.get());
   if (!added) {
     if (found->second->TryAddRef()) return Ref<const Function>(found->second);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/ir/differentiable.h"
 #include "src/ir/function.h"
+#include "src/runtime/fork.h"
 #include "src/runtime/lasting.h"
 #include "src/runtime/mutex.h"
 
@@ -17,6 +18,8 @@ struct FileTable {
   Mutex mutex;
   std::unordered_map<std::string, uint32_t> index ABSL_GUARDED_BY(mutex);
   std::vector<const std::string*> names ABSL_GUARDED_BY(mutex);
+
+  void HoldOverFork() { weft::HoldOverFork(mutex, ForkOrder::kThen); }
 };
 constinit Lasting<FileTable> g_files;
 FileTable& Files() { return g_files.Get(); }

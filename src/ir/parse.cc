@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "src/ir/builder.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/runtime/hash_map.h"
@@ -467,6 +468,8 @@ absl::Status Parser::ParseNode(Names& names, int depth) {
   }
   Attrs attrs;
   if (Take("{")) WEFT_RETURN_IF_ERROR(ParseAttributes(*op, attrs));
+  // A text that was written before the operation had an attribute says nothing of it.
+  WEFT_RETURN_IF_ERROR(FillDefaults(*op, attrs));
   std::unique_ptr<Regions> regions;
   if (op->calls) {
     WEFT_RETURN_IF_ERROR(Need("@"));

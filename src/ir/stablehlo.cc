@@ -85,6 +85,20 @@ std::string ShloPairs(std::span<const int64_t> low, std::span<const int64_t> hig
   return low.empty() ? "dense<> : tensor<0x2xi64>"
                      : absl::StrCat("dense<[", list, "]> : tensor<", low.size(), "x2xi64>");
 }
+std::string ShloText(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c >= 0x20 && c < 0x7F) {
+      out += c;
+    } else {
+      absl::StrAppend(&out, "\\", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+    }
+  }
+  return out + '"';
+}
 std::string ShloEnum(std::string_view kind, std::string_view value) {
   return absl::StrCat("#stablehlo<", kind, " ", value, ">");
 }
@@ -112,7 +126,7 @@ void StableHloWriter::PrintExtras(const NodeExtras* extras, const char** separat
     absl::StrAppend(&out_, *separator, key, " = ", text);
     *separator = ", ";
   };
-  if (options_.shardings && !extras->sharding.empty()) print("mhlo.sharding", Quote(extras->sharding));
+  if (options_.shardings && !extras->sharding.empty()) print("mhlo.sharding", ShloText(extras->sharding));
   for (const auto& [key, text] : extras->unknown_attributes) {
     if (options_.shardings || !key.starts_with("sdy.")) print(key, text);
   }
@@ -146,7 +160,7 @@ void StableHloWriter::Line(std::string_view left, std::string_view name, std::sp
   if (results.size() != 1) out_ += ')';
   if (options_.locations && node_ != nullptr && node_->location().file != 0) {
     const std::string position = ToString(node_->location());
-    absl::StrAppend(&out_, " loc(", Quote(std::string_view(position).substr(0, position.rfind(':'))), ":",
+    absl::StrAppend(&out_, " loc(", ShloText(std::string_view(position).substr(0, position.rfind(':'))), ":",
                     node_->location().line, ":1)");
   }
   out_ += '\n';
@@ -213,7 +227,7 @@ std::string StableHloWriter::Symbol(const Function& function) {
   if (first) {
     std::string name = function.name();
     for (int i = 1; !taken_.insert(name).second; ++i) name = absl::StrCat(function.name(), "_", i);
-    found->second = Quote(name);
+    found->second = ShloText(name);
     called_.push_back(&function);
   }
   return absl::StrCat("@", found->second);
@@ -277,7 +291,7 @@ void StableHloWriter::PrintDefault(const Node& node) {
         if (def.name == "shape") continue;
         text = ShloArray(node.attrs().IntList(i));
         break;
-      case AttrType::kString: text = Quote(node.attrs().String(i)); break;
+      case AttrType::kString: text = ShloText(node.attrs().String(i)); break;
       case AttrType::kLiteral: text = ShloDense(node.attrs().Tensor(i)); break;
       case AttrType::kDType: continue;
       default: return Fail(InternalError("StableHLO of ", op.name, " needs a spelling for attribute ", def.name));

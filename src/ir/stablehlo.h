@@ -31,6 +31,7 @@ std::string ShloPairs(std::span<const int64_t> low,
                       std::span<const int64_t> high);                 // dense<[[l, h], …]> : tensor<nx2xi64>
 std::string ShloEnum(std::string_view kind, std::string_view value);  // #stablehlo<kind value>
 std::string ShloDense(const HostTensor& value);                       // dense<…> : tensor<…>
+std::string ShloText(std::string_view text);                          // "…", with MLIR's escapes: \0A
 
 // "name = value" pairs in the order given.
 using ShloAttrs = std::vector<std::pair<std::string, std::string>>;

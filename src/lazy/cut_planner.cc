@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/ir/op_def.h"
+#include "src/lazy/launched.h"
 #include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
@@ -166,7 +167,7 @@ absl::Status CutPlanner::Trace(Cut* cut) {
 void CutPlanner::Offer(Cut* cut) {
   for (size_t i = 0; i < cut->outputs.size(); ++i) {
     const Data* data = cut->offered[i].get();
-    if (data == nullptr || data->argument_epoch != epoch_) continue;
+    if (data == nullptr || data->word_count > 0 || data->argument_epoch != epoch_) continue;
     compiler::Trace::Argument& argument = cut->trace.arguments[data->argument];
     if (argument.donated_to < 0 && argument.type() == cut->outputs[i].type()) {
       argument.donated_to = static_cast<int32_t>(i);
@@ -181,7 +182,7 @@ bool CutPlanner::Again(const LiveList& live, const Replay& replay, const Replay:
   for (const Replay::Argument& argument : plan.arguments) {
     const ir::Value& leaf = replay.LeafOf(argument.data);
     Data* data = DataOf(leaf);
-    if (data->failed || (data->word_count == 0 && data->shards().empty())) return false;
+    if (IsLost(*data) || (data->word_count == 0 && data->shards().empty())) return false;
     data->argument_epoch = epoch;
     data->argument = static_cast<uint32_t>(cut->arguments.size());
     cut->arguments.push_back(Ref<Data>::Share(data));

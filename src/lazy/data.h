@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -47,7 +48,34 @@ class Data final : public ir::Payload {
     for (const Ref<Buffer>& shard : shards_) most = std::max(most, shard->bytes());
     return most;
   }
-  void TakeOver() { shards_.clear(); }
+  void TakeOver() {
+    shards_.clear();
+    if (taken_ != nullptr) *taken_ = true;
+  }
+  // What a launch took over that failed and has left it as it was.
+  void GiveBack(Shards shards) {
+    shards_ = std::move(shards);
+    if (taken_ != nullptr) *taken_ = false;
+  }
+  // Another with the same buffers, which knows when a launch takes those over. For who makes results again.
+  Ref<Data> Copy() {
+    if (word_count > 0) return MakeRef<Data>(std::span<const uint32_t>(words.data(), word_count));
+    Ref<Data> copy = MakeRef<Data>(sharding(), shards_);
+    if (taken_ == nullptr) taken_ = std::make_shared<bool>(false);
+    copy->taken_ = taken_;
+    copy->failed = failed;
+    copy->launched = launched;
+    copy->output = output;
+    return copy;
+  }
+  bool gone() const { return word_count == 0 && (shards_.empty() || (taken_ != nullptr && *taken_)); }
+  // It has been made again.
+  void Replace(const Shards& shards) {
+    shards_ = shards;
+    taken_ = nullptr;
+    failed = false;
+    launched = nullptr;
+  }
   // The next device's. Allocates nothing where there is room.
   void Add(Ref<Buffer> shard) { shards_.push_back(std::move(shard)); }
 
@@ -55,6 +83,9 @@ class Data final : public ir::Payload {
   uint64_t argument_epoch = 0;
   uint32_t argument = 0;
   uint64_t live_epoch = 0;
+  // The launch that makes it, a Launched, as long as nobody knows whether it went through, and which of its results it is.
+  Ref<RefCounted> launched;
+  uint32_t output = 0;
   // The replay's: its number among the data that the step has met.
   uint64_t step = 0;
   uint32_t number = 0;
@@ -62,6 +93,7 @@ class Data final : public ir::Payload {
  private:
   std::optional<Sharding> sharding_;
   Shards shards_;
+  std::shared_ptr<bool> taken_;  // of all copies
 };
 
 // Of a node with several results: each its own, null where not computed.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/compiler/lower.h"
 #include "src/ir/text.h"
@@ -67,16 +68,18 @@ Engine::Engine(Config config)
     : options_(config.options),
       backends_(std::move(config.backends)),
       store_(std::move(config.store)),
-      services_(std::move(config.log), &metrics_,
-                [this] {
-                  return std::any_of(backends_.begin(), backends_.end(),
-                                     [](const auto& backend) { return backend->Help(); });
-                }),
-      recorder_(*this, services_, metrics_),
-      evaluator_(recorder_, services_, metrics_, options_) {
-  recorder_.generator.key = options_.seed;
+      metrics_(std::move(config.metrics)),
+      services_(
+          std::move(config.log), metrics_.get(),
+          [this] {
+            return std::any_of(backends_.begin(), backends_.end(), [](const auto& backend) { return backend->Help(); });
+          },
+          std::move(config.queue)),
+      recorder_(*this, services_, *metrics_),
+      evaluator_(recorder_, services_, *metrics_, options_) {
+  recorder_.generator.key = static_cast<uint64_t>(options_.seed);
   for (const auto& backend : backends_) {
-    programs_.push_back(std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, options_.isa)));
+    programs_.push_back(std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, options_.program)));
     for (Device* device : backend->devices()) {
       device_list_.push_back(device);
       recorder_.AddMesh({device}, programs_.back().get(), options_);
@@ -85,17 +88,16 @@ Engine::Engine(Config config)
   if (options_.replay && lazy() && device_list_.size() == 1) recorder_.replay().Enable(recorder_.meshes().front());
 }
 
-compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, std::string isa) {
+compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, ProgramOptions program) {
   compiler::ProgramCache::Config cache;
   cache.backend = &backend;
-  cache.options.isa = std::move(isa);
-  cache.options.allow_winograd = options_.allow_winograd;
-  cache.options.verify_between_passes = options_.verify_between_passes;
+  cache.options = {std::move(program), nullptr};
   cache.held = options_.held;
   cache.hash_bits = options_.hash_bits;
   cache.max_programs = options_.max_programs;
+  cache.max_bytes = options_.program_memory;
   cache.store = store_.get();
-  cache.metrics = &metrics_;
+  cache.metrics = metrics_.get();
   cache.warn = [this](std::string text) { services_.Log(LogLevel::kWarning, std::move(text)); };
   cache.note = [this](absl::FunctionRef<std::string()> text) { services_.LogLazily(LogLevel::kDebug, text); };
   return cache;
@@ -148,7 +150,7 @@ absl::Status Engine::Close() {
     (void)running->Wait();
   }
   services_.RunReleases();
-  metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
+  metrics_->Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   evaluator_.Close();
   for (const auto& backend : backends_) backend->Close();
   if (store_ != nullptr) store_->Drain();
@@ -182,7 +184,9 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
   }
   Lock lock(recorder_, Lock::To::kNote);
   const std::string largest = LargestLive(recorder_.StateOf(*device).live);
-  return UserErrorOf(absl::StatusCode::kResourceExhausted, buffer.status().message(), largest);
+  absl::Status status = UserErrorOf(absl::StatusCode::kResourceExhausted, buffer.status().message(), largest);
+  const bool mendable = buffer.status().GetPayload(kPayloadRetry).has_value();
+  return mendable ? RetryAfterRelease(std::move(status)) : status;
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, DType dtype, Ref<Buffer> buffer,
@@ -218,7 +222,7 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
   }
   if (literal) return literal;
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, ToDevice(device, dtype, dims, bytes));
-  metrics_.Add(Counter::kBytesToDevice, buffer->bytes());
+  metrics_->Add(Counter::kBytesToDevice, buffer->bytes());
   return NewBufferTensor(device, dtype, std::move(buffer), location);
 }
 
@@ -304,17 +308,6 @@ absl::StatusOr<Ref<Tensor>> Engine::ScalarLike(const Tensor& like, const HostTen
   return tensor;
 }
 
-absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
-  Ref<Tensor> alias;
-  Lock lock(recorder_);
-  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
-  alias = recorder_.NewTensor({&recorder_.StateOf(tensor->sharding()), tensor->frame()}, tensor->value(),
-                              tensor->state.location);
-  alias->state.requires_grad = tensor->state.requires_grad;
-  alias->state.set_aside = tensor->state.set_aside;
-  return alias;
-}
-
 bool Engine::AdoptByScope(absl::FunctionRef<Tensor*()> find) {
   Lock lock(recorder_, Lock::To::kNote);
   Tensor* tensor = find();
@@ -324,6 +317,7 @@ bool Engine::AdoptByScope(absl::FunctionRef<Tensor*()> find) {
 
 void Engine::Locked(absl::FunctionRef<void()> use) {
   Lock lock(recorder_, Lock::To::kNote);
+  for (MeshState& state : recorder_.meshes()) state.Land();
   use();
 }
 
@@ -356,14 +350,15 @@ absl::StatusOr<Ref<Frame>> Engine::BeginFunction(const Where& where, std::string
   }
   Tensors made;
   Ref<Frame> frame;
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   WEFT_ASSIGN_OR_RETURN(frame, recorder_.Begin(where, std::move(name), inputs, location, &made));
   *parameters = std::move(made);
   return frame;
 }
 
 absl::StatusOr<Recorder::Finished> Engine::FinishFunction(Frame& frame, std::span<Tensor* const> outputs) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
+  recorder_.MustShowOutside(outputs);
   return recorder_.Finish(frame, outputs);
 }
 
@@ -373,8 +368,9 @@ void Engine::AbandonFunction(Frame& frame) {
 }
 
 absl::Status Engine::SetRequiresGrad(Tensor* tensor, bool on) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
+  if (tensor->frame() == nullptr) recorder_.MustShow(*tensor, Replay::Miss::kGradientWanted);
   return recorder_.SetRequiresGrad(*tensor, on);
 }
 
@@ -412,7 +408,7 @@ absl::StatusOr<std::vector<std::vector<ir::Value>>> Engine::ValuesOf(std::span<T
 }
 
 absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kEvaluated);
   // Gone before the lock: somebody else's assignment may have left the last reference here, and nodes die under it.
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::vector<ir::Value>> values, ValuesOf(tensors, "eval: a tensor"));
   std::vector<Ref<Event>> events;
@@ -445,7 +441,7 @@ absl::StatusOr<Ref<Event>> Engine::CompileSync(const Where& where, bool wait) {
   WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "compiling"));
   std::vector<Ref<Evaluator::Job>> jobs;
   {
-    Lock lock(recorder_);
+    Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kCompiled);
     WEFT_ASSIGN_OR_RETURN(const Place only, recorder_.CheckWhere(where));
     for (MeshState& state : recorder_.meshes()) {
       if (where.device != nullptr && &state != only.state) continue;
@@ -459,7 +455,7 @@ absl::StatusOr<Ref<Event>> Engine::CompileSync(const Where& where, bool wait) {
 absl::StatusOr<Ref<Event>> Engine::CompileEval(std::span<Tensor* const> tensors, bool wait) {
   std::vector<Ref<Evaluator::Job>> jobs;
   {
-    Lock lock(recorder_);
+    Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kCompiled);
     WEFT_ASSIGN_OR_RETURN(const std::vector<std::vector<ir::Value>> values, ValuesOf(tensors, "compile: a tensor"));
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i].empty()) continue;
@@ -483,9 +479,15 @@ absl::Status Engine::Wait(const Where& where, int64_t timeout_ns) {
   }
   const int64_t start = MonotonicNow();
   const absl::Status status = Event::All(events)->Wait(timeout_ns);
+  status.ok() ? Locked([] {}) : Told();  // what launches needed that have gone through goes now
   services_.RunReleases();
-  metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
+  metrics_->Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   return status;
+}
+
+void Engine::Told() {
+  Lock lock(recorder_, Lock::To::kNote);
+  for (MeshState& state : recorder_.meshes()) state.Told();
 }
 
 absl::Status Engine::CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
@@ -541,12 +543,12 @@ GeneratorState Engine::generator() const {
 }
 
 void Engine::set_generator(const GeneratorState& state) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);  // states are arguments
   recorder_.generator = state;
 }
 
 absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, TextFormat format) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kText);
   Cut cut;
   for (Tensor* tensor : tensors) {
     WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "the text of a graph: a tensor"));
@@ -554,27 +556,22 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, 
   }
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
   const ir::Module module = compiler::BuildModule(cut.trace);
-  if (format == TextFormat::kStableHlo) return compiler::StableHloText(module, options_.matmul_precision);
+  if (format == TextFormat::kStableHlo)
+    return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
   return ir::Print(module);
 }
 
-std::string Engine::Report(bool json) const {
-  std::string text = json ? absl::StrCat("{\"counters\": ", metrics_.Json(), ", \"memory\": [") : metrics_.Report();
-  bool first = true;
+Snapshot Engine::TakeSnapshot() const {
+  Snapshot snapshot;
+  metrics_->AddTo(&snapshot);
   for (Device* device : device_list_) {
     const MemoryStats stats = device->backend->memory_stats(device);
-    if (json) {
-      absl::StrAppend(&text, first ? "" : ", ", "{\"device\": ", JsonText(device->name),
-                      ", \"bytes_in_use\": ", stats.bytes_in_use, ", \"peak_bytes\": ", stats.peak_bytes,
-                      ", \"bytes_limit\": ", stats.bytes_limit, ", \"kind\": ", JsonText(device->kind),
-                      ", \"attributes\": ", device->backend->attributes(device), "}");
-    } else {
-      absl::StrAppend(&text, "memory ", device->name, ": ", stats.bytes_in_use, " bytes in use, peak ",
-                      stats.peak_bytes, "\n");
-    }
-    first = false;
+    snapshot.memory.push_back({device->name, device->kind, stats.bytes_in_use, stats.peak_bytes, stats.bytes_limit,
+                               device->backend->attributes(device)});
   }
-  return json ? text + "]}" : text;
+  Lock lock(recorder_, Lock::To::kNote);
+  snapshot.last_replay_miss = recorder_.replay().LastMiss();
+  return snapshot;
 }
 
 }  // namespace weft::lazy

@@ -21,9 +21,11 @@ class Engine final : public RefCounted {
  public:
   struct Config {
     Options options;
-    std::vector<std::unique_ptr<Backend>> backends;  // at least one, with at least one device
-    std::unique_ptr<compiler::ProgramStore> store;   // null: programs live as long as the engine
-    LogHook log;                                     // may be empty
+    std::vector<std::unique_ptr<Backend>> backends;                  // at least one, with at least one device
+    std::unique_ptr<compiler::ProgramStore> store;                   // null: programs live as long as the engine
+    LogHook log;                                                     // may be empty
+    std::shared_ptr<CallbackQueue> queue;                            // null: callbacks do not wait
+    std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();  // the backends may have it, too
   };
   static absl::StatusOr<Ref<Engine>> Create(Config config);
 
@@ -33,7 +35,7 @@ class Engine final : public RefCounted {
 
   std::span<Device* const> devices() const { return device_list_; }
   const Options& options() const { return options_; }
-  Metrics& metrics() { return metrics_; }
+  Metrics& metrics() { return *metrics_; }
   Services& services() { return services_; }
 
   // --- Leaves -------------------------------------------------------------------------------------------------------
@@ -72,7 +74,8 @@ class Engine final : public RefCounted {
     std::span<const Earlier> earlier;
     ir::Attrs attrs;
     Device* device = nullptr;  // null: that of the operands, else the first
-    Tensors results;           // comes out
+    bool drop = false;         // nobody wants the results but later calls: they go with the last of those
+    Tensors results;           // comes out; none of a call that was dropped
   };
   absl::Status RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed,
                           Frame* frame = nullptr);
@@ -111,7 +114,7 @@ class Engine final : public RefCounted {
 
   // dst shows src's value from now on; values recorded before keep the old one, whose buffer the next barrier may reuse.
   // Gradients do not flow through an assignment. Types and devices must agree.
-  absl::Status Assign(Tensor* dst, Tensor* src, ir::Location location = {});
+  absl::Status Assign(Tensor* dst, Tensor* src, Past past = Past::kCut, ir::Location location = {});
   // A second handle of the same value; later assignments to one do not touch the other.
   absl::StatusOr<Ref<Tensor>> Alias(Tensor* tensor);
   // Scopes: adopted tensors are temporaries, which no barrier computes for their own sake; Keep undoes it.
@@ -146,6 +149,8 @@ class Engine final : public RefCounted {
   absl::Status ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
   // The same of what the device holds, in elements of the type that options().held says.
   absl::Status ReadHeld(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
+  // The caller knows that something launched has failed: an event said so.
+  void Told();
   // Everything launched so far on the device (null: on all).
   absl::Status Wait(const Where& where = {}, int64_t timeout_ns = -1);
 
@@ -155,8 +160,8 @@ class Engine final : public RefCounted {
   // The pending graph behind the tensors; what is already computed shows as parameters.
   enum class TextFormat : uint8_t { kIr, kStableHlo };
   absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors, TextFormat format = TextFormat::kIr);
-  // Counters, then memory per device; `json` as one object.
-  std::string Report(bool json) const;
+  // Counters, samples, and memory per device.
+  Snapshot TakeSnapshot() const;
 
   // New values of the targets by the rule.
   absl::Status Update(std::span<Tensor* const> operands, std::span<const double> scalars,
@@ -201,10 +206,14 @@ class Engine final : public RefCounted {
   absl::StatusOr<Ref<Evaluator::Job>> CompileJob(const FunctionRun& run, const Where& where, std::string_view isa,
                                                  Evaluator::ProgramPointer* known);
   absl::StatusOr<compiler::ProgramCache*> ProgramsFor(const MeshState& state, std::string_view isa);
-  compiler::ProgramCache::Config CacheConfig(Backend& backend, std::string isa);
+  compiler::ProgramCache::Config CacheConfig(Backend& backend, ProgramOptions program);
   // In elements of `dtype`: the type's own, or what is held for it.
   absl::StatusOr<Ref<Buffer>> BufferOfWords(const Data& data, const ir::Type& type, DType dtype, Device* device);
   absl::StatusOr<Ref<Event>> Compiled(std::span<const Ref<Evaluator::Job>> jobs, bool wait);
+  // RecordLocked, unless the call comes as before; notes it.
+  absl::Status RecordOrDefer(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs,
+                             ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made,
+                             Recorder::Draw* drawn);
   absl::Status RecordLocked(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs,
                             ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made,
                             Recorder::Draw* drawn);
@@ -227,11 +236,16 @@ class Engine final : public RefCounted {
                                     CutReason reason = CutReason::kHostRead);
   absl::Status Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
                     bool as_held = false);
+  // What it read, too, once that is known.
+  absl::Status ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
+                        bool as_held, Ref<Data>* read_of);
+  // The launch that was to make what the tensor showed has failed: whether it now shows what can be read.
+  absl::StatusOr<bool> ReadableAfter(const Tensor& tensor, Data& lost, const absl::Status& outcome);
 
   const Options options_;
   std::vector<std::unique_ptr<Backend>> backends_;
   std::unique_ptr<compiler::ProgramStore> store_;
-  Metrics metrics_;
+  const std::shared_ptr<Metrics> metrics_;
   Services services_;
   std::vector<Device*> device_list_;
   std::vector<std::unique_ptr<compiler::ProgramCache>> programs_;

@@ -1,4 +1,7 @@
 // Functions by themselves: one call on inputs that are known is a program of its own, compiled, launched and weighed.
+#include <new>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
 #include "src/lazy/engine.h"
@@ -30,7 +33,21 @@ class Donation {
     tensor.state.expired = tensor.state.donated = true;
     recorder_.Show(tensor, {});
   }
-  void Keep() { given_.clear(); }
+  // It is on its way; should it fail, they are shown again (recovery.cc).
+  void Keep(const Data& result) {
+    const std::vector<std::pair<Tensor*, ir::Value>> given = std::exchange(given_, {});
+    auto* const launched = static_cast<Launched*>(result.launched.get());
+    if (launched == nullptr) return;
+    try {
+      for (const auto& [tensor, value] : given) {
+        uint64_t& number = tensor->state.assignments;
+        if (number == 0) number = ++recorder_.StateOf(tensor->sharding()).assignments;
+        launched->Showed(number, Ref<Data>::Share(DataOf(value)));
+      }
+    } catch (const std::bad_alloc&) {
+      // Then they are gone if it fails.
+    }
+  }
 
  private:
   Recorder& recorder_;
@@ -163,7 +180,7 @@ absl::StatusOr<Tensors> Engine::RunFunction(const FunctionRun& run, std::span<Te
                                             ir::Location location, const Where& where) {
   Tensors made;
   const FloatScope floats;
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kRun);
   lock.Borrow(inputs);
   const auto check = [&]() -> absl::Status {
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -194,7 +211,7 @@ absl::StatusOr<Tensors> Engine::RunFunction(const FunctionRun& run, std::span<Te
     recorder_.Undraw(call.drawn);
     return WithPosition(std::move(status), location);
   }
-  donation.Keep();
+  if (!call.results.empty()) donation.Keep(*DataOf(call.results[0]));
   // Each a leaf of its own, so that it may be donated to the next run.
   for (const ir::Value& result : call.results) {
     ir::Value leaf = Recorder::NewLeaf(result.type(), Ref<Data>::Share(DataOf(result)));
@@ -206,13 +223,13 @@ absl::StatusOr<Tensors> Engine::RunFunction(const FunctionRun& run, std::span<Te
 
 absl::StatusOr<compiler::ProgramCache*> Engine::ProgramsFor(const MeshState& state, std::string_view isa) {
   Backend* const backend = state.mesh.devices()[0]->backend;
-  if (isa.empty() || isa == options_.isa) return state.programs;
-  CompileOptions options;
-  options.isa = isa;
-  const Target target = backend->target(options);
-  if (target.fingerprint == backend->target({.isa = options_.isa}).fingerprint) return state.programs;
+  if (isa.empty() || isa == options_.program.isa) return state.programs;
+  ProgramOptions program = options_.program;
+  program.isa = isa;
+  const Target target = backend->target({program, nullptr});
+  if (target.fingerprint == backend->target({options_.program, nullptr}).fingerprint) return state.programs;
   std::unique_ptr<compiler::ProgramCache>& cache = other_targets_[{backend, std::string(isa)}];
-  if (cache == nullptr) cache = std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, std::string(isa)));
+  if (cache == nullptr) cache = std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, std::move(program)));
   return cache.get();
 }
 
@@ -220,7 +237,7 @@ absl::StatusOr<Ref<Evaluator::Job>> Engine::CompileJob(const FunctionRun& run, c
                                                        Evaluator::ProgramPointer* known) {
   WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "compiling"));
   const FloatScope floats;
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kCompiled);
   WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
   WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
   WEFT_ASSIGN_OR_RETURN(compiler::ProgramCache * programs, ProgramsFor(*place.state, isa));

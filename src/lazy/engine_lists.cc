@@ -1,60 +1,72 @@
-// What the engine records besides single operations and gradients of graphs: lists of operations, gradients of one.
+// Lists of operations, recorded under one lock.
 #include <utility>
 #include <vector>
 
-#include "src/lazy/engine_record.h"
-#include "src/runtime/float_environment.h"
+#include "src/lazy/engine.h"
 
 namespace weft::lazy {
 
+namespace {
+
+// So many dropped results stay until somebody else has had a turn.
+constexpr size_t kMostDead = 512;
+
+// By call: the last one that has its results as operands, itself if none has.
+std::vector<size_t> LastUses(std::span<const Engine::Call> calls) {
+  std::vector<size_t> last(calls.size());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    last[i] = i;
+    for (const Engine::Call::Earlier& earlier : calls[i].earlier) last[earlier.call] = i;
+  }
+  return last;
+}
+
+}  // namespace
+
 absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed,
                                 Frame* frame) {
-  std::vector<Tensor*> borrowed;
+  // Kept, not borrowed: what is borrowed is walked whenever the lock is opened, which long lists do often.
+  std::vector<Ref<Tensor>> kept;
   std::vector<Recorder::Draw> drawn;
-  Lock lock(recorder_);
+  const std::vector<size_t> last_uses = LastUses(calls);
+  Lock lock(recorder_, Lock::To::kNote);
   WEFT_RETURN_IF_ERROR(find());
-  for (const Call& call : calls) borrowed.insert(borrowed.end(), call.operands.begin(), call.operands.end());
-  lock.Borrow(borrowed);
+  for (const Call& call : calls) {
+    for (Tensor* operand : call.operands) {
+      if (operand != nullptr && (kept.empty() || kept.back().get() != operand))
+        kept.push_back(Ref<Tensor>::Share(operand));
+    }
+  }
+  size_t dropped = 0;
+  const auto let_go = [&](size_t call, size_t at) {
+    if (!calls[call].drop || last_uses[call] != at) return;
+    calls[call].results.clear();
+    ++dropped;
+  };
   for (size_t i = 0; i < calls.size(); ++i) {
     Call& call = calls[i];
     for (const Call::Earlier& earlier : call.earlier) {
       call.operands[earlier.operand] = calls[earlier.call].results[earlier.result].get();
     }
     Recorder::Draw draw;
-    const absl::Status status = RecordLocked(lock, *call.op, call.operands, std::move(call.attrs), location,
-                                             {call.device, frame}, {}, &call.results, &draw);
+    const absl::Status status = RecordOrDefer(lock, *call.op, call.operands, std::move(call.attrs), location,
+                                              {call.device, frame}, {}, &call.results, &draw);
     if (status.ok()) {
       if (call.op->random) drawn.push_back(draw);
+      for (const Call::Earlier& earlier : call.earlier) let_go(earlier.call, i);
+      let_go(i, i);
+      // What is dead goes when the lock is taken; until then every automatic cut of the list looks at it.
+      if (dropped >= kMostDead) dropped = 0, lock.Open([] {});
       continue;
     }
+    recorder_.replay().Interrupt(Replay::Miss::kFailed);
     *failed = i;
     for (; !drawn.empty(); drawn.pop_back()) recorder_.Undraw(drawn.back());
     for (Call& done : calls) done.results.clear();
     return status;
   }
-  metrics_.Add(Counter::kOperationsRecorded, static_cast<int64_t>(calls.size()));
+  metrics_->Add(Counter::kOperationsRecorded, static_cast<int64_t>(calls.size()));
   return absl::OkStatus();
-}
-
-absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call, ir::Attrs attrs,
-                                           ir::Location location) {
-  Tensors made;
-  const FloatScope floats;
-  Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(const Place place, PlaceAfterCut(lock, [&] { return recorder_.PlaceOfOpGradient(call); }));
-  ir::Builder b(location);
-  absl::StatusOr<std::vector<ir::Value>> found = recorder_.OpGradient(b, place.frame, call, std::move(attrs));
-  if (!found.ok()) return WithPosition(found.status(), location);
-  std::vector<ir::Value> flows;
-  for (const ir::Value& value : *found) {
-    if (value) flows.push_back(value);
-  }
-  if (!flows.empty()) WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, flows));
-  metrics_.Add(Counter::kGradients);
-  for (ir::Value& value : *found) {
-    made.push_back(value ? recorder_.NewTensor(place, std::move(value), location) : nullptr);
-  }
-  return made;
 }
 
 }  // namespace weft::lazy

@@ -22,7 +22,8 @@ bool Engine::Defer(const Replay::Call& call, const Place& place, Tensors* made) 
   std::span<const Replay::Result> results;
   if (!replay.Defer(call, &results)) return false;
   for (const Replay::Result& result : results) {
-    made->push_back(recorder_.NewDeferred(place, result, call.location));
+    const bool absent = result.number == Replay::kAbsent;
+    made->push_back(absent ? nullptr : recorder_.NewDeferred(place, result, call.location));
   }
   return true;
 }
@@ -31,9 +32,12 @@ void Engine::Note(uint64_t opened, const Replay::Call& call, std::span<const ir:
                   std::span<Tensor* const> targets) {
   Replay& replay = recorder_.replay();
   // An automatic cut lies between what was noted and this.
-  if (opened > 0) replay.Interrupt();
+  if (opened > 0) replay.Interrupt(Replay::Miss::kCut);
   size_t i = 0;
-  for (const Replay::Result& result : replay.Noted(call, results, nodes)) replay.Number(*targets[i++], result.number);
+  for (const Replay::Result& result : replay.Noted(call, results, nodes)) {
+    Tensor* const target = targets[i++];
+    if (target != nullptr) replay.Number(*target, result.number);
+  }
 }
 
 Ref<Tensor> Engine::NewLiteral(const Place& place, HostTensor value, ir::Location location) {
@@ -55,58 +59,77 @@ Ref<Tensor> Engine::NewLiteral(const Place& place, HostTensor value, ir::Locatio
   return tensor;
 }
 
+absl::Status Engine::RecordOrDefer(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands,
+                                   ir::Attrs&& attrs, ir::Location location, const Where& where, ir::RegionSpan regions,
+                                   Tensors* made, Recorder::Draw* drawn) {
+  Replay& replay = recorder_.replay();
+  Recorder::NextState next(recorder_);
+  const uint64_t opened = lock.opened();  // a list of calls opens it in between
+  bool notes = false;
+  if (replay.active()) {
+    WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOf(op, operands, location, where));
+    notes = place.frame == nullptr;
+    if (!notes) recorder_.MustShowOutside(operands);
+    if (notes) {
+      replay.Begin();
+      const size_t state = op.random ? std::min(StateOperand(op), operands.size()) : operands.size();
+      uint64_t streams = 0;
+      // Where functions are carried, what is absent is a stream.
+      const auto add = [&](const Tensor* operand) {
+        operand == nullptr && !regions.empty() ? replay.AddLeaf(next.MakeStream(streams++)) : replay.Add(operand);
+      };
+      for (const Tensor* operand : operands.first(state)) add(operand);
+      if (op.random) replay.AddLeaf(next.Make());
+      for (const Tensor* operand : operands.subspan(state)) add(operand);
+      const GeneratorState before = recorder_.generator;
+      if (Defer({.kind = Replay::Kind::kOperation,
+                 .op = &op,
+                 .attrs = attrs,
+                 .rule = nullptr,
+                 .location = location,
+                 .regions = regions},
+                place, made)) {
+        *drawn = {nullptr, before, recorder_.generator};
+        return absl::OkStatus();
+      }
+      notes = replay.noting();
+    }
+  }
+  const ir::Attrs said = notes ? attrs : ir::Attrs();
+  const absl::Status status = RecordLocked(lock, op, operands, std::move(attrs), location, where, regions, made, drawn);
+  if (!notes) return status;
+  if (!status.ok()) {
+    replay.Interrupt(Replay::Miss::kFailed);
+    return status;
+  }
+  ir::Values values;
+  absl::InlinedVector<Tensor*, 2> targets;
+  for (const Ref<Tensor>& tensor : *made) {
+    values.push_back(tensor->value());
+    targets.push_back(tensor.get());
+  }
+  const bool draws = op.random || !regions.empty();
+  Note(lock.opened() - opened,
+       {.kind = Replay::Kind::kOperation,
+        .op = &op,
+        .attrs = said,
+        .rule = nullptr,
+        .location = location,
+        .draws = draws ? drawn->after.counter_low - drawn->before.counter_low : 0,
+        .regions = regions},
+       values, recorder_.counted(), targets);
+  return absl::OkStatus();
+}
+
 absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
                             ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
   Tensors made;
+  Recorder::Draw drawn;
   Lock lock(recorder_, Lock::To::kNote);
   WEFT_RETURN_IF_ERROR(find());
   lock.Borrow(operands);
-  Replay& replay = recorder_.replay();
-  Recorder::NextState next(recorder_);
-  if (replay.active() && (!regions.empty() || where.frame != nullptr || InBody(operands))) {
-    replay.Interrupt();
-  }
-  if (replay.active()) {
-    WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOf(op, operands, location, where));
-    replay.Begin();
-    const size_t state = op.random ? std::min(StateOperand(op), operands.size()) : operands.size();
-    for (const Tensor* operand : operands.first(state)) replay.Add(operand);
-    if (op.random) replay.AddLeaf(next.Make());
-    for (const Tensor* operand : operands.subspan(state)) replay.Add(operand);
-    if (Defer({.kind = Replay::Kind::kOperation, .op = &op, .attrs = attrs, .rule = nullptr, .location = location},
-              place, &made)) {
-      metrics_.Add(Counter::kOperationsRecorded);
-      *results = std::move(made);
-      return absl::OkStatus();
-    }
-  }
-  const ir::Attrs said = replay.noting() ? attrs : ir::Attrs();
-  Recorder::Draw drawn;
-  const absl::Status status =
-      RecordLocked(lock, op, operands, std::move(attrs), location, where, regions, &made, &drawn);
-  if (replay.noting()) {
-    if (!status.ok()) {
-      replay.Interrupt();
-      return status;
-    }
-    ir::Values values;
-    absl::InlinedVector<Tensor*, 2> targets;
-    for (const Ref<Tensor>& tensor : made) {
-      values.push_back(tensor->value());
-      targets.push_back(tensor.get());
-    }
-    const uint64_t draws = op.random ? drawn.after.counter_low - drawn.before.counter_low : 0;
-    Note(lock.opened(),
-         {.kind = Replay::Kind::kOperation,
-          .op = &op,
-          .attrs = said,
-          .rule = nullptr,
-          .location = location,
-          .draws = draws},
-         values, recorder_.counted(), targets);
-  }
-  WEFT_RETURN_IF_ERROR(status);
-  metrics_.Add(Counter::kOperationsRecorded);
+  WEFT_RETURN_IF_ERROR(RecordOrDefer(lock, op, operands, std::move(attrs), location, where, regions, &made, &drawn));
+  metrics_->Add(Counter::kOperationsRecorded);
   *results = std::move(made);
   return absl::OkStatus();
 }
@@ -120,17 +143,21 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
   const ir::Attrs none;
   const Replay::Call call{
       .kind = Replay::Kind::kGradient, .op = nullptr, .attrs = none, .rule = nullptr, .location = location};
+  bool notes = false;
   if (replay.active()) {
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOfGradient(loss, wrt, seed));
-    if (place.frame != nullptr || InBody(wrt)) {
-      replay.Interrupt();
+    if (place.frame != nullptr) {
+      Tensor* const both[] = {loss, seed};
+      recorder_.MustShowOutside(both);
+      recorder_.MustShowOutside(wrt);
     } else {
+      notes = true;
       replay.Begin();
       replay.Add(loss);
       replay.Add(seed);
       for (const Tensor* x : wrt) replay.Add(x);
       if (Defer(call, place, &made)) {
-        metrics_.Add(Counter::kGradients);
+        metrics_->Add(Counter::kGradients);
         return made;
       }
     }
@@ -141,10 +168,11 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
     ir::Builder b(location);
     WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> found, recorder_.Gradient(b, place.frame, *loss, wrt, seed, location));
     WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, found));
-    metrics_.Add(Counter::kGradients);
-    const std::vector<ir::Value> values = replay.noting() ? found : std::vector<ir::Value>();
+    metrics_->Add(Counter::kGradients);
+    notes = notes && replay.noting();
+    const std::vector<ir::Value> values = notes ? found : std::vector<ir::Value>();
     recorder_.Publish(place, found, location, &made);
-    if (!replay.noting()) return absl::OkStatus();
+    if (!notes) return absl::OkStatus();
     std::vector<Tensor*> targets;
     for (const Ref<Tensor>& tensor : made) targets.push_back(tensor.get());
     Note(lock.opened(), call, values, recorder_.counted(), targets);
@@ -152,29 +180,120 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
   };
   const absl::Status status = record();
   if (!status.ok()) {
-    replay.Interrupt();
+    if (notes) replay.Interrupt(Replay::Miss::kFailed);
     return status;
   }
   return made;
 }
 
-absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
+absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call, ir::Attrs attrs,
+                                           ir::Location location) {
+  Tensors made;
+  const FloatScope floats;
   Lock lock(recorder_, Lock::To::kNote);
-  if (dst == nullptr || &dst->engine() != this) return recorder_.CheckTensor(dst, "assign: target");
-  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(src, "assign: value"));
+  Replay& replay = recorder_.replay();
+  const ir::Attrs said = replay.active() ? attrs : ir::Attrs();
+  const Replay::Call noted{
+      .kind = Replay::Kind::kOpGradient, .op = &call.op, .attrs = said, .rule = nullptr, .location = location};
+  bool notes = false;
+  if (replay.active()) {
+    WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOfOpGradient(call));
+    const std::span<Tensor* const> lists[] = {call.inputs, call.results, call.cotangents};
+    notes = place.frame == nullptr;
+    if (notes) {
+      replay.Begin();
+      for (const auto list : lists) replay.AddNumber(list.size());
+    }
+    for (const auto list : lists) {
+      if (!notes) recorder_.MustShowOutside(list);
+      for (size_t i = 0; notes && i < list.size(); ++i) replay.Add(list[i]);
+    }
+    for (size_t i = 0; notes && i < call.wanted.size(); ++i) replay.AddNumber(call.wanted[i] ? 1 : 0);
+    if (notes && Defer(noted, place, &made)) {
+      metrics_->Add(Counter::kGradients);
+      return made;
+    }
+  }
+  const auto record = [&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const Place place, PlaceAfterCut(lock, [&] { return recorder_.PlaceOfOpGradient(call); }));
+    ir::Builder b(location);
+    absl::StatusOr<std::vector<ir::Value>> found = recorder_.OpGradient(b, place.frame, call, std::move(attrs));
+    if (!found.ok()) return WithPosition(found.status(), location);
+    std::vector<ir::Value> flows;
+    for (const ir::Value& value : *found) {
+      if (value) flows.push_back(value);
+    }
+    if (!flows.empty()) WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, flows));
+    metrics_->Add(Counter::kGradients);
+    std::vector<Tensor*> targets;
+    for (const ir::Value& value : *found) {
+      made.push_back(value ? recorder_.NewTensor(place, value, location) : nullptr);
+      targets.push_back(made.back().get());
+    }
+    if (notes && replay.noting()) Note(lock.opened(), noted, *found, flows.empty() ? 0 : recorder_.counted(), targets);
+    return absl::OkStatus();
+  };
+  const absl::Status status = record();
+  if (!status.ok()) {
+    if (notes) replay.Interrupt(Replay::Miss::kFailed);
+    return status;
+  }
+  return made;
+}
+
+absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
+  Ref<Tensor> alias;
+  Lock lock(recorder_, Lock::To::kNote);
+  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
+  const Place place = {&recorder_.StateOf(tensor->sharding()), tensor->frame()};
+  Replay& replay = recorder_.replay();
+  const ir::Attrs none;
+  const Replay::Call call{
+      .kind = Replay::Kind::kAlias, .op = nullptr, .attrs = none, .rule = nullptr, .location = tensor->state.location};
+  // A value that is known is a leaf of the step, whoever shows it.
+  const bool known = tensor->value() && DataOf(tensor->value()) != nullptr;
+  const bool notes = replay.active() && place.frame == nullptr && !known;
+  if (notes) {
+    Tensors made;
+    replay.Begin();
+    replay.Add(tensor);
+    if (Defer(call, place, &made)) alias = std::move(made[0]);
+  }
+  if (!alias) {
+    alias = recorder_.NewTensor(place, tensor->value(), tensor->state.location);
+    Tensor* const target = alias.get();
+    if (notes && replay.noting()) Note(0, call, {&tensor->value(), 1}, 0, {&target, 1});
+  }
+  alias->state.requires_grad = tensor->state.requires_grad;
+  alias->state.set_aside = tensor->state.set_aside;
+  return alias;
+}
+
+absl::Status Engine::Assign(Tensor* dst, Tensor* src, Past past, ir::Location location) {
+  Lock lock(recorder_, Lock::To::kNote);
+  const bool cuts = past == Past::kCut;
+  if (dst == nullptr || &dst->engine() != this) {
+    return recorder_.CheckTensor(dst, cuts ? "assign: target" : "copy_from: target");
+  }
+  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(src, cuts ? "assign: value" : "copy_from: value"));
   if (dst == src) return absl::OkStatus();
   Replay& replay = recorder_.replay();
   const ir::Attrs none;
   const Replay::Call call{
       .kind = Replay::Kind::kAssign, .op = nullptr, .attrs = none, .rule = nullptr, .location = location};
+  bool notes = false;
   if (replay.active()) {
     Tensor* const both[] = {dst, src};
-    if (InBody(both) || !(dst->type() == src->type()) || !(dst->sharding() == src->sharding())) {
-      replay.Interrupt();
+    if (InBody(both)) {
+      recorder_.MustShowOutside(both);
+    } else if (!(dst->type() == src->type()) || !(dst->sharding() == src->sharding())) {
+      replay.Interrupt(Replay::Miss::kFailed);
     } else {
+      notes = true;
       replay.Begin();
       replay.Add(src);
       replay.AddNumber(dst->state.requires_grad);
+      replay.AddNumber(static_cast<size_t>(past));
       std::span<const Replay::Result> results;
       if (replay.Defer(call, &results)) {
         recorder_.Assign(*dst, {});
@@ -183,16 +302,16 @@ absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
       }
     }
   }
-  absl::StatusOr<ir::Value> value = recorder_.Assignable(*dst, *src, location);
+  absl::StatusOr<ir::Value> value = recorder_.Assignable(*dst, *src, past, location);
   if (!value.ok()) {
-    replay.Interrupt();
+    if (notes) replay.Interrupt(Replay::Miss::kFailed);
     return value.status();
   }
   if (!lazy() && dst->frame() == nullptr) {
     WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, recorder_.StateOf(dst->sharding()), {&*value, 1}, CutReason::kEager));
   }
   recorder_.Assign(*dst, *value);
-  if (replay.noting()) Note(lock.opened(), call, {&*value, 1}, 0, {&dst, 1});
+  if (notes && replay.noting()) Note(lock.opened(), call, {&*value, 1}, 0, {&dst, 1});
   return absl::OkStatus();
 }
 
@@ -238,7 +357,7 @@ absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const d
     return absl::OkStatus();
   };
   const absl::Status status = record();
-  if (!status.ok()) replay.Interrupt();
+  if (!status.ok()) replay.Interrupt(Replay::Miss::kFailed);
   return status;
 }
 

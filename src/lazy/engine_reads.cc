@@ -9,16 +9,57 @@
 #include "src/runtime/clock.h"
 
 namespace weft::lazy {
+namespace {
+
+bool AnyFailed(const Data& data) {
+  return std::ranges::any_of(
+      data.shards(), [](const Ref<Buffer>& shard) { return shard->ready().done() && !shard->ready().status().ok(); });
+}
+
+}  // namespace
 
 absl::StatusOr<Data*> Engine::Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value, CutReason reason) {
-  if (Data* data = DataOf(value)) return data;
+  if (Data* data = DataOf(value); data != nullptr && !IsLost(*data)) return data;
   WEFT_ASSIGN_OR_RETURN(MeshState * state, recorder_.CheckPlace(tensor.sharding()));
+  if (Data* data = DataOf(value)) {
+    WEFT_RETURN_IF_ERROR(evaluator_.Restore(lock, *state, *data));
+    return data;
+  }
   WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, *state, {&value, 1}, reason));
   return DataOf(value);
 }
 
+absl::StatusOr<bool> Engine::ReadableAfter(const Tensor& tensor, Data& lost, const absl::Status& outcome) {
+  const Ref<Data> kept = Ref<Data>::Share(&lost);
+  Lock lock(recorder_, Lock::To::kNote);
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, recorder_.CheckPlace(tensor.sharding()));
+  WEFT_RETURN_IF_ERROR(evaluator_.Settle(lock, *state));
+  const Data* const now = tensor.value() ? DataOf(tensor.value()) : nullptr;
+  // It shows another value, which was made again or is the one before; the next barrier tells why.
+  if (now != &lost) return now != nullptr && !IsLost(*now);
+  // Made again in its place; or no launch has lost it, but a copy to the device, which nobody repeats.
+  if (!IsLost(lost)) return !AnyFailed(lost);
+  const Launched* const launched = LostBy(lost);
+  state->Told();
+  if (launched == nullptr || launched->gave_up || launched->results == 1) return outcome;
+  WEFT_RETURN_IF_ERROR(evaluator_.Restore(lock, *state, lost));
+  return true;
+}
+
 absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
                           bool as_held) {
+  while (true) {
+    Ref<Data> data;
+    const absl::Status status = ReadOnce(tensor, offset, destination, what, as_held, &data);
+    if (status.ok() || data == nullptr || data->word_count > 0) return status;
+    if (!AnyFailed(*data)) return status;
+    WEFT_ASSIGN_OR_RETURN(const bool again, ReadableAfter(*tensor, *data, status));
+    if (!again) return status;
+  }
+}
+
+absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
+                              bool as_held, Ref<Data>* read_of) {
   std::optional<Sharding> sharding;
   Shards shards;
   DType dtype;
@@ -32,13 +73,14 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
       return UserError(what, ": bytes ", offset, " to ", offset + size, " of a tensor ", ir::ShortType(tensor->type()),
                        ", which has ", bytes);
     }
-    recorder_.MustShow(*tensor);
+    recorder_.MustShow(*tensor, Replay::Miss::kRead);
     const ir::Value value = tensor->value();
     WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
     if (data->word_count > 0) {
       ReadWordsAs(*data, tensor->type(), dtype, offset, destination);
       return absl::OkStatus();
     }
+    *read_of = Ref<Data>::Share(data);
     sharding = data->sharding();
     shards.assign(data->shards().begin(), data->shards().end());
     for (const Ref<Buffer>& shard : shards) shard->Hold();
@@ -53,12 +95,12 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
   const absl::Status status = sharding->ForEachPiece(offset, static_cast<int64_t>(destination.size()), read);
   for (const Ref<Buffer>& shard : shards) shard->Unhold();
   services_.RunReleases();
-  metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
+  metrics_->Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   // What left the device, where it holds a shorter type.
   const auto elements = static_cast<int64_t>(destination.size()) / BytesOf(dtype);
   const DType held = shards[sharding->whole_at()]->dtype();
-  metrics_.Add(Counter::kBytesFromDevice,
-               IsHeldAs(dtype, held) ? elements * BytesOf(held) : static_cast<int64_t>(destination.size()));
+  metrics_->Add(Counter::kBytesFromDevice,
+                IsHeldAs(dtype, held) ? elements * BytesOf(held) : static_cast<int64_t>(destination.size()));
   return status;
 }
 
@@ -66,7 +108,7 @@ absl::StatusOr<int64_t> Engine::Size(Tensor* count, std::string_view what) {
   {
     Lock lock(recorder_, Lock::To::kNote);
     WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(count, what));
-    recorder_.MustShow(*count);
+    recorder_.MustShow(*count, Replay::Miss::kRead);
     const ir::Value value = count->value();
     WEFT_RETURN_IF_ERROR(Materialize(lock, *count, value, CutReason::kSize).status());
   }
@@ -101,7 +143,7 @@ absl::StatusOr<Ref<Buffer>> Engine::BufferOfWords(const Data& data, const ir::Ty
 absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
   Lock lock(recorder_, Lock::To::kNote);
   WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "export: the tensor"));
-  recorder_.MustShow(*tensor);
+  recorder_.MustShow(*tensor, Replay::Miss::kRead);
   const ir::Value value = tensor->value();
   WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
   // A scalar stays an argument; the buffer is a copy for whoever asked.

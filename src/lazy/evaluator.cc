@@ -15,6 +15,12 @@ constexpr int64_t kPatience = 16;
 
 constexpr int64_t kProgressNs = 1'000'000'000;
 
+Replay::Miss MissFor(CutReason reason) {
+  if (reason == CutReason::kHostRead || reason == CutReason::kSize) return Replay::Miss::kRead;
+  if (reason == CutReason::kEval) return Replay::Miss::kEvaluated;
+  return reason == CutReason::kEager || reason == CutReason::kCustom ? Replay::Miss::kOther : Replay::Miss::kCut;
+}
+
 constexpr std::string_view kReasons[] = {"a value was read",
                                          "a barrier",
                                          "a value was asked for",
@@ -68,7 +74,7 @@ absl::Status Evaluator::CutIfDueAtAll(Lock& lock, MeshState& state) {
   }
   state.postponed = false;
   for (Tensor& tensor : state.live) {
-    if (tensor.state.changed <= time) tensor.state.overwritten = nullptr;
+    if (tensor.state.changed <= time) Showed(tensor);
   }
   state.policy.Cut(*reason, mark);
   return absl::OkStatus();
@@ -119,13 +125,12 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
   const size_t nodes = cut.replayed, outputs = cut.outputs.size();
   const CancelToken token = services_.StartToken(options_.launch_deadline_ms);
   const std::vector<ir::Value> computed = cut.outputs;
-  if (!launcher_.Launch(state, *program, CutReason::kBarrier, token, &cut).ok()) return false;
+  if (!launcher_.Launch(state, program, CutReason::kBarrier, token, &cut).ok()) return false;
   // From here on nothing fails.
   state.programs->Used(*program);
   metrics_.Add(Counter::kStepsReplayed);
   size_t n = 0, m = 0;
   for (Tensor& tensor : state.live) {
-    tensor.state.overwritten = nullptr;
     if (replay.IsDeferred(tensor)) {
       const bool temporary = is_temporary(tensor);
       const size_t output = temporary ? replay.OutputOf(*plan, tensor) : plan->shown[n].output;
@@ -141,6 +146,7 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
         tensor.Show(leaf);
       }
     }
+    Showed(tensor);
     tensor.state.assigned = false;
   }
   shown_.clear();
@@ -155,10 +161,12 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
 
 absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
   Replay& replay = recorder_.replay();
+  WEFT_RETURN_IF_ERROR(Settle(lock, state));
+  WEFT_RETURN_IF_ERROR(Tell(state));
   if (replay.deferring()) {
     WEFT_ASSIGN_OR_RETURN(const bool launched, BarrierAgain(lock, state));
     if (launched) return absl::OkStatus();
-    replay.Diverge();
+    replay.Diverge(replay.Complete() == nullptr ? Replay::Miss::kTensors : Replay::Miss::kLaunch);
   }
   replay.BarrierBegins();
   const uint64_t time = recorder_.time();
@@ -171,7 +179,7 @@ absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
       clean = false;
       continue;
     }
-    tensor.state.overwritten = nullptr;
+    Showed(tensor);
     tensor.state.assigned = false;
     if (tensor.state.expired) continue;
     const ir::Value& value = tensor.value();
@@ -191,7 +199,7 @@ absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
   }
   state.policy.Cut(CutReason::kBarrier, mark);
   replay.Start(clean);
-  return absl::OkStatus();
+  return Tell(state);
 }
 
 absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Plan plan, Cut* cut) {
@@ -208,16 +216,28 @@ absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Pla
 }
 
 absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan plan) {
-  if (reason != CutReason::kBarrier) recorder_.replay().Interrupt();
+  if (reason != CutReason::kBarrier) recorder_.replay().Interrupt(MissFor(reason));
   const Hand hand(*this);
   Cut& cut = *hand;
   while (true) {
+    WEFT_RETURN_IF_ERROR(Settle(lock, state));
     WEFT_RETURN_IF_ERROR(Make(lock, state, reason, plan, &cut));
     if (cut.empty()) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const bool restored, RestoreArguments(lock, state, reason, cut));
+    if (restored) {
+      // As it is now, since the lock may have been open.
+      WEFT_RETURN_IF_ERROR(Make(lock, state, reason, plan, &cut));
+      if (cut.empty()) return absl::OkStatus();
+      if (!AskedByName(reason) && reason != CutReason::kEager) {
+        WEFT_ASSIGN_OR_RETURN(const bool left_out, LeaveOutLost(state, cut));
+        if (left_out) continue;
+      }
+    }
     if (const HostCalls::Nodes calls = host_calls_.Ready(state, cut); !calls.empty()) {
       WEFT_RETURN_IF_ERROR(CallOnHost(lock, state, cut, calls));
       continue;
     }
+    // Of those who asked by name: what the host was to make and could not.
     if (const absl::Status failed = HostCalls::Failed(cut); !failed.ok()) {
       host_calls_.Fail(state, failed, &cut);
       return absl::OkStatus();
@@ -246,12 +266,17 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     services_.StartsWork();
     const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
     const absl::Status launched =
-        launcher_.Launch(state, **program, reason, services_.StartToken(options_.launch_deadline_ms), &cut);
+        launcher_.Launch(state, *program, reason, services_.StartToken(options_.launch_deadline_ms), &cut);
     if (absl::IsResourceExhausted(launched)) {
       WEFT_ASSIGN_OR_RETURN(const bool waited, WaitForMemory(lock, state, cut));
       if (waited) continue;
     }
-    if (!launched.ok()) return OutOfMemory(state, cut, launched);
+    if (!launched.ok()) {
+      // An argument may have failed since it was looked at.
+      WEFT_RETURN_IF_ERROR(Settle(lock, state));
+      if (std::ranges::any_of(cut.arguments, [](const Ref<Data>& data) { return LostBy(*data) != nullptr; })) continue;
+      return OutOfMemory(state, cut, launched);
+    }
     services_.LogLazily(LogLevel::kDebug, [&] {
       return absl::StrCat("cut of ", nodes, " nodes with ", outputs, " outputs on ", state.mesh.name(), ": ",
                           kReasons[static_cast<size_t>(reason)]);
@@ -269,6 +294,11 @@ absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, const Cut& cut,
     }
   }
   WEFT_RETURN_IF_ERROR(Know(lock, state, read, CutReason::kCustom));
+  for (const ir::Value& value : read) {
+    // What cannot be made again fails the call, and nothing else.
+    if (Data* const data = DataOf(value); data != nullptr && LostBy(*data) != nullptr)
+      (void)Restore(lock, state, *data);
+  }
   for (const Ref<const ir::Node>& node : calls) {
     if (AllKnown(*node)) continue;  // others had the lock
     if (!node->op().calls) {

@@ -59,6 +59,15 @@ class Evaluator {
   // Says every second how far it is. Without the lock.
   absl::Status WaitFor(const Job& job);
 
+  // --- recovery.cc: launches that failed while they ran
+  // Looks how launches went. Of those that failed, assigned tensors get their values from a launch without the rest or show what they
+  // showed before; the error is who waits for that giving up.
+  absl::Status Settle(Lock& lock, MeshState& state);
+  // For who asks by name: a value that a failed launch was to make is made by itself. Why not is what comes out, and told.
+  absl::Status Restore(Lock& lock, MeshState& state, Data& data);
+  // How a launch went that failed and of which nobody has been told; from here on somebody has.
+  static absl::Status Tell(MeshState& state);
+
   CutPlanner& planner() { return planner_; }
   // Waits until every program has been compiled that somebody wanted, and for calls of the host's; then there are no more of
   // either. Without the lock.
@@ -94,6 +103,19 @@ class Evaluator {
     return lock.Open(std::forward<F>(wait));
   }
   absl::Status WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut);
+
+  absl::Status Undo(Lock& lock, MeshState& state, Launched& launched);
+  // Results of one failed launch, by their numbers, in one launch without the others.
+  absl::Status MakeAgain(Lock& lock, MeshState& state, Launched& launched,
+                         std::span<const std::pair<Ref<Data>, uint32_t>> lost);
+  // Makes arguments again that are lost; of a cut that nobody asked for by name each once. False: there was nothing to do, else the
+  // cut is to be planned again or, where some are lost still, what needs them left out.
+  absl::StatusOr<bool> RestoreArguments(Lock& lock, MeshState& state, CutReason reason, const Cut& cut);
+  // What cannot be computed any more: tensors that were assigned it show what they showed before, cuts leave out the others. False:
+  // the cut needs nothing that is lost.
+  absl::StatusOr<bool> LeaveOutLost(MeshState& state, const Cut& cut);
+  // The tensor's value is on its way: should that fail, it shows what it has been assigned over.
+  static void Showed(Tensor& tensor);
 
   // --- setbacks.cc
   // RESOURCE_EXHAUSTED names the largest of the outputs and of the live tensors; other outcomes as they are.

@@ -1,28 +1,52 @@
 // See frame.h.
 #include "src/lazy/frame.h"
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "src/ops/registry.h"
 
 namespace weft::lazy {
 
+void Frame::Open() {
+  if (parent == nullptr) return;
+  place_inside_ = parent->inside_.size();
+  parent->inside_.push_back(this);
+}
+
+void Frame::End(State how) {
+  // As deep as bodies nest, which is bounded.
+  while (!inside_.empty()) inside_.back()->End(State::kAbandonedAround);
+  state_ = how;
+  if (parent != nullptr) {
+    std::vector<Frame*>& open = parent->inside_;
+    open[place_inside_] = open.back();
+    open[place_inside_]->place_inside_ = place_inside_;
+    open.pop_back();
+  }
+  inputs.clear();
+  captures_.clear();
+  captured_.clear();
+  stream_ = {};
+}
+
 ir::Value Frame::Captured(const ir::Value& value) const {
-  const size_t inputs = parameters.size() - captures.size();
-  if (const auto found = captured_.find(value); found != captured_.end()) return parameters[inputs + found->second];
+  if (const auto found = captured_.find(value); found != captured_.end()) return captures_[found->second].parameter;
   // A barrier since then has given every tensor a leaf of its own; what they show is the same.
   const Data* data = DataOf(value);
   if (data == nullptr) return {};
-  for (size_t i = 0; i < captures.size(); ++i) {
-    if (captures[i]->value() && DataOf(captures[i]->value()) == data) return parameters[inputs + i];
+  for (const Capture& capture : captures_) {
+    if (capture.tensor->value() && DataOf(capture.tensor->value()) == data) return capture.parameter;
   }
   return {};
 }
 
-ir::Value Frame::Capture(const ir::Value& value, Ref<Tensor> tensor) {
-  captured_.emplace(value, captures.size());
-  captures.push_back(std::move(tensor));
-  parameters.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {value.type()}), 0});
-  return parameters.back();
+ir::Value Frame::AddCapture(const ir::Value& value, Ref<Tensor> tensor) {
+  const ir::Value parameter{ir::Node::Create(ops::kOp_parameter, {}, {}, {value.type()}), 0};
+  captures_.push_back({std::move(tensor), parameter});
+  absl::Cleanup undo = [this] { captures_.pop_back(); };
+  captured_.emplace(value, captures_.size() - 1);
+  std::move(undo).Cancel();
+  return parameter;
 }
 
 const ir::Value& Frame::Stream() {

@@ -1,6 +1,7 @@
 // Where operations are recorded: in the program, or in the body of a function that is being made.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,16 @@ using Tensors = absl::InlinedVector<Ref<Tensor>, 2>;
 // The body of a function. The program itself has none: a null Frame stands for it. Reached through a handle, never through
 // the thread: goroutines and fibres migrate. Its tensors are in no live list: no cut sees them, they have no value until
 // the function is called. What a body uses of the frames around it becomes a parameter by itself, a capture.
-// Thread rule: under the engine's lock.
+// A body that is open has nothing but open bodies around it: the end of one is the end of all that are open inside it.
+// Thread rule: under the engine's lock; whoever has the last reference to an open one abandons it first.
 class Frame final : public RefCounted {
  public:
-  enum class State : uint8_t { kOpen, kFinished, kAbandoned };
+  enum class State : uint8_t {
+    kOpen,
+    kFinished,
+    kAbandoned,
+    kAbandonedAround,  // because a body around it was
+  };
 
   Frame(Ref<Frame> parent, MeshState& place, std::string name)
       : parent(std::move(parent)),
@@ -32,23 +39,39 @@ class Frame final : public RefCounted {
   const std::string name;
   const int depth;
 
-  State state = State::kOpen;
-  int open_inside = 0;                // bodies whose parent this is
-  std::vector<ir::Value> parameters;  // inputs, then captures
-  Tensors captures;                   // of the parent: held, so that barriers compute them
-  GeneratorState drawn;               // how far the body has drawn from its stream; the key is 0
+  State state() const { return state_; }
+  bool open() const { return state_ == State::kOpen; }
+  // Bodies whose parent this is.
+  size_t open_inside() const { return inside_.size(); }
+  std::vector<ir::Value> inputs;
+  GeneratorState drawn;  // how far the body has drawn from its stream; the key is 0
+
+  // Once, when nothing of the beginning can fail any more.
+  void Open();
+  // An open one: nothing more is recorded, here or in what is open inside it, and what they held goes.
+  void End(State how);
 
   // The state of the body's stream at its beginning, a parameter behind all others of a function that draws.
   const ir::Value& Stream();
 
+  // A parameter behind the inputs, and what it stands for.
+  struct Capture {
+    Ref<Tensor> tensor;  // of the parent: held, so that barriers compute it
+    ir::Value parameter;
+  };
+  std::span<const Capture> captures() const { return captures_; }
   // The parameter that stands for a value of the parent; an empty one if there is none yet.
   ir::Value Captured(const ir::Value& value) const;
-  // `tensor` shows the value.
-  ir::Value Capture(const ir::Value& value, Ref<Tensor> tensor);
+  // `tensor` shows the value. A failure changes nothing.
+  ir::Value AddCapture(const ir::Value& value, Ref<Tensor> tensor);
 
  private:
   ~Frame() override = default;
+  State state_ = State::kOpen;
+  std::vector<Frame*> inside_;  // open, each of which knows its place
+  size_t place_inside_ = 0;
   ir::Value stream_;
+  std::vector<Capture> captures_;
   HashMap<ir::Value, size_t> captured_;  // values as they were to places among the captures
 };
 

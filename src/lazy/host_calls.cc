@@ -21,7 +21,7 @@ constexpr int64_t kMostWritten = int64_t{1} << 20;
 class FailedBuffer final : public Buffer {
  public:
   FailedBuffer(Device* device, DType dtype, Dims dims, const absl::Status& outcome)
-      : Buffer(device, dtype, std::move(dims), Event::Done(outcome)) {}
+      : Buffer(device, dtype, std::move(dims), Event::Done(outcome), /*has_bytes=*/false) {}
   void* host_data() override { return nullptr; }
 };
 

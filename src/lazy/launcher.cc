@@ -1,7 +1,10 @@
 // See launcher.h.
 #include "src/lazy/launcher.h"
 
+#include <new>
+
 #include "src/lazy/cut_planner.h"
+#include "src/lazy/launched.h"
 #include "src/ops/registry.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/status.h"
@@ -66,8 +69,33 @@ int64_t Launcher::BytesTakenOver(MeshState& state, const Cut& cut) {
   return bytes;
 }
 
-absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program, CutReason reason,
-                              const CancelToken& cancel, Cut* cut) {
+Ref<Launched> Launcher::Remember(MeshState& state, const std::shared_ptr<const compiler::Program>& program,
+                                 const Cut& cut, const Ref<Event>& done, Ref<Event>* settled) {
+  *settled = done;
+  if (done->done() && done->status().ok()) return nullptr;
+  try {
+    Ref<Launched> launched = MakeRef<Launched>(program, cut.arguments, cut.outputs.size());
+    launched->done = done;
+    for (size_t i = 0; i < cut.arguments.size(); ++i) {
+      if (takes_over_[i] == 0) continue;
+      const Data& data = *cut.arguments[i];
+      launched->Takes(cut.arguments[i], Shards(data.shards().begin(), data.shards().end()));
+    }
+    Ref<Event> released = MakeRef<Event>();
+    done->OnDone([launched, released](const absl::Status& status) {
+      if (status.ok()) launched->Release();
+      released->Complete(status);
+    });
+    *settled = std::move(released);
+    state.underway.push_back(launched);
+    return launched;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const compiler::Program>& program,
+                              CutReason reason, const CancelToken& cancel, Cut* cut) {
   const int64_t start = MonotonicNow();
   ChooseDonations(state, *cut);
   const size_t devices = state.mesh.size();
@@ -97,7 +125,7 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
     made_.push_back(MakeRef<Data>(state.whole(), std::move(room)));
     MakeRoom(*output.node);
   }
-  absl::StatusOr<std::vector<DeviceResults>> launched = program.executable->Execute(arguments);
+  absl::StatusOr<std::vector<DeviceResults>> launched = program->executable->Execute(arguments);
   for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();
   WEFT_RETURN_IF_ERROR(launched.status());
   if (launched->size() != devices) {
@@ -108,18 +136,23 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
     return InternalError("a launch gave ", results.buffers.size(), " results for ", cut->outputs.size(), " outputs");
   }
   // From here on nothing fails.
+  absl::InlinedVector<Ref<Event>, 1> done;
+  for (DeviceResults& results : *launched) done.push_back(std::move(results.done));
+  const Ref<Event> all_done = Event::All(done);
+  Ref<Event> settled;
+  const Ref<Launched> underway = Remember(state, program, *cut, all_done, &settled);
   for (size_t i = 0; i < cut->outputs.size(); ++i) {
     const ir::Value& output = cut->outputs[i];
     for (DeviceResults& results : *launched) made_[i]->Add(std::move(results.buffers[i]));
+    made_[i]->launched = underway;
+    made_[i]->output = static_cast<uint32_t>(i);
     Bind(*output.node, output.result, std::move(made_[i]));
   }
   made_.clear();
   for (size_t i = 0; i < cut->arguments.size(); ++i) {
     if (takes_over_[i] != 0) cut->arguments[i]->TakeOver();
   }
-  absl::InlinedVector<Ref<Event>, 1> done;
-  for (DeviceResults& results : *launched) done.push_back(std::move(results.done));
-  state.events[state.launches++ % MeshState::kAhead] = Event::All(done);
+  state.events[state.launches++ % MeshState::kAhead] = std::move(settled);
 
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size() + cut->replayed);
   metrics_.Add(Counter::kNanosecondsLaunching, MonotonicNow() - start);
@@ -128,7 +161,7 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
   metrics_.Add(Counter::kCutOutputs, static_cast<int64_t>(cut->outputs.size()));
   metrics_.Add(Counter::kCutNodesComputed, nodes);
   metrics_.Add(Counter::kLaunches);
-  metrics_.Add(Counter::kKernelLaunches, program.executable->stats().kernels);
+  metrics_.Add(Counter::kKernelLaunches, program->executable->stats().kernels);
   metrics_.Add(Counter::kBuffersDonated, donations);
   if (AskedByName(reason)) state.policy.Computed(nodes);
 

@@ -25,12 +25,16 @@ class Launcher {
 
   // The program is the traced cut's, whose outputs are pending. An error means that nothing has changed. Afterwards pasts
   // that no gradient can ask for are gone, and the cut is empty. The launch's loops look at `cancel`.
-  absl::Status Launch(MeshState& state, const compiler::Program& program, CutReason reason, const CancelToken& cancel,
-                      Cut* cut);
+  absl::Status Launch(MeshState& state, const std::shared_ptr<const compiler::Program>& program, CutReason reason,
+                      const CancelToken& cancel, Cut* cut);
 
  private:
   // Of the arguments that may be taken over by their types, those that nobody needs any more.
   void ChooseDonations(MeshState& state, const Cut& cut);
+  // Its results and what it takes over, as long as it may fail; null if it has gone through, or there is no memory for that.
+  // `settled`: when it is done and lets go of what it was launched on.
+  Ref<Launched> Remember(MeshState& state, const std::shared_ptr<const compiler::Program>& program, const Cut& cut,
+                         const Ref<Event>& done, Ref<Event>* settled);
 
   Metrics& metrics_;
   uint64_t epoch_ = 0;  // of the marks of what is live in Data

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <vector>
 
 #include "src/backends/backend.h"
 #include "src/compiler/program_cache.h"
 #include "src/lazy/cut.h"
 #include "src/lazy/cut_policy.h"
+#include "src/lazy/launched.h"
 #include "src/lazy/live_list.h"
 
 namespace weft::lazy {
@@ -31,6 +33,25 @@ struct MeshState {
   // Of the latest launches, the oldest overwritten.
   std::array<Ref<Event>, kAhead> events;
   uint64_t launches = 0;
+  // Launches of which nobody has seen how they went, oldest first, and of one that failed what nobody has been told yet.
+  std::deque<Ref<Launched>> underway;
+  absl::Status untold;
+  bool settling = false;     // somebody looks at them
+  uint64_t assignments = 0;  // tensors that have been assigned to
+  // Somebody knows of all that have failed so far.
+  void Told() {
+    untold = absl::OkStatus();
+    for (const Ref<Launched>& launched : underway) {
+      if (launched->done->done() && !launched->done->status().ok()) launched->told = true;
+    }
+  }
+  // Lets go of what launches needed that have gone through.
+  void Land() {
+    while (!underway.empty() && underway.front()->done->done() && underway.front()->done->status().ok()) {
+      underway.front()->Forget();
+      underway.pop_front();
+    }
+  }
 
   Ref<Event> last_event() const { return launches == 0 ? nullptr : events[(launches - 1) % kAhead]; }
 };

@@ -34,20 +34,16 @@ std::string_view OperandName(const ir::OpDef& op, size_t i) {
 
 // "the body of @f, which has been finished".
 absl::Status Ended(const Frame& frame) {
-  return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOf(&frame), ", which has been ",
-                     frame.state == Frame::State::kFinished ? "finished" : "abandoned");
+  std::string how = "finished";
+  if (frame.state() == Frame::State::kAbandoned) how = "abandoned";
+  if (frame.state() == Frame::State::kAbandonedAround) {
+    how = absl::StrCat("abandoned with ", NameOf(frame.parent.get()), " around it");
+  }
+  return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOf(&frame), ", which has been ", how);
 }
 
 absl::Status Apart(const Frame* a, const Frame* b) {
   return UserError("tensors of ", NameOf(a), " and of ", NameOf(b), " cannot meet: neither body is inside the other");
-}
-
-// Nothing more is recorded; what the body held goes.
-void End(Frame& frame, Frame::State state) {
-  frame.state = state;
-  frame.parameters.clear();
-  frame.captures.clear();
-  if (frame.parent != nullptr) --frame.parent->open_inside;
 }
 
 // Whether a barrier is why the value has no gradient. Walks all that it is made of: for the text of an error.
@@ -86,11 +82,11 @@ size_t StateOperand(const ir::OpDef& op) {
 
 // --- The lock ------------------------------------------------------------------------------------------------------------
 
-Recorder::Lock::Lock(Recorder& recorder, To to) : recorder_(recorder) {
+Recorder::Lock::Lock(Recorder& recorder, To to, Replay::Miss why) : recorder_(recorder) {
   Enter();
   if (to != To::kChange) return;
   try {
-    recorder.replay_.Interrupt();
+    recorder.replay_.Interrupt(why);
   } catch (...) {
     Leave();
     throw;
@@ -100,6 +96,7 @@ Recorder::Lock::Lock(Recorder& recorder, To to) : recorder_(recorder) {
 Recorder::Lock::~Lock() { Leave(); }
 
 void Recorder::Lock::Enter() {
+  recorder_.services_.StartsWork();  // a fork may come while it is held
   recorder_.mutex_.Lock();
   Services::Locked() = true;
   recorder_.Bury();
@@ -124,8 +121,9 @@ void Recorder::AddDead(const Tensor* tensor) {
 
 void Recorder::Release(const Tensor* tensor) {
   AddDead(tensor);
-  // Whoever holds the lock buries the dead; if nobody does, memory goes back at once.
-  TryBury();
+  // Whoever holds the lock buries the dead; if nobody does, memory goes back at once. In a fork's child nobody does any more:
+  // what the parent's threads held when it was made stays so.
+  if (!services_.fork().Forked()) TryBury();
 }
 
 void Recorder::TryBury() {
@@ -141,6 +139,7 @@ void Recorder::TryBury() {
 
 void Recorder::Bury() {
   if (dead_.load(std::memory_order_relaxed) == nullptr) return;
+  for (MeshState& state : meshes_) state.Land();
   Tensor* tensor = dead_.exchange(nullptr, std::memory_order_acquire);
   while (tensor != nullptr) {
     Tensor* next = tensor->next_dead_;
@@ -188,7 +187,7 @@ absl::StatusOr<MeshState*> Recorder::CheckPlace(const Sharding& sharding) {
 absl::StatusOr<Place> Recorder::CheckWhere(const Where& where) {
   WEFT_RETURN_IF_ERROR(CheckOpen());
   Frame* frame = where.frame;
-  if (frame != nullptr && frame->state != Frame::State::kOpen) return Ended(*frame);
+  if (frame != nullptr && !frame->open()) return Ended(*frame);
   if (where.device == nullptr) return Place{frame != nullptr ? &frame->place : &meshes_.front(), frame};
   const auto found = std::ranges::find_if(meshes_, [&](const MeshState& state) {
     return state.mesh.size() == 1 && state.mesh.devices()[0] == where.device;
@@ -211,7 +210,7 @@ absl::Status Recorder::CheckTensor(const Tensor* tensor, std::string_view what) 
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
                        " is a scope's temporary that a barrier left behind; keep it before weft_sync");
   }
-  if (tensor->frame_ != nullptr && tensor->frame_->state != Frame::State::kOpen) {
+  if (tensor->frame_ != nullptr && !tensor->frame_->open()) {
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, what, " belongs to ", Ended(*tensor->frame_).message());
   }
   return absl::OkStatus();
@@ -271,18 +270,18 @@ absl::StatusOr<Ref<Frame>> Recorder::Begin(const Where& where, std::string name,
     return UserError("the function @", name, ": bodies nest deeper than ", ir::kMaxRegionDepth);
   }
   Ref<Frame> frame = MakeRef<Frame>(std::move(parent), *around.state, std::move(name));
-  if (around.frame != nullptr) ++around.frame->open_inside;
   for (const ir::Type& type : inputs) {
-    frame->parameters.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {type}, nullptr, location), 0});
-    parameters->push_back(NewTensor({around.state, frame.get()}, frame->parameters.back(), location));
+    frame->inputs.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {type}, nullptr, location), 0});
+    parameters->push_back(NewTensor({around.state, frame.get()}, frame->inputs.back(), location));
   }
+  frame->Open();
   return frame;
 }
 
 absl::StatusOr<Recorder::Finished> Recorder::Finish(Frame& frame, std::span<Tensor* const> outputs) {
-  if (frame.state != Frame::State::kOpen) return Ended(frame);
-  if (frame.open_inside > 0) {
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOf(&frame), ": ", frame.open_inside,
+  if (!frame.open()) return Ended(frame);
+  if (frame.open_inside() > 0) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOf(&frame), ": ", frame.open_inside(),
                        " bodies inside it are neither finished nor abandoned");
   }
   std::vector<ir::Value> results;
@@ -294,17 +293,23 @@ absl::StatusOr<Recorder::Finished> Recorder::Finish(Frame& frame, std::span<Tens
     }
     results.push_back(ValueIn(&frame, outputs[i]));
   }
+  Finished finished;
+  std::vector<ir::Value> parameters = frame.inputs;
+  for (const Frame::Capture& capture : frame.captures()) {
+    parameters.push_back(capture.parameter);
+    finished.captures.push_back(capture.tensor);
+  }
+  finished.draws = !(frame.drawn == GeneratorState{});
+  if (finished.draws) parameters.push_back(frame.Stream());
   // On nodes of its own: a finished function goes through threads that hold no lock.
-  const bool draws = !(frame.drawn == GeneratorState{});
-  if (draws) frame.parameters.push_back(frame.Stream());
-  const Ref<const ir::Function> body = ir::Function::Create(frame.name, frame.parameters, std::move(results));
-  Finished finished{ir::Intern(ir::OwnNodes(*body)), std::move(frame.captures), draws};
-  End(frame, Frame::State::kFinished);
+  const Ref<const ir::Function> body = ir::Function::Create(frame.name, parameters, std::move(results));
+  finished.function = ir::Intern(ir::OwnNodes(*body));
+  frame.End(Frame::State::kFinished);
   return finished;
 }
 
 void Recorder::Abandon(Frame& frame) {
-  if (frame.state == Frame::State::kOpen) End(frame, Frame::State::kAbandoned);
+  if (frame.open()) frame.End(Frame::State::kAbandoned);
 }
 
 ir::Value Recorder::ValueIn(Frame* frame, const Tensor* tensor) {
@@ -318,7 +323,10 @@ ir::Value Recorder::ValueIn(Frame* frame, const Tensor* tensor) {
     Frame& inner = *within.back();
     ir::Value parameter = inner.Captured(value);
     if (!parameter) {
-      parameter = inner.Capture(value, NewTensor({&inner.place, inner.parent.get()}, value, tensor->state.location));
+      Ref<Tensor> captured = NewTensor({&inner.place, inner.parent.get()}, value, tensor->state.location);
+      captured->state.step = tensor->state.step;
+      captured->state.number = tensor->state.number;
+      parameter = inner.AddCapture(value, std::move(captured));
     }
     value = std::move(parameter);
   }
@@ -358,7 +366,7 @@ absl::StatusOr<Place> Recorder::PlaceOf(const ir::OpDef& op, std::span<Tensor* c
   if (closed()) return CheckOpen();
   MeshState& state = StateOf(first->sharding_);
   if (frame != nullptr) {
-    if (frame->state != Frame::State::kOpen) return refuse(Ended(*frame));
+    if (!frame->open()) return refuse(Ended(*frame));
     if (&frame->place != &state) {
       return refuse(
           UserError("operands are on ", state.mesh.name(), ", ", NameOf(frame), " is for ", frame->place.mesh.name()));
@@ -410,25 +418,44 @@ ir::Value Recorder::StateAt(ir::Builder& b, Frame* frame, const GeneratorState& 
   if (frame == nullptr) {
     const auto words = at.Words();
     // Others may have drawn since it was made.
-    if (next_state_ && DataOf(next_state_)->words == words) return next_state_;
+    for (const ir::Value& next : next_states_) {
+      if (DataOf(next)->words == words) return next;
+    }
     return NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words)));
   }
   // Nobody draws 2^64 blocks in one body.
   return at.counter_low == 0 ? frame->Stream() : ops::StateAt(b, frame->Stream(), ops::U64(b, at.counter_low));
 }
 
+namespace {
+
+ir::Value StateLeaf(const GeneratorState& state) {
+  const auto words = state.Words();
+  return Recorder::NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words)));
+}
+
+// What a call draws that is recorded at this state of the program's generator.
+GeneratorState StreamHere(const GeneratorState& at) {
+  const auto [words] = ops::Philox(at.key, at.counter_low, at.counter_high);
+  const auto join = [](uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; };
+  return {.key = join(words[0], words[1]), .counter_high = join(words[2], words[3])};
+}
+
+}  // namespace
+
 const ir::Value& Recorder::NextState::Make() {
-  const auto words = recorder_.generator.Words();
-  recorder_.next_state_ = NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words)));
-  return recorder_.next_state_;
+  return recorder_.next_states_.emplace_back(StateLeaf(recorder_.generator));
+}
+
+const ir::Value& Recorder::NextState::MakeStream(uint64_t n) {
+  GeneratorState at = recorder_.generator;
+  at.Advance(n);
+  return recorder_.next_states_.emplace_back(StateLeaf(StreamHere(at)));
 }
 
 ir::Value Recorder::StreamAt(ir::Builder& b, Frame* frame, const GeneratorState& at) {
   if (frame != nullptr) return ops::StreamOf(b, frame->Stream(), ops::U64(b, at.counter_low));
-  // The same here and now.
-  const auto [words] = ops::Philox(at.key, at.counter_low, at.counter_high);
-  const auto join = [](uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; };
-  return StateAt(b, frame, {.key = join(words[0], words[1]), .counter_high = join(words[2], words[3])});
+  return StateAt(b, frame, StreamHere(at));
 }
 
 void Recorder::Undraw(const Draw& draw) {
@@ -481,8 +508,9 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::Gradient(ir::Builder& b, Frame*
         ForgotGradient(loss.value())
             ? "grad: y depends on values from before a barrier, which let go of what they were made of; take gradients "
               "before weft_sync"
-            : "grad: y does not depend on any tensor that requires a gradient; call weft_tensor_require_grad on xs "
-              "before y is recorded from them");
+            : "grad: y does not depend on any tensor that requires a gradient: it was recorded from others than xs, or "
+              "before weft_tensor_require_grad was called on them, or what lies between stops gradients, as "
+              "weft_tensor_assign does (weft_tensor_copy_from lets them through)");
   }
   if (!found.ok()) return WithPosition(found.status(), location);
   return found;
@@ -541,8 +569,10 @@ void Recorder::Count(const Place& place, const ir::Builder& b, const void* what,
 
 void Recorder::CountRecorded(MeshState& state, const ir::Builder& b, Replay::Kind kind, const ir::OpDef* op,
                              std::span<const ir::Value> results, int64_t nodes) {
-  if (kind == Replay::Kind::kAssign || kind == Replay::Kind::kLiteral) return;
-  const void* tag = kind == Replay::Kind::kGradient ? &kGradientTag : &kUpdateTag;
+  if (kind == Replay::Kind::kAssign || kind == Replay::Kind::kAlias || kind == Replay::Kind::kLiteral) return;
+  if (kind == Replay::Kind::kOpGradient && results.empty()) return;
+  const bool gradient = kind == Replay::Kind::kGradient || kind == Replay::Kind::kOpGradient;
+  const void* tag = gradient ? &kGradientTag : &kUpdateTag;
   Count(Place{&state}, b, kind == Replay::Kind::kOperation ? op : tag, results, true);
   metrics_.Add(Counter::kNodesRecorded, -nodes);
 }
@@ -556,6 +586,11 @@ ir::Value Recorder::Detached(ir::Builder& b, const ir::Value& value, bool requir
   ir::Value detached = ops::Call(b, ops::kOp_stop_gradient, {value});
   if (detached) detached.node->set_needs_gradient(requires_grad);
   return detached;
+}
+
+ir::Value Recorder::Assigned(ir::Builder& b, const ir::Value& value, bool requires_grad, Past past) {
+  if (past == Past::kCut) return Detached(b, value, requires_grad);
+  return requires_grad && !value.node->needs_gradient() ? Detached(b, value, true) : value;
 }
 
 absl::Status Recorder::SetRequiresGrad(Tensor& tensor, bool on) {
@@ -577,95 +612,46 @@ absl::Status Recorder::SetRequiresGrad(Tensor& tensor, bool on) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ir::Value> Recorder::Assignable(const Tensor& dst, const Tensor& src, ir::Location location) {
+absl::StatusOr<ir::Value> Recorder::Assignable(const Tensor& dst, const Tensor& src, Past past, ir::Location location) {
   if (!(dst.type() == src.type())) {
-    return WithPosition(UserError("assign: target is ", ir::ShortType(dst.type()), ", value ",
+    return WithPosition(UserError(NameOf(past), ": target is ", ir::ShortType(dst.type()), ", value ",
                                   ir::ShortType(src.type()), "; dtype and shape must be the same"),
                         location);
   }
   if (!(dst.sharding_ == src.sharding_)) {
-    return WithPosition(
-        UserError("assign: target is on ", dst.sharding_.mesh().name(), ", value on ", src.sharding_.mesh().name()),
-        location);
+    return WithPosition(UserError(NameOf(past), ": target is on ", dst.sharding_.mesh().name(), ", value on ",
+                                  src.sharding_.mesh().name()),
+                        location);
   }
   if (Deeper(dst.frame_.get(), src.frame_.get()) != dst.frame_.get()) {
-    return WithPosition(UserError("assign: the target belongs to ", NameOf(dst.frame_.get()), ", the value to ",
+    return WithPosition(UserError(NameOf(past), ": the target belongs to ", NameOf(dst.frame_.get()), ", the value to ",
                                   NameOf(src.frame_.get()),
                                   "; a body changes nothing outside: give the value out as a result of the function"),
                         location);
   }
-  if (dst.frame_ != nullptr && dst.frame_->state != Frame::State::kOpen) {
-    return WithPosition(CheckTensor(&dst, "assign: the target"), location);
+  if (dst.frame_ != nullptr && !dst.frame_->open()) {
+    return WithPosition(CheckTensor(&dst, absl::StrCat(NameOf(past), ": the target")), location);
   }
   ir::Builder b(location);
-  ir::Value value = Detached(b, ValueIn(dst.frame_.get(), &src), dst.state.requires_grad);
+  ir::Value value = ValueIn(dst.frame_.get(), &src);
+  if (dst.frame_ == nullptr) {
+    value = Assigned(b, value, dst.state.requires_grad, past);
+  } else if (past == Past::kCut &&
+             ir::CarriesGradient(value.dtype())) {  // nothing has a mark there: all may be asked for
+    value = ops::Call(b, ops::kOp_stop_gradient, {value});
+  }
   if (!b.ok()) return WithPosition(b.status(), location);
   return value;
 }
 
 void Recorder::Assign(Tensor& dst, ir::Value value) {
   if (dst.value()) {
-    if (Data* data = DataOf(dst.value()); data != nullptr && data->word_count == 0) {
-      dst.state.overwritten = Ref<Data>::Share(data);
-    }
+    if (Data* data = DataOf(dst.value())) dst.state.overwritten = Ref<Data>::Share(data);
   }
   Show(dst, std::move(value));
+  if (dst.state.assignments == 0) dst.state.assignments = ++StateOf(dst.sharding_).assignments;
   dst.state.assigned = true;
   dst.state.expired = dst.state.donated = dst.state.set_aside = false;
-}
-
-absl::StatusOr<Place> Recorder::PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,
-                                              ir::Location location) {
-  WEFT_RETURN_IF_ERROR(CheckTensor(targets[0], "update: target 0"));
-  const Sharding& place = targets[0]->sharding_;
-  WEFT_ASSIGN_OR_RETURN(MeshState * state, CheckPlace(place));
-  for (size_t i = 0; i < operands.size() + targets.size(); ++i) {
-    const Tensor* tensor = i < operands.size() ? operands[i] : targets[i - operands.size()];
-    if (tensor == nullptr && i < operands.size()) continue;
-    WEFT_RETURN_IF_ERROR(CheckTensor(tensor, "update: a tensor"));
-    WEFT_RETURN_IF_ERROR(CheckProgram(tensor->frame_.get(), "an optimizer's update"));
-    if (!(tensor->sharding_ == place)) {
-      return WithPosition(
-          UserError("update: tensors are on ", place.mesh().name(), " and ", tensor->sharding_.mesh().name()),
-          location);
-    }
-  }
-  return Place{state};
-}
-
-Recorder::Scalars Recorder::ScalarsOf(std::span<const double> scalars, std::span<Tensor* const> operands,
-                                      std::span<Tensor* const> targets) {
-  const auto wide = [](const Tensor* tensor) { return tensor != nullptr && PartOf(tensor->dtype()) == DType::kF64; };
-  const bool f64 = std::ranges::any_of(operands, wide) || std::ranges::any_of(targets, wide);
-  Scalars leaves;
-  for (double scalar : scalars) {
-    const uint32_t word = __builtin_bit_cast(uint32_t, static_cast<float>(scalar));
-    leaves.f32.push_back(NewLeaf(ir::Type::Scalar(DType::kF32), MakeRef<Data>(std::span(&word, 1))));
-    if (!f64) continue;
-    const auto bits = __builtin_bit_cast(uint64_t, scalar);
-    const uint32_t words[] = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
-    leaves.f64.push_back(NewLeaf(ir::Type::Scalar(DType::kF64), MakeRef<Data>(std::span<const uint32_t>(words))));
-  }
-  return leaves;
-}
-
-absl::StatusOr<std::vector<ir::Value>> Recorder::Update(ir::Builder& b, std::span<Tensor* const> operands,
-                                                        const Scalars& scalars, std::span<Tensor* const> targets,
-                                                        ir::Location location, const UpdateRule& rule) {
-  std::vector<ir::Value> values;
-  for (const Tensor* operand : operands) values.push_back(ValueIn(nullptr, operand));
-  std::vector<ir::Value> out(targets.size());
-  WEFT_RETURN_IF_ERROR(rule.Build(UpdateCall{b, values, scalars.f32, scalars.f64, out}));
-  if (!b.ok()) return WithPosition(b.status(), location);
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (!out[i] || !(out[i].type() == targets[i]->type())) {
-      return InternalError("update: target ", i, " of type ", ir::ShortType(targets[i]->type()), " gets ",
-                           out[i] ? ir::ShortType(out[i].type()) : "nothing");
-    }
-    out[i] = Detached(b, out[i], targets[i]->state.requires_grad);
-  }
-  WEFT_RETURN_IF_ERROR(b.status());
-  return out;
 }
 
 }  // namespace weft::lazy

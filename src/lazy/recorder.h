@@ -32,7 +32,7 @@ class Recorder {
       kChange,  // anything: what was deferred is recorded
       kNote,    // what the replay notes, or what neither shows nor changes a pending value
     };
-    explicit Lock(Recorder& recorder, To to = To::kChange);
+    explicit Lock(Recorder& recorder, To to = To::kChange, Replay::Miss why = Replay::Miss::kOther);
     ~Lock();
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -108,8 +108,16 @@ class Recorder {
     tensor.state.changed = ++time_;
   }
   // For who looks at one that may be pending: what was deferred is recorded.
-  void MustShow(const Tensor& tensor) {
-    if (!tensor.value() || DataOf(tensor.value()) == nullptr) replay_.Interrupt();
+  void MustShow(const Tensor& tensor, Replay::Miss why) {
+    if (!tensor.value() || DataOf(tensor.value()) == nullptr) replay_.Interrupt(why);
+  }
+  // For who uses some in a body: what lies outside and is deferred is recorded.
+  void MustShowOutside(std::span<Tensor* const> tensors) {
+    for (const Tensor* tensor : tensors) {
+      if (tensor != nullptr && tensor->frame() == nullptr && replay_.IsDeferred(*tensor)) {
+        return replay_.Interrupt(Replay::Miss::kBody);
+      }
+    }
   }
   // The last reference is gone. Without the lock, on any thread.
   void Release(const Tensor* tensor);
@@ -158,10 +166,14 @@ class Recorder {
   class NextState {
    public:
     explicit NextState(Recorder& recorder) : recorder_(recorder) {}
-    ~NextState() { recorder_.next_state_ = {}; }
+    ~NextState() {
+      if (!recorder_.next_states_.empty()) recorder_.next_states_.clear();
+    }
     NextState(const NextState&) = delete;
     NextState& operator=(const NextState&) = delete;
     const ir::Value& Make();
+    // The n-th stream that a function's call would draw.
+    const ir::Value& MakeStream(uint64_t n);
 
    private:
     Recorder& recorder_;
@@ -188,9 +200,11 @@ class Recorder {
 
   // The value as others may go on from it: without a past that gradients could enter.
   static ir::Value Detached(ir::Builder& b, const ir::Value& value, bool requires_grad);
+  // What a tensor shows that the value is assigned to.
+  static ir::Value Assigned(ir::Builder& b, const ir::Value& value, bool requires_grad, Past past);
   absl::Status SetRequiresGrad(Tensor& tensor, bool on);
   // Whether the one may be assigned to the other, then what is to be shown.
-  absl::StatusOr<ir::Value> Assignable(const Tensor& dst, const Tensor& src, ir::Location location);
+  absl::StatusOr<ir::Value> Assignable(const Tensor& dst, const Tensor& src, Past past, ir::Location location);
   void Assign(Tensor& dst, ir::Value value);
 
   // For code that records many operations as one (optimizers): see UpdateRule. New values of targets are assigned like Assign
@@ -230,9 +244,9 @@ class Recorder {
   uint64_t time_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t counted_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint32_t waiting_ = 0;  // threads that have the lock open; under the lock
-  ir::Value next_state_;  // under the lock
-  Replay replay_{*this};  // under the lock
+  uint32_t waiting_ = 0;                           // threads that have the lock open; under the lock
+  absl::InlinedVector<ir::Value, 1> next_states_;  // under the lock
+  Replay replay_{*this};                           // under the lock
   std::atomic<Tensor*> dead_{nullptr};
 };
 

@@ -5,7 +5,10 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "src/autodiff/gradient.h"
+#include "src/ir/op_def.h"
+#include "src/ir/text.h"
 #include "src/lazy/recorder.h"
 #include "src/ops/call.h"
 #include "src/runtime/float_environment.h"
@@ -89,6 +92,7 @@ bool Replay::Has(const Step& step, const Call& call) const {
   if (at >= step.entries.size()) return false;
   const Entry& entry = step.entries[at];
   if (entry.op != call.op || entry.kind != call.kind || entry.rule != call.rule) return false;
+  if (!std::ranges::equal(entry.regions, call.regions)) return false;
   if (!std::ranges::equal(WordsOf(step, at), words_) || entry.leaves_end != leaves_.size()) return false;
   for (size_t i = at == 0 ? 0 : step.entries[at - 1].leaves_end; i < entry.leaves_end; ++i) {
     if (!(step.leaves[i] == met_[i])) return false;
@@ -104,6 +108,7 @@ bool Replay::SameBefore(const Step& a, const Step& b, size_t entries) {
     const Entry& y = b.entries[i];
     if (x.op != y.op || x.kind != y.kind || x.rule != y.rule || x.leaves_end != y.leaves_end) return false;
     if (!std::ranges::equal(WordsOf(a, i), WordsOf(b, i)) || !(x.attrs == y.attrs)) return false;
+    if (!std::ranges::equal(x.regions, y.regions)) return false;
   }
   const size_t leaves = a.entries[entries - 1].leaves_end;
   return std::equal(a.leaves.begin(), a.leaves.begin() + static_cast<ptrdiff_t>(leaves), b.leaves.begin());
@@ -111,7 +116,7 @@ bool Replay::SameBefore(const Step& a, const Step& b, size_t entries) {
 
 bool Replay::Defer(const Call& call, std::span<const Result>* results) {
   // Who waits with the lock open goes on with what was pending then.
-  if (recorder_.waiting_ > 0) Interrupt();
+  if (recorder_.waiting_ > 0) Interrupt(Miss::kThread);
   if (mode_ != Mode::kReplaying) return false;
   Step* same = current_ != nullptr && Has(*current_, call) ? current_ : nullptr;
   for (size_t i = 0; same == nullptr && i < steps_.size(); ++i) {
@@ -119,7 +124,7 @@ bool Replay::Defer(const Call& call, std::span<const Result>* results) {
     if (Has(*steps_[i], call)) same = steps_[i].get();
   }
   if (same == nullptr) {
-    Diverge();
+    DivergeFor({Miss::kDiffers, call.op, call.kind, deferred_.size(), call.location});
     return false;
   }
   deferred_.push_back(call.location);
@@ -134,10 +139,13 @@ bool Replay::Defer(const Call& call, std::span<const Result>* results) {
 
 std::span<const Replay::Result> Replay::Noted(const Call& call, std::span<const ir::Value> results, int64_t nodes) {
   if (mode_ != Mode::kNoting) return {};
-  const auto known = [](const ir::Value& value) { return DataOf(value) != nullptr || !value.type().is_tensor(); };
-  const bool fits = (noting_ == nullptr || noting_->entries.size() < kMostCalls) &&
-                    std::ranges::find(words_, kUnknown) == words_.end();
-  if (!fits || std::ranges::any_of(results, known)) {
+  const auto known = [](const ir::Value& value) {
+    return value && (DataOf(value) != nullptr || !value.type().is_tensor());
+  };
+  const bool fits = noting_ == nullptr || noting_->entries.size() < kMostCalls;
+  if (!fits || std::ranges::find(words_, kUnknown) != words_.end() || std::ranges::any_of(results, known)) {
+    Missed({fits ? Miss::kUnknown : Miss::kTooLong, call.op, call.kind,
+            noting_ != nullptr ? noting_->entries.size() : 0, call.location});
     End();
     return {};
   }
@@ -146,12 +154,24 @@ std::span<const Replay::Result> Replay::Noted(const Call& call, std::span<const 
     Step& step = *noting_;
     step.words.insert(step.words.end(), words_.begin(), words_.end());
     for (const ir::Value& value : results) {
+      if (!value) {
+        step.results.push_back({kAbsent, {}});
+        continue;
+      }
       const uint32_t number = numbers_.try_emplace(value, static_cast<uint32_t>(step.results.size())).first->second;
       step.results.push_back({number, value.type(), &value.node->op(), value.node->needs_gradient()});
     }
     step.leaves.insert(step.leaves.end(), met_.begin() + static_cast<ptrdiff_t>(step.leaves.size()), met_.end());
-    step.entries.push_back({call.kind, call.op, call.rule, call.attrs, step.words.size(), step.results.size(),
-                            step.leaves.size(), nodes, call.draws});
+    step.entries.push_back({call.kind,
+                            call.op,
+                            call.rule,
+                            call.attrs,
+                            step.words.size(),
+                            step.results.size(),
+                            step.leaves.size(),
+                            nodes,
+                            call.draws,
+                            {call.regions.begin(), call.regions.end()}});
   } catch (const std::bad_alloc&) {
     End();
     return {};
@@ -179,13 +199,24 @@ absl::Status Replay::RecordOne(const Entry& entry, std::span<const uint32_t> wor
     case Kind::kLiteral: {
       ir::Values operands;
       for (uint32_t word : words) operands.push_back(ValueOf(word));
-      const ir::Values made = ops::CallAll(b, *entry.op, std::move(operands), entry.attrs);
+      const ir::Values made = ops::CallAll(b, *entry.op, std::move(operands), entry.attrs, entry.regions);
       if (b.ok()) results->assign(made.begin(), made.end());
       return b.status();
     }
     case Kind::kGradient: {
       WEFT_ASSIGN_OR_RETURN(*results,
                             autodiff::Gradient(b, ValueOf(words[0]), values(words.subspan(2)), ValueOf(words[1])));
+      return b.status();
+    }
+    case Kind::kOpGradient: {
+      const size_t inputs = words[0], made = words[1], cotangents = words[2];
+      const std::vector<ir::Value> in = values(words.subspan(3, inputs)), out = values(words.subspan(3 + inputs, made)),
+                                   flowing = values(words.subspan(3 + inputs + made, cotangents));
+      const std::span<const uint32_t> flags = words.subspan(3 + inputs + made + cotangents);
+      const std::unique_ptr<bool[]> wanted(new bool[flags.size() + 1]);
+      std::ranges::transform(flags, wanted.get(), [](uint32_t flag) { return flag != 0; });
+      WEFT_ASSIGN_OR_RETURN(*results, autodiff::OpGradient(b, {*entry.op, in, entry.attrs, out, flowing,
+                                                               std::span<const bool>(wanted.get(), flags.size())}));
       return b.status();
     }
     case Kind::kUpdate: {
@@ -201,7 +232,10 @@ absl::Status Replay::RecordOne(const Entry& entry, std::span<const uint32_t> wor
       }
       return b.status();
     }
-    case Kind::kAssign: results->push_back(Recorder::Detached(b, ValueOf(words[0]), words[1] != 0)); return b.status();
+    case Kind::kAlias: results->push_back(ValueOf(words[0])); return b.status();
+    case Kind::kAssign:
+      results->push_back(Recorder::Assigned(b, ValueOf(words[0]), words[1] != 0, static_cast<Past>(words[2])));
+      return b.status();
   }
   return absl::OkStatus();
 }
@@ -217,7 +251,11 @@ void Replay::Record() {
     // It went through when it was noted, and nothing that it depends on is another now.
     const absl::Status status = RecordOne(entry, WordsOf(*current_, recorded_), b, &made);
     if (!status.ok() || values_.size() + made.size() != entry.results_end) throw std::bad_alloc();
-    recorder_.CountRecorded(*state_, b, entry.kind, entry.op, made, entry.nodes);
+    std::vector<ir::Value> there;
+    for (const ir::Value& value : made) {
+      if (value) there.push_back(value);
+    }
+    recorder_.CountRecorded(*state_, b, entry.kind, entry.op, there, entry.nodes);
     for (ir::Value& value : made) values_.push_back(std::move(value));
   }
   for (Tensor& tensor : state_->live) {
@@ -227,8 +265,11 @@ void Replay::Record() {
   recorded_ = 0;
 }
 
-void Replay::Diverge() {
+void Replay::Diverge(Miss why) { DivergeFor({why}); }
+
+void Replay::DivergeFor(const Cause& cause) {
   if (mode_ != Mode::kReplaying) return;
+  Missed(cause);
   auto step = std::make_unique<Step>();
   if (const size_t calls = deferred_.size(); calls > 0) {
     const Step& known = *current_;
@@ -246,7 +287,9 @@ void Replay::Diverge() {
   mode_ = Mode::kNoting;
   current_ = nullptr;
   try {
-    for (size_t i = 0; i < values_.size(); ++i) numbers_.try_emplace(values_[i], noting_->results[i].number);
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (values_[i]) numbers_.try_emplace(values_[i], noting_->results[i].number);
+    }
   } catch (const std::bad_alloc&) {
     return End();
   }
@@ -273,6 +316,47 @@ void Replay::ForgetStep() {
   if (!numbers_.empty()) numbers_.clear();
   noting_.reset();
   current_ = nullptr;
+}
+
+// --- Why not -------------------------------------------------------------------------------------------------------------
+
+std::string Replay::LastMiss() const {
+  const auto call = [&] {
+    std::string_view what = last_miss_.op != nullptr ? last_miss_.op->c_name : "";
+    switch (last_miss_.kind) {
+      case Kind::kGradient: what = "a gradient"; break;
+      case Kind::kUpdate: what = "an optimizer's update"; break;
+      case Kind::kAssign: what = "an assignment"; break;
+      case Kind::kAlias: what = "a copy"; break;
+      case Kind::kLiteral: what = "a constant"; break;
+      case Kind::kOperation:
+      case Kind::kOpGradient: break;
+    }
+    const std::string at = ir::ToString(last_miss_.location);
+    return absl::StrCat("call ", last_miss_.at, " of the step, ", what, at.empty() ? "" : absl::StrCat(" (", at, ")"));
+  };
+  switch (last_miss_.why) {
+    case Miss::kNone: return "";
+    case Miss::kOther: return "something was called that is not part of a step";
+    case Miss::kRead: return "a value was read that was pending";
+    case Miss::kEvaluated: return "weft_eval computed a part of the step";
+    case Miss::kText: return "the text of the pending program was asked for";
+    case Miss::kRun: return "weft_function_run ran a function";
+    case Miss::kCompiled: return "a program was compiled ahead";
+    case Miss::kGradientWanted: return "weft_tensor_require_grad changed a tensor whose value was pending";
+    case Miss::kBody: return "the body of a function used a value that was pending";
+    case Miss::kThread: return "another thread recorded while one waited";
+    case Miss::kFailed: return "a call failed";
+    case Miss::kCut: return "an automatic cut computed a part of the step";
+    case Miss::kDiffers:
+      return absl::StrCat(call(), ", differs from the steps before: in its operation, attributes or operands");
+    case Miss::kTooLong: return absl::StrCat("a step has more than ", kMostCalls, " calls");
+    case Miss::kUnknown: return absl::StrCat(call(), ", has an operand or a result that is of no step");
+    case Miss::kTensors: return "other tensors were alive at the barrier than in the steps before";
+    case Miss::kLaunch:
+      return "the step could not be launched as before: other memory was to be taken over, or there was too little";
+  }
+  return "";
 }
 
 // --- Barriers ------------------------------------------------------------------------------------------------------------

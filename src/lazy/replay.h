@@ -7,6 +7,8 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/compiler/program_cache.h"
@@ -18,6 +20,10 @@ namespace weft::lazy {
 
 class Recorder;
 
+// Of a value that is assigned: whether gradients go on to what it was made of.
+enum class Past : uint8_t { kCut, kKept };
+inline std::string_view NameOf(Past past) { return past == Past::kCut ? "assign" : "copy_from"; }
+
 // Thread rule: under the engine's lock.
 class Replay {
  public:
@@ -28,8 +34,29 @@ class Replay {
     steps_.reserve(kSteps);
   }
 
+  // Why a step that had begun was built after all.
+  enum class Miss : uint8_t {
+    kNone,
+    kOther,
+    kRead,
+    kEvaluated,
+    kText,
+    kRun,
+    kCompiled,
+    kGradientWanted,
+    kBody,
+    kThread,
+    kFailed,
+    kCut,
+    kDiffers,
+    kTooLong,
+    kUnknown,
+    kTensors,
+    kLaunch,
+  };
+
   // --- Calls ---------------------------------------------------------------------------------------------------------
-  enum class Kind : uint8_t { kOperation, kLiteral, kGradient, kUpdate, kAssign };
+  enum class Kind : uint8_t { kOperation, kLiteral, kGradient, kOpGradient, kUpdate, kAssign, kAlias };
   struct Call {
     Kind kind;
     const ir::OpDef* op = nullptr;
@@ -37,9 +64,11 @@ class Replay {
     Ref<const UpdateRule> rule;
     ir::Location location;
     uint64_t draws = 0;  // blocks, where the call is noted
+    ir::RegionSpan regions = {};
   };
+  static constexpr uint32_t kAbsent = UINT32_MAX;
   struct Result {
-    uint32_t number;  // of the value; results that are one value have one
+    uint32_t number;  // of the value; results that are one value have one. kAbsent: there is none
     ir::Type type;
     const ir::OpDef* maker = nullptr;
     bool needs_gradient = false;
@@ -68,9 +97,13 @@ class Replay {
 
   // Something comes that is not noted and may change what is pending: records what was deferred, notes nothing until the next
   // barrier. Where memory runs out, all is as before and the call may be repeated.
-  void Interrupt() {
-    if (mode_ != Mode::kIdle) End();
+  void Interrupt(Miss why) {
+    if (mode_ == Mode::kIdle) return;
+    if (next_number_ > 0) Missed({why});
+    End();
   }
+  // Why a step was built that had begun, as a sentence; empty: none was.
+  std::string LastMiss() const;
 
   // --- Barriers ------------------------------------------------------------------------------------------------------
   struct Shown {
@@ -91,7 +124,7 @@ class Replay {
   // The plan of a noted step that is the deferred one, up to which tensors are left; null if there is none.
   const Plan* Complete();
   // The step is not launched as a noted one: records it.
-  void Diverge();
+  void Diverge(Miss why);
   // A barrier comes, and later this is about to be launched for it. Others may have had the lock in between: what they call is
   // not noted, and which tensors they have left is looked at here.
   void BarrierBegins();
@@ -126,6 +159,7 @@ class Replay {
     size_t words_end, results_end, leaves_end;  // of this and all before
     int64_t nodes;
     uint64_t draws;
+    std::vector<Ref<const ir::Function>> regions;
   };
   struct Step {
     std::vector<Entry> entries;
@@ -136,6 +170,14 @@ class Replay {
   };
 
   static constexpr uint32_t kNothing = UINT32_MAX, kUnknown = UINT32_MAX - 2;
+  struct Cause {
+    Miss why = Miss::kNone;
+    const ir::OpDef* op = nullptr;  // of a call that differs
+    Kind kind = Kind::kOperation;
+    size_t at = 0;
+    ir::Location location = {};
+  };
+  void Missed(const Cause& cause) { last_miss_ = cause; }
   // So many different steps are kept, of so many calls.
   static constexpr size_t kSteps = 4, kMostCalls = 65'536;
   // After so many steps in a row that were noted in vain, so many are not.
@@ -152,6 +194,7 @@ class Replay {
   // apart, and the kernels have driven it out of every cache, so that its next ones are asked for meanwhile.
   void Foresee(const Tensor* tensor);
   void End();
+  void DivergeFor(const Cause& cause);
   void Record();
   absl::Status RecordOne(const Entry& entry, std::span<const uint32_t> words, ir::Builder& b,
                          std::vector<ir::Value>* results);
@@ -186,6 +229,7 @@ class Replay {
   std::vector<std::unique_ptr<Step>> steps_;  // the one that came last first
   Step* current_ = nullptr;                   // of steps_: what is deferred is its beginning
   uint32_t in_vain_ = 0, pause_ = 0;
+  Cause last_miss_;
 };
 
 }  // namespace weft::lazy

@@ -17,15 +17,21 @@ constexpr size_t kWarningsKept = 16;
 thread_local constinit bool Services::locked_ = false;
 
 void Services::Log(LogLevel level, std::string text) {
-  MutexLock lock(log_mutex_);
-  if (level >= LogLevel::kWarning) {
-    metrics_->Add(Counter::kWarnings);
-    warnings_.push_back(text);
-    if (warnings_.size() > kWarningsKept) warnings_.pop_front();
+  {
+    MutexLock lock(log_mutex_);
+    if (level >= LogLevel::kWarning) {
+      metrics_->Add(Counter::kWarnings);
+      warnings_.push_back(text);
+      if (warnings_.size() > kWarningsKept) warnings_.pop_front();
+    }
+    if (!Logs(level)) return;
+    if (!log_.anywhere) {
+      log_queue_.emplace_back(level, std::move(text));
+      log_waiting_.store(true, std::memory_order_release);
+      return;
+    }
   }
-  if (!Logs(level)) return;
-  log_queue_.emplace_back(level, std::move(text));
-  log_waiting_.store(true, std::memory_order_release);
+  log_.write(level, text);
 }
 
 void Services::DeliverLog() {
@@ -90,8 +96,9 @@ void Services::RunReleasesIfAllowed() {
 std::function<void()> Services::Later(std::function<void()> release) {
   std::list<std::function<void()>> one;
   if (release) one.push_back(std::move(release));
-  return [releases = releases_, one = std::move(one)]() mutable {
+  return [releases = releases_, queue = queue_, one = std::move(one)]() mutable {
     if (one.empty()) return;
+    if (queue != nullptr && !(CallbackQueue::Running() && MayRelease())) return queue->Add(std::move(one));
     releases->Add(std::move(one));
     if (MayRelease()) releases->Run();
   };

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/lazy/callback_queue.h"
 #include "src/lazy/options.h"
 #include "src/runtime/cancel.h"
 #include "src/runtime/event.h"
@@ -24,8 +25,9 @@ namespace weft::lazy {
 class Services {
  public:
   // `help`: what Backend::Help does, of any backend.
-  Services(LogHook log, Metrics* metrics, std::function<bool()> help)
-      : log_(std::move(log)), metrics_(metrics), help_(std::move(help)) {}
+  // `queue`: where callbacks wait; null: nowhere.
+  Services(LogHook log, Metrics* metrics, std::function<bool()> help, std::shared_ptr<CallbackQueue> queue = nullptr)
+      : log_(std::move(log)), metrics_(metrics), help_(std::move(help)), queue_(std::move(queue)) {}
   ~Services() { releases_->Close(); }
 
   // --- Messages ------------------------------------------------------------------------------------------------------
@@ -36,9 +38,7 @@ class Services {
   void LogLazily(LogLevel level, Text&& text) {
     if (Logs(level)) Log(level, std::forward<Text>(text)());
   }
-  bool Logs(LogLevel level) const {
-    return log_ && (log_.least == nullptr || static_cast<int>(level) >= log_.least->load(std::memory_order_relaxed));
-  }
+  bool Logs(LogLevel level) const { return log_.Wants(level); }
   // Calls the hook. Not under the engine's lock.
   void FlushLog() {
     if (log_waiting_.load(std::memory_order_acquire)) DeliverLog();
@@ -47,8 +47,7 @@ class Services {
   std::vector<std::string> LastWarnings() const;
 
   // --- Giving up -----------------------------------------------------------------------------------------------------
-  // Asks waits to give up, and loops of unknown length that run. One atomic step: signal handlers may. Whatever else runs goes
-  // on: no step is ever half done.
+  // Asks waits to give up, and launches that run. One atomic step: signal handlers may.
   void Cancel() { cancels_->fetch_add(1, std::memory_order_relaxed); }
   uint32_t cancels() const { return cancels_->load(std::memory_order_relaxed); }
   // For work that is being launched: whether a request has come since.
@@ -57,6 +56,7 @@ class Services {
   absl::Status CheckCancelled(uint32_t before);
   // Work that somebody may wait for is about to start in this process.
   void StartsWork() { fork_.Started(); }
+  const ForkGuard& fork() const { return fork_; }
   // FAILED_PRECONDITION in the child of a fork, where what was running is not, and in a custom operation's function that our
   // programs run (ops::CallingCustom).
   absl::Status CheckProcess() const;
@@ -70,7 +70,8 @@ class Services {
 
   // --- Lent memory ---------------------------------------------------------------------------------------------------
   // Does what its owner wants done as soon as no lock of ours is held, on a thread of the caller's: the owner may wait for
-  // locks of its own or call us again. The result may be called once, from anywhere, and may outlive these services.
+  // locks of its own or call us again. The result may be called once, from anywhere, and may outlive these services. With a
+  // queue it is done there.
   std::function<void()> Later(std::function<void()> release);
   // For who leaves the engine: does what has become due.
   void RunReleases() {
@@ -104,6 +105,7 @@ class Services {
   const LogHook log_;
   Metrics* const metrics_;
   const std::function<bool()> help_;
+  const std::shared_ptr<CallbackQueue> queue_;
   mutable Mutex log_mutex_;
   std::deque<std::string> warnings_ ABSL_GUARDED_BY(log_mutex_);
   std::vector<std::pair<LogLevel, std::string>> log_queue_ ABSL_GUARDED_BY(log_mutex_);

@@ -29,10 +29,9 @@ std::string Describe(const ir::Value& value) {
 ir::Value Largest(std::span<const ir::Value> values) { return *std::ranges::max_element(values, {}, BytesOf); }
 
 absl::Status NoMemoryFor(const ir::Value& value, std::string_view why, const MeshState& state) {
-  absl::Status status =
-      UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", Describe(value), " of ", value.type().bytes(),
-                  " bytes: ", why, "; release the tensor, or let a smaller result be all that is asked for",
-                  LargestLive(state.live));
+  absl::Status status = RetryAfterRelease(UserErrorOf(
+      absl::StatusCode::kResourceExhausted, "no memory for ", Describe(value), " of ", value.type().bytes(), " bytes: ",
+      why, "; release the tensor, or let a smaller result be all that is asked for", LargestLive(state.live)));
   if (const ir::Location at = value.node->location(); at.file != 0) {
     status.SetPayload(kPayloadPosition, absl::Cord(ir::ToString(at)));
   }

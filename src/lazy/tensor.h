@@ -38,8 +38,9 @@ class Tensor final : public RefCounted {
   }
 
   struct State {
-    Ref<Data> overwritten;  // assigned over since the last barrier: what the barrier may donate
-    uint64_t changed = 0;   // the recorder's time when the value was last shown
+    Ref<Data> overwritten;     // assigned over since the last barrier: what the barrier may donate
+    uint64_t assignments = 0;  // a number of its own once it has been assigned to
+    uint64_t changed = 0;      // the recorder's time when the value was last shown
     ir::Location location;
     const ir::OpDef* maker = nullptr;  // of its first value; a parameter's: memory of the caller's
     uint64_t step = 0;                 // of the replay's, in which the value has this number

@@ -66,8 +66,32 @@ absl::Status BatchLeading(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Each example is a scalar, along whose one axis the operation goes as along a row of one element: here of [size, 1].
+absl::Status BatchRows(const BatchCall& call, size_t attribute, std::span<Value> results) {
+  ir::Builder& b = call.b;
+  ir::Attrs attrs = call.node.attrs();
+  attrs.set(attribute, int64_t{1});
+  ir::Values operands = AllBatched(call);
+  for (Value& x : operands) x = x ? Reshape(b, x, {call.size, 1}) : x;
+  const ir::Values rows = CallAll(b, call.node.op(), std::move(operands), std::move(attrs));
+  for (size_t i = 0; i < rows.size() && b.ok(); ++i) {
+    Dims dims = call.node.results()[i].dims;
+    dims.insert(dims.begin(), call.size);
+    results[i] = Reshape(b, rows[i], dims);
+  }
+  return b.status();
+}
+
+}  // namespace
+
 absl::Status BatchAlong(const BatchCall& call, size_t attribute, std::span<Value> results) {
   ir::Attrs attrs = call.node.attrs();
+  const ir::Node& node = call.node;
+  if (node.op().attrs[attribute].type == ir::AttrType::kInt && node.operands()[0].dims().empty()) {
+    return BatchRows(call, attribute, results);
+  }
   if (call.node.op().attrs[attribute].type == ir::AttrType::kInts) {
     attrs.set(attribute, Shifted(attrs.IntList(attribute)));
   } else {

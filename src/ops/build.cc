@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/ops/axes.h"
 #include "src/runtime/float_environment.h"
 
 namespace weft::ops {
@@ -172,7 +173,9 @@ absl::StatusOr<Ints> NormalizeAxes(std::string_view attribute, std::span<const i
 }
 
 absl::StatusOr<Ints> AxesOrAll(const ir::Attrs& attrs, size_t i, size_t rank) {
-  return attrs.has(i) ? NormalizeAxes("dims", attrs.IntList(i), rank) : Axes(rank);
+  if (!attrs.has(i)) return Axes(rank);
+  const Ints& axes = attrs.IntList(i);
+  return axes.size() == 1 ? AlongAxis("dims", axes[0], rank) : NormalizeAxes("dims", axes, rank);
 }
 
 Ints Axes(size_t rank) {

@@ -5,11 +5,17 @@
 #include "src/runtime/lasting.h"
 
 namespace weft::ops {
+
+#define WEFT_OP(name) extern const ir::OpDef kOp_##name;
+#include "src/ops/special.list"
+#undef WEFT_OP
+
 namespace {
 
 constexpr const ir::OpDef* kAll[] = {
 #define WEFT_OP(name) &kOp_##name,
 #include "src/ops/ops.list"
+#include "src/ops/special.list"
 #undef WEFT_OP
 };
 

@@ -1,11 +1,13 @@
-// Products of f16 and bf16 that are computed in f32: dot_general and convolution read the 16-bit factors themselves and keep
-// f32 sums (their dtype), so that no widened copy of a factor goes through memory. Exact: the factors are the same numbers.
+// Products of f16 and bf16 that are computed in f32, and of i8, u8 and i16 in i32: dot_general and convolution read the short factors
+// themselves and keep the wider sums (their dtype), so that no widened copy of a factor goes through memory. Exact: the factors are
+// the same numbers.
 // A result that is only rounded back is rounded by the product.
 #include "absl/container/flat_hash_map.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
 #include "src/ops/generated/attributes.h"
 #include "src/passes/passes.h"
+#include "src/passes/products.h"
 
 namespace weft::passes {
 namespace {
@@ -13,24 +15,15 @@ namespace {
 using ir::Node;
 using Uses = absl::flat_hash_map<const Node*, int>;
 
-// The transposes of convolution have its attributes and one more.
-static_assert(ops::ConvBackwardInputAttrs::kDtype == +ops::ConvolutionAttrs::kDtype &&
-              ops::ConvBackwardKernelAttrs::kDtype == +ops::ConvolutionAttrs::kDtype);
-
-// The attribute that holds the result's type, or -1 for what is no product.
-int DTypeAttr(const Node& node) {
-  const ir::OpDef* op = &node.op();
-  if (node.extras() != nullptr) return -1;
-  if (op == &ops::kOp_dot_general) return ops::DotGeneralAttrs::kDtype;
-  const bool conv =
-      op == &ops::kOp_convolution || op == &ops::kOp_conv_backward_input || op == &ops::kOp_conv_backward_kernel;
-  return conv ? static_cast<int>(ops::ConvolutionAttrs::kDtype) : -1;
-}
+// The attribute that holds a product's type; -1 for what is none, or has attributes that a new node would lose.
+int DTypeAttr(const Node& node) { return node.extras() == nullptr ? ProductDType(node.op()) : -1; }
 
 ir::Values TakeFactors(const ir::RewriteCall& call, int dtype) {
   ir::Values factors;
   for (const ir::Value& factor : call.operands) {
-    if (!ops::IsWidening(*factor.node)) return {};
+    if (&factor.node->op() != &ops::kOp_convert || !IsPaired(factor.node->operands()[0].dtype(), factor.dtype())) {
+      return {};
+    }
     factors.push_back(factor.node->operands()[0]);
   }
   if (factors[0].dtype() != factors[1].dtype()) return {};

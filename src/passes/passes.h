@@ -30,6 +30,9 @@ absl::StatusOr<ir::Module> SplitComplex(const ir::Module& module, const Pipeline
 // Makes every f8, i4, u4, i2 and u2 the byte that holds it, and computes with it in a wider type.
 absl::StatusOr<ir::Module> WidenNarrow(const ir::Module& module, const PipelineOptions& options);
 
+// Converts the factors of products before they are multiplied, where no backend has sums of another type than theirs.
+absl::StatusOr<ir::Module> ConvertFactors(const ir::Module& module, const PipelineOptions& options);
+
 // Takes out of loops what is carried for nobody, and out of branches the captures that they do not use.
 absl::StatusOr<ir::Module> PruneLoops(const ir::Module& module, const PipelineOptions& options);
 
@@ -37,7 +40,7 @@ absl::StatusOr<ir::Module> PruneLoops(const ir::Module& module, const PipelineOp
 // of parameters are never looked at, only attributes and literals that rules made.
 absl::StatusOr<ir::Module> Simplify(const ir::Module& module, const PipelineOptions& options);
 
-// Lets products of f16 and bf16 that are computed in f32 read their factors as they lie.
+// Lets products of f16 and bf16 that are computed in f32, and of short integers in i32, read their factors as they lie.
 absl::StatusOr<ir::Module> AbsorbConverts(const ir::Module& module, const PipelineOptions& options);
 
 // Makes dot_general read its operands as they lie: transposes before it become dimension numbers.

@@ -22,6 +22,8 @@ constexpr Pass kPasses[] = {
     {"expand_composites", ExpandComposites},
     {"split_complex", SplitComplex},
     {"widen_narrow", WidenNarrow},
+    // Behind what makes products of two real types out of products of others.
+    {"convert_factors", ConvertFactors},
     // Gradients keep what scans carry; where none is taken nobody reads it.
     {"prune_loops", PruneLoops},
     {"simplify", Simplify},

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "src/runtime/fork.h"
 #include "src/runtime/host_allocator.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
@@ -108,7 +109,9 @@ void* AllocateLarge(size_t bytes, size_t align) {
 }
 
 absl::Status NoLargeMemory(std::string_view what) {
-  if (t_misaligned.memory == nullptr) return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", what);
+  if (t_misaligned.memory == nullptr) {
+    return RetryAfterRelease(UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", what));
+  }
   const Misaligned last = t_misaligned;
   return UserErrorOf(absl::StatusCode::kFailedPrecondition, "no memory for ", what,
                      ": weft_context_options.allocate was asked for ", last.bytes, " bytes aligned to ", last.align,
@@ -144,6 +147,7 @@ LargeAllocator SetLargeAllocator(const LargeAllocator& allocator) {
 bool SetLargeAllocatorIfIdle(const LargeAllocator& allocator) {
   // Whoever allocates counts first and looks for an allocator then; here it is the other way round. So either that thread sees
   // the flag, and waits for what is decided under the lock, or its block is seen here.
+  HoldOverFork(g_settings_mutex, ForkOrder::kLater);
   MutexLock lock(g_settings_mutex);
   const bool before = g_customised.exchange(true);
   if (g_blocks.load() != 0) {

@@ -13,6 +13,11 @@ namespace weft {
 
 class Backend;
 
+// How many bytes the buffers have that exist. Thread-safe.
+struct LiveBytes final : RefCounted {
+  std::atomic<int64_t> bytes{0};
+};
+
 // DLPack's device type and id, and who runs it. Lives as long as its backend.
 struct Device {
   static constexpr int32_t kHost = 1;  // kDLCPU: the host's memory is the device's
@@ -22,6 +27,7 @@ struct Device {
   std::string name;  // "cpu:0"
   std::string kind;  // "x86-64 avx512"
   Backend* backend = nullptr;
+  Ref<LiveBytes> live = MakeRef<LiveBytes>();  // one for all devices of a backend
 
   bool is_host() const { return type == kHost; }
 };
@@ -29,8 +35,13 @@ struct Device {
 // Thread rule: any thread; the bytes may be read once `ready` is done.
 class Buffer : public RefCounted {
  public:
-  Buffer(Device* device, DType dtype, Dims dims, Ref<Event> ready)
-      : device_(device), dtype_(dtype), dims_(std::move(dims)), ready_(std::move(ready)) {}
+  // `has_bytes` is false for what stands for bytes that could not be, or need not be, made.
+  Buffer(Device* device, DType dtype, Dims dims, Ref<Event> ready, bool has_bytes = true)
+      : device_(device), dtype_(dtype), dims_(std::move(dims)), ready_(std::move(ready)) {
+    if (!has_bytes) return;
+    live_ = device->live;
+    live_->bytes.fetch_add(bytes(), std::memory_order_relaxed);
+  }
 
   Device* device() const { return device_; }
   DType dtype() const { return dtype_; }
@@ -49,13 +60,16 @@ class Buffer : public RefCounted {
   bool held() const { return holds_.load(std::memory_order_acquire) != 0; }
 
  protected:
-  ~Buffer() override = default;
+  ~Buffer() override {
+    if (live_) live_->bytes.fetch_sub(bytes(), std::memory_order_relaxed);
+  }
 
  private:
   Device* device_;
   DType dtype_;
   Dims dims_;
   Ref<Event> ready_;
+  Ref<LiveBytes> live_;  // outlives the device
   std::atomic<int32_t> holds_{0};
 };
 

@@ -12,9 +12,9 @@
 
 namespace weft {
 
-// What becomes of the results of a loop that was to run on.
-inline constexpr std::string_view kLoopCancelled =
-    "a loop that was running was cancelled by weft_cancel: what its launch was to compute has no value";
+// What becomes of the results of a launch that was to run on.
+inline constexpr std::string_view kLaunchCancelled =
+    "a launch that was running was cancelled by weft_cancel: what it was to compute has no value";
 
 // A count of requests and what it was when the work was launched, and how long the work may take. Copied with the work, outlives
 // who counts. Empty: nobody asks. Thread rule: any thread.
@@ -27,13 +27,18 @@ class CancelToken {
         before_(requests_->load(std::memory_order_relaxed)),
         deadline_ms_(deadline_ms) {}
 
-  // What a loop of unknown length asks before each run, in work that began at this time.
+  // Whether work that began at this time shall end. A load, and with a deadline a look at the clock.
+  bool Ended(int64_t began_ns) const {
+    if (requests_ == nullptr) return false;
+    if (requests_->load(std::memory_order_relaxed) != before_) return true;
+    return deadline_ms_ != 0 && (MonotonicNow() - began_ns) / 1'000'000 >= deadline_ms_;
+  }
+  // The same as an outcome.
   absl::Status Look(int64_t began_ns) const {
-    if (requests_ == nullptr) return absl::OkStatus();
-    if (requests_->load(std::memory_order_relaxed) != before_) return absl::CancelledError(kLoopCancelled);
-    if (deadline_ms_ == 0 || (MonotonicNow() - began_ns) / 1'000'000 < deadline_ms_) return absl::OkStatus();
-    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "a loop was still running after ", deadline_ms_,
-                       " ms, the option launch_deadline_ms: what its launch was to compute has no value");
+    if (!Ended(began_ns)) return absl::OkStatus();
+    if (requests_->load(std::memory_order_relaxed) != before_) return absl::CancelledError(kLaunchCancelled);
+    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "a launch was still running after ", deadline_ms_,
+                       " ms, the option launch_deadline_ms: what it was to compute has no value");
   }
 
  private:

@@ -3,21 +3,55 @@
 
 #include <pthread.h>
 
+#include <array>
 #include <mutex>
 
 #include "src/runtime/status.h"
 
 namespace weft {
+
+constinit std::atomic<uint64_t> g_fork_generation{0};
+
 namespace {
 
-constinit std::atomic<uint64_t> g_generation{0};
 constinit std::atomic<bool> g_watching{false};
+
+// The locks of the process of one order. Nothing leaves the table, and its places fill up from the first.
+struct ProcessLocks {
+  std::array<std::atomic<Mutex*>, 8> locks{};
+  size_t taken = 0;  // by the fork in progress, while it has g_forking: others may come meanwhile
+};
+constinit ProcessLocks g_locks[4];
+constinit Mutex g_forking;  // of `taken`, and who forks
+
+void TakeAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  g_forking.Lock();
+  for (ProcessLocks& of_order : g_locks) {
+    for (of_order.taken = 0; of_order.taken < of_order.locks.size(); ++of_order.taken) {
+      Mutex* const mutex = of_order.locks[of_order.taken].load(std::memory_order_acquire);
+      if (mutex == nullptr) break;
+      mutex->Lock();
+    }
+  }
+}
+
+void LetGoOfAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  for (size_t order = std::size(g_locks); order-- > 0;) {
+    for (ProcessLocks& of_order = g_locks[order]; of_order.taken > 0; --of_order.taken) {
+      of_order.locks[of_order.taken - 1].load(std::memory_order_relaxed)->Unlock();
+    }
+  }
+  g_forking.Unlock();
+}
 
 // A hook of libc cannot be taken back: the library that holds it must stay loaded, which the link says (nodelete).
 void Watch() {
   static std::once_flag once;
   std::call_once(once, [] {
-    pthread_atfork(nullptr, nullptr, [] { g_generation.fetch_add(1, std::memory_order_relaxed); });
+    pthread_atfork(TakeAll, LetGoOfAll, [] {
+      g_fork_generation.fetch_add(1, std::memory_order_relaxed);
+      LetGoOfAll();
+    });
     g_watching.store(true, std::memory_order_relaxed);
   });
 }
@@ -26,16 +60,26 @@ void Watch() {
 
 uint64_t ForkGeneration() {
   if (!g_watching.load(std::memory_order_relaxed)) Watch();
-  return g_generation.load(std::memory_order_relaxed);
+  return g_fork_generation.load(std::memory_order_relaxed);
 }
 
-void ForkGuard::Started() {
+void HoldOverFork(Mutex& mutex, ForkOrder order) {
+  (void)ForkGeneration();  // from now on forks are noticed
+  for (std::atomic<Mutex*>& place : g_locks[static_cast<size_t>(order)].locks) {
+    Mutex* free = nullptr;
+    if (place.compare_exchange_strong(free, &mutex, std::memory_order_release, std::memory_order_relaxed)) return;
+    if (free == &mutex) return;
+  }
+}
+
+void ForkGuard::StartedNow() {
   uint64_t none = 0;
   generation_.compare_exchange_strong(none, ForkGeneration() + 1, std::memory_order_relaxed);
 }
 
-absl::Status ForkGuard::Check() const {
-  if (!Forked()) return absl::OkStatus();
+absl::Status ForkGuard::Check() const { return Forked() ? Refusal() : absl::OkStatus(); }
+
+absl::Status ForkGuard::Refusal() {
   return UserErrorOf(
       absl::StatusCode::kFailedPrecondition,
       "the context was used before fork and its threads did not come along; make a new context in the child");

@@ -62,10 +62,13 @@ class QuietWrite {
 };
 
 void Fill(const struct stat& s, FileInfo* info) {
-  info->kind = S_ISREG(s.st_mode)   ? FileKind::kRegular
-               : S_ISDIR(s.st_mode) ? FileKind::kDirectory
-               : S_ISLNK(s.st_mode) ? FileKind::kSymlink
-                                    : FileKind::kOther;
+  info->kind = S_ISREG(s.st_mode)                         ? FileKind::kRegular
+               : S_ISDIR(s.st_mode)                       ? FileKind::kDirectory
+               : S_ISLNK(s.st_mode)                       ? FileKind::kSymlink
+               : S_ISFIFO(s.st_mode)                      ? FileKind::kFifo
+               : S_ISSOCK(s.st_mode)                      ? FileKind::kSocket
+               : S_ISCHR(s.st_mode) || S_ISBLK(s.st_mode) ? FileKind::kDevice
+                                                          : FileKind::kOther;
   info->size = s.st_size;
   info->mode = s.st_mode & 07777;
   info->owner = s.st_uid;
@@ -230,6 +233,19 @@ int64_t UnixNow() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+std::string_view NameOf(FileKind kind) {
+  switch (kind) {
+    case FileKind::kRegular: return "a regular file";
+    case FileKind::kDirectory: return "a directory";
+    case FileKind::kSymlink: return "a symbolic link";
+    case FileKind::kFifo: return "a FIFO";
+    case FileKind::kSocket: return "a socket";
+    case FileKind::kDevice: return "a device";
+    case FileKind::kOther: break;
+  }
+  return "something else";
+}
+
 absl::Status IoError(std::string_view action, std::string_view path, int64_t negative_errno) {
   const int error = static_cast<int>(-negative_errno);
   const char* name = strerrorname_np(error);
@@ -254,6 +270,20 @@ File::~File() {
 absl::StatusOr<File> File::Open(FileSystem* fs, std::string path, OpenFlags flags, uint32_t mode) {
   const std::string name = path;
   return Open(fs, FileSystem::kHere, name.c_str(), std::move(path), flags, mode);
+}
+
+absl::StatusOr<File> File::OpenToRead(FileSystem* fs, std::string path, FileInfo* info) {
+  absl::StatusOr<File> file = Open(fs, path, {.read = true});
+  // A socket cannot be opened at all.
+  if (file.ok()) {
+    WEFT_ASSIGN_OR_RETURN(*info, file->Info());
+  } else if (path.find('\0') != std::string::npos || fs->Stat(FileSystem::kHere, path.c_str(), info) != 0 ||
+             info->kind != FileKind::kSocket) {
+    return file;
+  }
+  if (info->kind != FileKind::kRegular)
+    return UserError("'", path, "' is ", NameOf(info->kind), ", not a regular file");
+  return file;
 }
 
 absl::StatusOr<File> File::OpenIn(const File& folder, const std::string& name, OpenFlags flags, uint32_t mode) {

@@ -16,7 +16,9 @@
 
 namespace weft {
 
-enum class FileKind : uint8_t { kRegular, kDirectory, kSymlink, kOther };
+enum class FileKind : uint8_t { kRegular, kDirectory, kSymlink, kFifo, kSocket, kDevice, kOther };
+// "a directory"
+std::string_view NameOf(FileKind kind);
 
 struct FileInfo {
   FileKind kind = FileKind::kOther;
@@ -98,6 +100,9 @@ class File {
   ~File();
 
   static absl::StatusOr<File> Open(FileSystem* fs, std::string path, OpenFlags flags, uint32_t mode = 0600);
+  // A regular file, to be read. INVALID_ARGUMENT says what is at the path instead: nothing else is read, because devices have no
+  // end, and FIFOs and sockets wait for somebody.
+  static absl::StatusOr<File> OpenToRead(FileSystem* fs, std::string path, FileInfo* info);
   // A name in an open directory; error texts join the two.
   static absl::StatusOr<File> OpenIn(const File& folder, const std::string& name, OpenFlags flags,
                                      uint32_t mode = 0600);

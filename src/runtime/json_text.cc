@@ -1,7 +1,7 @@
 // See json_text.h.
 #include "src/runtime/json_text.h"
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 
 namespace weft {
 
@@ -9,7 +9,7 @@ std::string JsonText(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned>(c));
+      absl::StrAppend(&out, "\\u", absl::Hex(static_cast<unsigned>(c), absl::kZeroPad4));
       continue;
     }
     if (c == '"' || c == '\\') out += '\\';

@@ -6,6 +6,7 @@
 
 namespace weft {
 
+// What the fork of a process must find free, T tells by HoldOverFork(): called once, for the object that stays.
 // Thread rule: any thread, and none waits: several may make one at once, of which the first to be done stays. (The guard of a
 // function's static lets all but one wait, in calls that say they do not block.)
 template <typename T>
@@ -22,7 +23,9 @@ class Lasting {
     if (there != nullptr) return *there;
     std::unique_ptr<T> made = make();
     if (!object_.compare_exchange_strong(there, made.get(), std::memory_order_acq_rel)) return *there;
-    return *made.release();
+    T& stays = *made.release();
+    if constexpr (requires { stays.HoldOverFork(); }) stays.HoldOverFork();
+    return stays;
   }
   T& Get() { return Get(std::make_unique<T>); }
 

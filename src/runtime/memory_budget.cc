@@ -22,8 +22,9 @@ void MemoryBudget::Free(void* memory, size_t bytes) {
 absl::Status MemoryBudget::Shortage(std::string_view what, size_t bytes) const {
   const int64_t used = this->used();
   if (limit_ == 0 || used + static_cast<int64_t>(bytes) <= limit_) return NoLargeMemory(what);
-  return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", what, ": memory_limit is ", limit_,
-                     " bytes, of which ", used, " are in use");
+  absl::Status status = UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", what, ": memory_limit is ",
+                                    limit_, " bytes, of which ", used, " are in use");
+  return static_cast<int64_t>(bytes) <= limit_ ? RetryAfterRelease(std::move(status)) : status;
 }
 
 }  // namespace weft

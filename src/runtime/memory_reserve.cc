@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/runtime/fork.h"
 #include "src/runtime/mutex.h"
 
 namespace weft {
@@ -59,6 +60,7 @@ constinit ReserveScope::Slot g_slots[256];
 bool Mapped() { return MemoryReserve::begin.load(std::memory_order_relaxed) != UINTPTR_MAX - kReserveBytes; }
 
 bool Map() {
+  if (!Mapped()) HoldOverFork(g_mutex, ForkOrder::kLast);
   MutexLock lock(g_mutex);
   if (Mapped()) return true;
   void* const memory =

@@ -1,7 +1,5 @@
-// Names and reports of the counters.
+// Names of counters and samples.
 #include "src/runtime/metrics.h"
-
-#include "absl/strings/str_cat.h"
 
 namespace weft {
 namespace {
@@ -24,6 +22,7 @@ constexpr std::string_view kNames[] = {
     "cut_nodes_computed",
     "steps_replayed",
     "cuts_postponed",
+    "launches_failed",
     "tensors_set_aside",
     "programs_queued",
     "programs_compiled",
@@ -48,9 +47,13 @@ constexpr std::string_view kNames[] = {
 };
 static_assert(std::size(kNames) == static_cast<size_t>(Counter::kCount));
 
+constexpr std::string_view kSampleNames[] = {"compile_nanoseconds", "run_nanoseconds"};
+static_assert(std::size(kSampleNames) == static_cast<size_t>(Sample::kCount));
+
 }  // namespace
 
 std::string_view NameOf(Counter counter) { return kNames[static_cast<size_t>(counter)]; }
+std::string_view NameOf(Sample sample) { return kSampleNames[static_cast<size_t>(sample)]; }
 
 int64_t Metrics::Get(std::string_view name) const {
   for (size_t i = 0; i < std::size(kNames); ++i) {
@@ -61,23 +64,16 @@ int64_t Metrics::Get(std::string_view name) const {
 
 void Metrics::Clear() {
   for (auto& value : values_) value.store(0, std::memory_order_relaxed);
+  for (Samples& samples : samples_) samples.Clear();
 }
 
-std::string Metrics::Report() const {
-  std::string text;
+void Metrics::AddTo(Snapshot* snapshot) const {
   for (size_t i = 0; i < std::size(kNames); ++i) {
-    const int64_t value = Get(static_cast<Counter>(i));
-    if (value != 0) absl::StrAppend(&text, kNames[i], ": ", value, "\n");
+    snapshot->counters.emplace_back(kNames[i], Get(static_cast<Counter>(i)));
   }
-  return text;
-}
-
-std::string Metrics::Json() const {
-  std::string text = "{";
-  for (size_t i = 0; i < std::size(kNames); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ", "\"", kNames[i], "\": ", Get(static_cast<Counter>(i)));
+  for (size_t i = 0; i < std::size(kSampleNames); ++i) {
+    snapshot->samples.emplace_back(kSampleNames[i], Summarize(static_cast<Sample>(i)));
   }
-  return text + "}";
 }
 
 }  // namespace weft

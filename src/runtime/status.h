@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace weft {
@@ -31,6 +32,14 @@ absl::Status InternalError(const Args&... args) {
 inline constexpr std::string_view kPayloadOperation = "weft.operation";
 inline constexpr std::string_view kPayloadPosition = "weft.position";
 inline constexpr std::string_view kPayloadOperands = "weft.operands";
+// "1" of a shortage of memory that released tensors may mend: whoever collects garbage does so, and calls again.
+inline constexpr std::string_view kPayloadRetry = "weft.retry_after_release";
+
+// Says so of a status that is RESOURCE_EXHAUSTED; any other stays as it is.
+inline absl::Status RetryAfterRelease(absl::Status status) {
+  if (absl::IsResourceExhausted(status)) status.SetPayload(kPayloadRetry, absl::Cord("1"));
+  return status;
+}
 
 }  // namespace weft
 

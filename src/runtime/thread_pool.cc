@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "src/runtime/float_environment.h"
+#include "src/runtime/lasting.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -95,11 +96,14 @@ std::shared_ptr<ThreadPool> ThreadPool::Shared(int threads) {
   struct Pools {
     Mutex mutex;
     std::map<int, std::weak_ptr<ThreadPool>> by_threads ABSL_GUARDED_BY(mutex);
+
+    void HoldOverFork() { weft::HoldOverFork(mutex, ForkOrder::kThen); }
   };
-  static Pools* const pools = new Pools();
+  static constinit Lasting<Pools> all;
+  Pools& pools = all.Get();
   if (threads < 1) threads = AvailableCpus();
-  MutexLock lock(pools->mutex);
-  std::weak_ptr<ThreadPool>& known = pools->by_threads[threads];
+  MutexLock lock(pools.mutex);
+  std::weak_ptr<ThreadPool>& known = pools.by_threads[threads];
   std::shared_ptr<ThreadPool> pool = known.lock();
   // A forked child has none of the parent's threads.
   if (pool == nullptr || pool->fork_.Forked()) known = pool = std::make_shared<ThreadPool>(threads);

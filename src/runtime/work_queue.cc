@@ -14,6 +14,7 @@ namespace {
 constexpr auto kAtOnce = std::chrono::microseconds(50);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
 constexpr int kLooks = 20;
+constexpr auto kIdle = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -88,6 +89,17 @@ void WorkQueue::Run(std::function<void()> work) {
   if (!waiting_.empty()) more_.NotifyAll();
 }
 
+void WorkQueue::Sleep() {
+  if (idle_ == nullptr || !waiting_.empty()) return more_.Wait(mutex_);
+  const Clock::time_point until = Clock::now() + kIdle;
+  more_.WaitUntil(mutex_, until);
+  if (!waiting_.empty() || running_ || stop_ || Clock::now() < until) return;
+  mutex_.Unlock();
+  idle_();
+  mutex_.Lock();
+  if (waiting_.empty() && !stop_) more_.Wait(mutex_);  // once
+}
+
 void WorkQueue::Work() {
   MarkLibraryThread();
   MutexLock lock(mutex_);
@@ -97,7 +109,7 @@ void WorkQueue::Work() {
       if (looking_) {
         more_.WaitUntil(mutex_, Clock::now() + kBetweenLooks);
       } else {
-        more_.Wait(mutex_);
+        Sleep();
       }
       looking_ = false;
     }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "src/runtime/fork.h"
@@ -16,6 +17,8 @@ namespace weft {
 class WorkQueue {
  public:
   WorkQueue() = default;
+  // `idle` is called on the queue's thread, if it has one, when there was nothing to do for ten seconds.
+  explicit WorkQueue(std::function<void()> idle) : idle_(std::move(idle)) {}
   ~WorkQueue() { Close(); }
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
@@ -48,12 +51,15 @@ class WorkQueue {
     Clock::time_point submitted;
   };
   void Work();
+  // Until somebody wakes the queue's thread.
+  void Sleep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs it on this thread, with the lock open.
   void Run(std::function<void()> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the queue's thread if it is not there yet; false if there is none to be had.
   bool HasThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::function<void()> idle_;
   Mutex mutex_;
   CondVar more_;   // for the queue's thread: something waits, or it shall end
   CondVar ended_;  // for others: a piece has ended

@@ -1,8 +1,12 @@
 // Attributes. Those that StableHLO defines become values; other dialects' are kept as text.
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/ir/stablehlo.h"
 #include "src/stablehlo/parser.h"
 
 namespace weft::stablehlo {
@@ -156,6 +160,72 @@ absl::StatusOr<ir::ShloAttr> Parser::ParseSymbol() {
     set_position(position() + 2);
     attr.string += "::";
   }
+}
+
+std::string NameAsText(std::string_view name) {
+  const auto in_word = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.';
+  };
+  const bool begins = !name.empty() && (absl::ascii_isalpha(static_cast<unsigned char>(name[0])) || name[0] == '_');
+  return begins && std::ranges::all_of(name, in_word) ? std::string(name) : absl::StrCat("\"", name, "\"");
+}
+
+std::string Parser::TextOf(const ir::ShloAttr& attr) const {
+  if (!attr.text.empty()) {
+    size_t room = kMaxSubstituted;
+    return WithoutAliases(attr.text, &room);
+  }
+  const auto text_of = [this](const ir::ShloAttr& element) { return TextOf(element); };
+  switch (attr.kind) {
+    case Kind::kInt: return ir::ShloI64(attr.integer);
+    case Kind::kInts: return ir::ShloArray(attr.ints);
+    case Kind::kString:
+    case Kind::kWord: return ir::ShloText(attr.string);
+    case Kind::kSymbol: return absl::StrCat("@", ir::ShloText(attr.string));
+    case Kind::kList: {
+      std::vector<std::string> elements;
+      std::ranges::transform(attr.list, std::back_inserter(elements), text_of);
+      return absl::StrCat("[", absl::StrJoin(elements, ", "), "]");
+    }
+    case Kind::kFields: {
+      std::vector<std::string> fields;
+      for (const auto& [name, value] : attr.fields)
+        fields.push_back(absl::StrCat(NameAsText(name), " = ", TextOf(value)));
+      return absl::StrCat("{", absl::StrJoin(fields, ", "), "}");
+    }
+    default: return "unit";
+  }
+}
+
+// Each alias's text within `room`, so that a short text cannot stand for a long one.
+std::string Parser::WithoutAliases(std::string_view text, size_t* room, int depth) const {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at + 1;
+    if (text[at] == '"') {  // a string, in which nothing stands for anything
+      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+      end = std::min(end + 1, text.size());
+    } else if (text[at] == '#' || text[at] == '!') {
+      while (end < text.size() && (absl::ascii_isalnum(static_cast<unsigned char>(text[end])) ||
+                                   std::string_view("_$.").find(text[end]) != std::string_view::npos)) {
+        ++end;
+      }
+      const auto found = aliases_.find(text.substr(at, end - at));
+      const std::string_view stands_for =
+          found == aliases_.end()
+              ? ""
+              : this->text().substr(found->second.first, found->second.second - found->second.first);
+      if (!stands_for.empty() && stands_for.size() <= *room && depth < kMaxNesting) {
+        *room -= stands_for.size();
+        out += WithoutAliases(stands_for, room, depth + 1);
+        at = end;
+        continue;
+      }
+    }
+    out += text.substr(at, end - at);
+    at = end;
+  }
+  return out;
 }
 
 // Where the text of an alias stands becomes the position; the position to come back to is the result.

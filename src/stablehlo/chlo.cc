@@ -1,14 +1,13 @@
-// CHLO, the dialect of what StableHLO leaves to be decomposed: as JAX emits it. Each formula is exact where the argument makes
-// the obvious one lose digits; f16 and bf16 are computed in f32 and rounded once.
+// CHLO, the dialect of what StableHLO leaves to be decomposed: as JAX emits it. Functions of floats are operations of ours, with
+// gradients of their own.
 #include <cmath>
 #include <limits>
 #include <numbers>
 
 #include "src/ops/complex.h"
+#include "src/ops/elementwise/special.h"
 #include "src/ops/elementwise/total_order.h"
-#include "src/ops/hyperbolic.h"
 #include "src/stablehlo/rules.h"
-#include "src/stablehlo/special_functions.h"
 
 namespace weft::stablehlo {
 namespace {
@@ -30,68 +29,30 @@ using ops::Sqrt;
 using ops::Sub;
 using ops::Unary;
 
-Value Log1p(Builder& b, const Value& x) { return Unary(b, ops::kOp_log1p, x); }
-Value Atan2(Builder& b, const Value& y, const Value& x) { return ops::Call(b, ops::kOp_atan2, {y, x}); }
 Value Nan(Builder& b, const Value& x) { return FullLike(b, x, std::numeric_limits<double>::quiet_NaN()); }
 
-using UnaryFormula = Value (*)(Builder& b, const Value& x);
 using ComplexFormula = ops::Planes (*)(Builder& b, const ops::Planes& x);
 
-// One operand, floats; also complex where there is a formula for those.
-template <UnaryFormula formula, ComplexFormula complex = nullptr>
-Values Read(StableHloOp& op) {
+// Floats by an operation of ours; complex numbers by a formula.
+template <const ir::OpDef& own, ComplexFormula complex = nullptr>
+Values ReadOwn(StableHloOp& op) {
+  const bool tensor = !op.operands.empty() && op.operands[0].type().is_tensor();
   if constexpr (complex != nullptr) {
-    if (op.operands.size() == 1 && op.operands[0].type().is_tensor() && IsComplex(op.operands[0].dtype())) {
+    if (tensor && op.operands.size() == 1 && IsComplex(op.operands[0].dtype())) {
       return {ops::ComplexFrom(op.b, complex(op.b, ops::PlanesOf(op.b, op.operands[0])))};
     }
   }
-  if (op.operands.size() != 1 || !op.operands[0].type().is_tensor() || !IsFloat(op.operands[0].dtype())) {
+  if (own.operands.size() == 1 &&
+      (op.operands.size() != 1 || !tensor || !ir::Contains(own.operands[0].types, op.operands[0].dtype()))) {
     op.b.Fail(UserError("one operand of floats is expected"));
     return {};
   }
-  const Value& x = op.operands[0];
-  return {ops::Convert(op.b, formula(op.b, ops::Widened(op.b, x)), x.dtype())};
-}
-
-using BinaryFormula = Value (*)(Builder& b, const Value& x, const Value& y);
-
-template <BinaryFormula formula>
-Values Read(StableHloOp& op) {
   const bool two = op.operands.size() == 2 && op.operands[0].type() == op.operands[1].type();
-  if (!two || !op.operands[0].type().is_tensor() || !IsFloat(op.operands[0].dtype())) {
+  if (own.operands.size() == 2 && (!two || !tensor || !IsFloat(op.operands[0].dtype()))) {
     op.b.Fail(UserError("two operands of one type, of floats, are expected"));
     return {};
   }
-  const Values wide = ops::Widened(op.b, op.operands);
-  return {ops::Convert(op.b, formula(op.b, wide[0], wide[1]), op.operands[0].dtype())};
-}
-
-template <const ir::OpDef& own>
-Values ReadOwn(StableHloOp& op) {
   return ops::CallAll(op.b, own, op.operands);
-}
-
-// atan2(sqrt((1 - x)(1 + x)), x): no cancellation near 1.
-Value Leg(Builder& b, const Value& x) { return Sqrt(b, Mul(b, Sub(b, 1, x), Add(b, x, 1))); }
-Value Acos(Builder& b, const Value& x) { return Atan2(b, Leg(b, x), x); }
-Value Asin(Builder& b, const Value& x) { return Atan2(b, x, Leg(b, x)); }
-Value Atan(Builder& b, const Value& x) { return Atan2(b, x, FullLike(b, x, 1)); }
-
-// log(x + sqrt(x² - 1)), by x - 1 where x is near 1 and without the square where that is too large.
-Value Acosh(Builder& b, const Value& x) {
-  const Value d = Add(b, x, -1);
-  const Value near = Log1p(b, Add(b, d, Sqrt(b, Mul(b, d, Add(b, x, 1)))));
-  const Value far = Add(b, Log(b, x), std::numbers::ln2);
-  const Value inside = Select(b, Compare(b, Direction::kGt, x, ops::LargeRoot(x)), far, near);
-  return Select(b, Compare(b, Direction::kLt, x, 1), Nan(b, x), inside);
-}
-
-Value Atanh(Builder& b, const Value& x) {
-  const Value a = ops::Abs(b, x);
-  // log1p(2 a / (1 - a)) / 2
-  const Value half = Mul(b, Log1p(b, Div(b, Mul(b, a, 2), Sub(b, 1, a))), 0.5);
-  const Value inside = Mul(b, Unary(b, ops::kOp_sign, x), half);
-  return Select(b, Compare(b, Direction::kGt, a, 1), Nan(b, x), inside);
 }
 
 Value IsInf(Builder& b, const Value& x) {
@@ -163,22 +124,22 @@ Values ReadTopK(StableHloOp& op) {
 }
 
 constexpr Rule kChlo[] = {
-    {"chlo.acos", Read<Acos, ops::ComplexAcos>},
-    {"chlo.acosh", Read<Acosh, ops::ComplexAcosh>},
-    {"chlo.asin", Read<Asin, ops::ComplexAsin>},
-    {"chlo.asinh", Read<ops::Asinh, ops::ComplexAsinh>},
-    {"chlo.atan", Read<Atan, ops::ComplexAtan>},
-    {"chlo.atanh", Read<Atanh, ops::ComplexAtanh>},
+    {"chlo.acos", ReadOwn<ops::kOp_acos, ops::ComplexAcos>},
+    {"chlo.acosh", ReadOwn<ops::kOp_acosh, ops::ComplexAcosh>},
+    {"chlo.asin", ReadOwn<ops::kOp_asin, ops::ComplexAsin>},
+    {"chlo.asinh", ReadOwn<ops::kOp_asinh, ops::ComplexAsinh>},
+    {"chlo.atan", ReadOwn<ops::kOp_atan, ops::ComplexAtan>},
+    {"chlo.atanh", ReadOwn<ops::kOp_atanh, ops::ComplexAtanh>},
     {"chlo.conj", ReadConj},
-    {"chlo.cosh", Read<ops::Cosh, ops::ComplexCosh>},
-    {"chlo.sinh", Read<ops::Sinh, ops::ComplexSinh>},
-    {"chlo.bessel_i1e", Read<BesselI1e>},
-    {"chlo.digamma", Read<Digamma>},
-    {"chlo.erfc", Read<Erfc>},
-    {"chlo.lgamma", Read<Lgamma>},
+    {"chlo.cosh", ReadOwn<ops::kOp_cosh, ops::ComplexCosh>},
+    {"chlo.sinh", ReadOwn<ops::kOp_sinh, ops::ComplexSinh>},
+    {"chlo.bessel_i1e", ReadOwn<ops::kOp_bessel_i1e>},
+    {"chlo.digamma", ReadOwn<ops::kOp_digamma>},
+    {"chlo.erfc", ReadOwn<ops::kOp_erfc>},
+    {"chlo.lgamma", ReadOwn<ops::kOp_lgamma>},
     {"chlo.next_after", ReadNextAfter},
-    {"chlo.polygamma", Read<Polygamma>},
-    {"chlo.zeta", Read<Zeta>},
+    {"chlo.polygamma", ReadOwn<ops::kOp_polygamma>},
+    {"chlo.zeta", ReadOwn<ops::kOp_zeta>},
     {"chlo.tan", ReadOwn<ops::kOp_tan>},
     {"chlo.erf", ReadOwn<ops::kOp_erf>},
     {"chlo.erf_inv", ReadOwn<ops::kOp_erf_inv>},

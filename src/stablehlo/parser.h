@@ -12,6 +12,9 @@ namespace weft::stablehlo {
 class Parser : private Scanner {
  public:
   explicit Parser(std::string_view text) : Scanner(text) {}
+  // An attribute as a text that is read again without what stands around it here: what aliases stand for is in their place, and
+  // what a pretty form says by a word of its own is spelled out.
+  std::string TextOf(const ir::ShloAttr& attr) const;
 
   // The operations at the top: a module, or what would be in one.
   absl::StatusOr<Region> ParseText();
@@ -108,11 +111,16 @@ class Parser : private Scanner {
   absl::Status ParseSharded(Operation& op);
   absl::Status ParseManual(Operation& op);
 
+  std::string WithoutAliases(std::string_view text, size_t* room, int depth = 0) const;
+
   int depth_ = 0;                                                 // of regions
   TypeText literal_type_;                                         // of the dense<…> read last
   int nesting_ = 0;                                               // of attributes and types
   HashMap<std::string_view, std::pair<size_t, size_t>> aliases_;  // "#map" to where its value stands
   size_t substituted_ = 0;                                        // characters that aliases have stood for
 };
+
+// The name of an attribute where it is written: in quotes, unless it is a word.
+std::string NameAsText(std::string_view name);
 
 }  // namespace weft::stablehlo

@@ -368,7 +368,7 @@ absl::Status Reader::ReadArgument(const Operation& function, size_t i, Named& na
     } else if (name == "mhlo.sharding") {
       extras.sharding = value.string;
     } else {
-      extras.unknown_attributes.emplace_back(name, value.text);
+      extras.unknown_attributes.emplace_back(NameAsText(name), parser_.TextOf(value));
     }
   }
   const bool plain = extras == ir::NodeExtras();
@@ -470,7 +470,7 @@ absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHl
 }
 
 // What the reading has not asked for stays on the node, which is made once more for it.
-Values WithExtras(const Values& results, const ir::StableHloOp& call) {
+Values WithExtras(const Values& results, const ir::StableHloOp& call, const Parser& parser) {
   ir::NodeExtras extras;
   for (size_t i = 0; i < call.attributes().size(); ++i) {
     const auto& [name, value] = call.attributes()[i];
@@ -478,7 +478,7 @@ Values WithExtras(const Values& results, const ir::StableHloOp& call) {
     if (name == "mhlo.sharding") {
       extras.sharding = value.string;
     } else {
-      extras.unknown_attributes.emplace_back(name, value.kind == ir::ShloAttr::Kind::kUnit ? "unit" : value.text);
+      extras.unknown_attributes.emplace_back(NameAsText(name), parser.TextOf(value));
     }
   }
   const ir::Node* node = results.empty() ? nullptr : results[0].node.get();
@@ -516,7 +516,7 @@ absl::StatusOr<Values> Reader::Compute(const Operation& op, const Rule& rule, co
   for (size_t i = 0; i < types.results.size(); ++i) call.results[i] = ExpressedType(types.results[i]);
   Values results = rule.read(call);
   if (!call.b.ok()) return results;
-  results = WithExtras(results, call);
+  results = WithExtras(results, call, parser_);
   for (size_t i = 0; i < std::min(results.size(), types.results.size()); ++i) {
     if (types.results[i].quantized == nullptr) continue;
     if (!results[i] || !(results[i].type() == call.results[i])) {
@@ -570,7 +570,7 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
     WEFT_ASSIGN_OR_RETURN(results, Compute(op, rule, types, call));
   } else {
     results = rule.read(call);
-    if (b.ok()) results = WithExtras(results, call);
+    if (b.ok()) results = WithExtras(results, call, parser_);
     if (!types.results.empty() && types.results[0].quantized != nullptr && op.name == "stablehlo.constant") {
       TakeBits(call, results);
     }

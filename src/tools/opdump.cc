@@ -7,6 +7,7 @@
 #include "src/ir/op_def.h"
 #include "src/ops/registry.h"
 #include "src/runtime/dtype.h"
+#include "src/runtime/number_text.h"
 
 namespace weft {
 namespace {
@@ -112,8 +113,8 @@ std::string Errors(const ir::OpDef& op) {
 std::string Samples(const ir::OpDef& op) {
   std::string out;
   for (const ir::Sample& sample : op.samples) {
-    char range[80];
-    std::snprintf(range, sizeof(range), ", \"low\": %g, \"high\": %g}", sample.low, sample.high);
+    const auto number = [](double x) { return weft::NumberText(x, std::chars_format::general, 6); };
+    const std::string range = ", \"low\": " + number(sample.low) + ", \"high\": " + number(sample.high) + "}";
     out += (out.empty() ? "\n       {\"call\": " : ",\n       {\"call\": ") + Quote(sample.call) + range;
   }
   return out;

@@ -74,21 +74,21 @@ absl::StatusOr<Ref<const Function>> Reverse(const DerivativeCall& call, bool see
   WEFT_ASSIGN_OR_RETURN(const std::vector<size_t> wrt, Wrt(call));
   const Ref<const Function> own = ir::OwnNodes(call.function);  // the sweep marks what it walks
   Builder b;
-  std::vector<Value> outputs, cotangents, seeds, inputs, slopes(wrt.size());
-  for (const Value& result : own->results()) {
-    if (!Flows(result.type())) continue;
-    outputs.push_back(result);
+  std::vector<Value> outputs(own->results().begin(), own->results().end()), values(outputs.size());
+  std::vector<Value> cotangents, seeds, inputs, slopes(wrt.size());
+  for (const Value& result : outputs) {
+    seeds.emplace_back();
+    if (!Flows(result.type()) || (!seeded && seeds.size() > 1)) continue;
     if (seeded) cotangents.push_back(Parameter(result.type()));
-    seeds.push_back(seeded ? ops::Conj(b, cotangents.back()) : ops::FullLike(b, result, 1));
-    if (!seeded) break;
+    seeds.back() = seeded ? ops::Conj(b, cotangents.back()) : ops::FullLike(b, result, 1);
   }
   for (const size_t i : wrt) inputs.push_back(own->parameters()[i]);
-  WEFT_RETURN_IF_ERROR(autodiff::Gradients(b, outputs, seeds, inputs, slopes));
+  WEFT_RETURN_IF_ERROR(autodiff::Gradients(b, outputs, seeds, inputs, slopes, values));
   for (size_t i = 0; i < wrt.size(); ++i) {
     slopes[i] = slopes[i] ? ops::Conj(b, slopes[i]) : ops::FullLike(b, inputs[i], 0);
   }
   std::vector<Value> parameters = With(*own, call.inputs, cotangents);
-  return Finish(b, call, own->results(), std::move(parameters), std::move(slopes));
+  return Finish(b, call, values, std::move(parameters), std::move(slopes));
 }
 
 }  // namespace

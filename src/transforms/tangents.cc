@@ -70,58 +70,6 @@ struct Interleaved {
   }
 };
 
-bool HasRule(const Node& node) { return &node.op() == &ops::kOp_custom_gradient; }
-
-// What runs one function.
-bool Runs(const Node& node) { return &node.op() == &ops::kOp_call || &node.op() == &ops::kOp_scan; }
-
-bool CarriesRules(const Function& function) {
-  return std::ranges::any_of(ir::CalleesFirst(function), [](const Function* each) {
-    return std::ranges::any_of(each->nodes(), [](const Node* node) { return HasRule(*node); });
-  });
-}
-
-// Whether the results of the one are the first ones of the other.
-bool BeginsAs(const Function& longer, const Function& function) {
-  const size_t count = function.results().size();
-  if (longer.results().size() <= count || longer.parameters().size() != function.parameters().size()) return false;
-  const Ref<const Function> own = ir::OwnNodes(longer);
-  const std::span<const Value> parameters = own->parameters(), results = own->results().first(count);
-  return ir::Intern(Function::Create(function.name(), {parameters.begin(), parameters.end()},
-                                     {results.begin(), results.end()})) ==
-         ir::Intern(Ref<const Function>::Share(&function));
-}
-
-// Where reverse mode has come by a function that has a rule of its own, its forward function is called beside it, at the same
-// operands, and gives the same results first; so does the forward step of a function that has such in it. Null: there is none.
-absl::StatusOr<const Node*> ForwardBeside(const Node& node, std::span<const Node* const> all) {
-  if (HasRule(node)) {
-    WEFT_ASSIGN_OR_RETURN(const Values operands, ops::ForwardOperands(node));
-    const auto calls_forward = [&](const Node* other) {
-      return &other->op() == &ops::kOp_call && other->regions()[0] == node.regions()[1] &&
-             std::ranges::equal(other->operands(), operands);
-    };
-    const auto found = std::ranges::find_if(all, calls_forward);
-    return found == all.end() ? nullptr : *found;
-  }
-  if (!Runs(node) || !CarriesRules(*node.regions()[0])) return nullptr;
-  const auto runs_forward = [&](const Node* other) {
-    return &other->op() == &node.op() && other->attrs() == node.attrs() &&
-           std::ranges::equal(other->operands(), node.operands()) && BeginsAs(*other->regions()[0], *node.regions()[0]);
-  };
-  const auto found = std::ranges::find_if(all, runs_forward);
-  return found == all.end() ? nullptr : *found;
-}
-
-// The results of the one among those of the other: those of the functions that they run come first, behind them what a scan kept.
-Duals ResultsAmong(const Node& node, const Node& forward, const Duals& all) {
-  Duals results(all.begin(), all.begin() + static_cast<ptrdiff_t>(node.results().size()));
-  if (!Runs(node)) return results;
-  const size_t own = node.regions()[0]->results().size(), more = forward.regions()[0]->results().size() - own;
-  for (size_t i = own; i < results.size(); ++i) results[i] = all[i + more];
-  return results;
-}
-
 }  // namespace
 
 absl::Status Tangents::Walk(Builder& b, const Function& function, std::span<const Dual> arguments, Duals* results) {
@@ -138,14 +86,7 @@ absl::Status Tangents::Walk(Builder& b, const Function& function, std::span<cons
     return absl::OkStatus();
   };
   for (const Node* node : function.nodes()) {
-    if (found.contains(node)) continue;
-    WEFT_ASSIGN_OR_RETURN(const Node* const forward, ForwardBeside(*node, function.nodes()));
-    if (forward == nullptr) {
-      WEFT_RETURN_IF_ERROR(add(*node));
-      continue;
-    }
-    if (!found.contains(forward)) WEFT_RETURN_IF_ERROR(add(*forward));
-    found[node] = Duals(ResultsAmong(*node, *forward, found.at(forward)));
+    if (!found.contains(node)) WEFT_RETURN_IF_ERROR(add(*node));
   }
   for (const Value& result : function.results()) results->push_back(now(result));
   return absl::OkStatus();
@@ -188,7 +129,8 @@ absl::Status Tangents::Add(Builder& b, const Node& node, std::span<const Dual> o
     if (op == &ops::kOp_case || op == &ops::kOp_if) return Choice(b, node, operands, results);
     if (op == &ops::kOp_while) return While(b, node, operands, results);
     if (op == &ops::kOp_scan) return Scan(b, node, operands, results);
-    if (HasRule(node)) {
+    if (ops::IsSettled(node)) return Forward(b, node, operands, results);
+    if (ops::HasRule(node)) {
       return UserErrorOf(absl::StatusCode::kUnimplemented, "jvp: the function @", node.regions()[0]->name(),
                          " has a custom gradient, whose backward function is for reverse mode");
     }
@@ -261,6 +203,21 @@ absl::Status Tangents::Call(Builder& b, const Node& node, std::span<const Dual> 
   const Values found = ops::CallAll(b, node.op(), std::move(values), node.attrs(), {&made->function, 1});
   WEFT_RETURN_IF_ERROR(b.status());
   Take(found, node.results().size(), made->has, results);
+  return absl::OkStatus();
+}
+
+// A settled function with a rule: what forward gives first.
+absl::Status Tangents::Forward(Builder& b, const Node& node, std::span<const Dual> operands, Duals* results) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<size_t> places, ops::ForwardPlaces(node));
+  Duals chosen;
+  for (const size_t place : places) chosen.push_back(operands[place]);
+  WEFT_ASSIGN_OR_RETURN(const Made* const made, Region(*node.regions()[1], Have(chosen), {}));
+  Values values;
+  Append(b, chosen, made->given, 0, &values);
+  const Values found = ops::CallAll(b, ops::kOp_call, std::move(values), {}, {&made->function, 1});
+  WEFT_RETURN_IF_ERROR(b.status());
+  Take(found, made->has.size(), made->has, results);
+  results->resize(node.results().size());
   return absl::OkStatus();
 }
 

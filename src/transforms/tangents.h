@@ -36,6 +36,7 @@ class Tangents {
   absl::Status Add(ir::Builder& b, const ir::Node& node, std::span<const Dual> operands, Duals* results);
   absl::Status Transposed(ir::Builder& b, const ir::Node& node, std::span<const Dual> operands, Duals* results);
   absl::Status Call(ir::Builder& b, const ir::Node& node, std::span<const Dual> operands, Duals* results);
+  absl::Status Forward(ir::Builder& b, const ir::Node& node, std::span<const Dual> operands, Duals* results);
   absl::Status Choice(ir::Builder& b, const ir::Node& node, std::span<const Dual> operands, Duals* results);
   absl::Status While(ir::Builder& b, const ir::Node& node, std::span<const Dual> operands, Duals* results);
   absl::Status Scan(ir::Builder& b, const ir::Node& node, std::span<const Dual> operands, Duals* results);

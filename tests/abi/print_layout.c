@@ -75,6 +75,7 @@ static void part_0(void) {
   OFFSET(weft_print_options, line_width);
   OFFSET(weft_print_options, header);
   OFFSET(weft_print_options, reserved);
+  OFFSET(weft_print_options, present);
   SIZE(weft_tensor_info);
   OFFSET(weft_tensor_info, dtype);
   OFFSET(weft_tensor_info, rank);
@@ -117,6 +118,7 @@ static void part_0(void) {
   OFFSET(weft_adam_options, beta2);
   OFFSET(weft_adam_options, epsilon);
   OFFSET(weft_adam_options, weight_decay);
+  OFFSET(weft_adam_options, present);
   SIZE(weft_checkpoint_options);
   OFFSET(weft_checkpoint_options, struct_size);
   OFFSET(weft_checkpoint_options, next);
@@ -206,11 +208,11 @@ static void part_0(void) {
   SIZE(weft_flatten_opts);
   OFFSET(weft_flatten_opts, struct_size);
   OFFSET(weft_flatten_opts, next);
-  OFFSET(weft_flatten_opts, present);
-  OFFSET(weft_flatten_opts, start_axis);
 }
 
 static void part_1(void) {
+  OFFSET(weft_flatten_opts, present);
+  OFFSET(weft_flatten_opts, start_axis);
   OFFSET(weft_flatten_opts, end_axis);
   SIZE(weft_full_opts);
   OFFSET(weft_full_opts, struct_size);
@@ -316,14 +318,14 @@ static void part_1(void) {
   OFFSET(weft_argmax_opts, present);
   OFFSET(weft_argmax_opts, axis);
   OFFSET(weft_argmax_opts, keepdims);
-  OFFSET(weft_argmax_opts, reserved);
+  OFFSET(weft_argmax_opts, dtype);
   SIZE(weft_argmin_opts);
   OFFSET(weft_argmin_opts, struct_size);
   OFFSET(weft_argmin_opts, next);
   OFFSET(weft_argmin_opts, present);
   OFFSET(weft_argmin_opts, axis);
   OFFSET(weft_argmin_opts, keepdims);
-  OFFSET(weft_argmin_opts, reserved);
+  OFFSET(weft_argmin_opts, dtype);
   SIZE(weft_cummax_opts);
   OFFSET(weft_cummax_opts, struct_size);
   OFFSET(weft_cummax_opts, next);
@@ -409,11 +411,11 @@ static void part_1(void) {
   OFFSET(weft_sum_opts, dims_count);
   OFFSET(weft_sum_opts, keepdims);
   OFFSET(weft_sum_opts, reserved);
-  SIZE(weft_var_opts);
-  OFFSET(weft_var_opts, struct_size);
 }
 
 static void part_2(void) {
+  SIZE(weft_var_opts);
+  OFFSET(weft_var_opts, struct_size);
   OFFSET(weft_var_opts, next);
   OFFSET(weft_var_opts, present);
   OFFSET(weft_var_opts, dims);
@@ -575,6 +577,8 @@ static void part_2(void) {
   OFFSET(weft_select_and_scatter_opts, window_strides_count);
   OFFSET(weft_select_and_scatter_opts, padding);
   OFFSET(weft_select_and_scatter_opts, padding_count);
+  OFFSET(weft_select_and_scatter_opts, select);
+  OFFSET(weft_select_and_scatter_opts, reserved);
   SIZE(weft_batch_norm_opts);
   OFFSET(weft_batch_norm_opts, struct_size);
   OFFSET(weft_batch_norm_opts, next);
@@ -610,13 +614,13 @@ static void part_2(void) {
   OFFSET(weft_embedding_opts, present);
   OFFSET(weft_embedding_opts, dtype);
   OFFSET(weft_embedding_opts, reserved);
+}
+
+static void part_3(void) {
   SIZE(weft_gelu_opts);
   OFFSET(weft_gelu_opts, struct_size);
   OFFSET(weft_gelu_opts, next);
   OFFSET(weft_gelu_opts, present);
-}
-
-static void part_3(void) {
   OFFSET(weft_gelu_opts, form);
   OFFSET(weft_gelu_opts, reserved);
   SIZE(weft_layer_norm_opts);
@@ -667,11 +671,15 @@ static void part_3(void) {
   OFFSET(weft_scaled_dot_product_attention_opts, scale);
   OFFSET(weft_scaled_dot_product_attention_opts, dtype);
   OFFSET(weft_scaled_dot_product_attention_opts, enable_gqa);
+  OFFSET(weft_scaled_dot_product_attention_opts, causal_alignment);
+  OFFSET(weft_scaled_dot_product_attention_opts, nan_if_unseen);
   SIZE(weft_softmax_opts);
   OFFSET(weft_softmax_opts, struct_size);
   OFFSET(weft_softmax_opts, next);
   OFFSET(weft_softmax_opts, present);
   OFFSET(weft_softmax_opts, axis);
+  OFFSET(weft_softmax_opts, safe);
+  OFFSET(weft_softmax_opts, reserved);
   SIZE(weft_bernoulli_opts);
   OFFSET(weft_bernoulli_opts, struct_size);
   OFFSET(weft_bernoulli_opts, next);
@@ -684,7 +692,7 @@ static void part_3(void) {
   OFFSET(weft_categorical_opts, present);
   OFFSET(weft_categorical_opts, axis);
   OFFSET(weft_categorical_opts, keepdims);
-  OFFSET(weft_categorical_opts, reserved);
+  OFFSET(weft_categorical_opts, dtype);
   SIZE(weft_normal_opts);
   OFFSET(weft_normal_opts, struct_size);
   OFFSET(weft_normal_opts, next);
@@ -809,6 +817,9 @@ static void part_3(void) {
   SIZE(weft_custom_threads);
   VALUE(WEFT_CUSTOM_ONE_THREAD);
   VALUE(WEFT_CUSTOM_MANY_THREADS);
+}
+
+static void part_4(void) {
   SIZE(weft_compare_direction);
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
   VALUE(WEFT_COMPARE_DIRECTION_NE);
@@ -817,9 +828,6 @@ static void part_3(void) {
   VALUE(WEFT_COMPARE_DIRECTION_LE);
   VALUE(WEFT_COMPARE_DIRECTION_LT);
   SIZE(weft_scatter_reducer);
-}
-
-static void part_4(void) {
   VALUE(WEFT_SCATTER_REDUCER_SUM);
   VALUE(WEFT_SCATTER_REDUCER_PROD);
   VALUE(WEFT_SCATTER_REDUCER_MAX);
@@ -882,6 +890,9 @@ static void part_4(void) {
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_MIN);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_AND);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_OR);
+  SIZE(weft_select_and_scatter_select);
+  VALUE(WEFT_SELECT_AND_SCATTER_SELECT_LARGEST);
+  VALUE(WEFT_SELECT_AND_SCATTER_SELECT_GE);
   SIZE(weft_cross_entropy_reduction);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_SUM);
@@ -893,6 +904,10 @@ static void part_4(void) {
   VALUE(WEFT_MSE_REDUCTION_MEAN);
   VALUE(WEFT_MSE_REDUCTION_SUM);
   VALUE(WEFT_MSE_REDUCTION_NONE);
+  SIZE(weft_scaled_dot_product_attention_causal_alignment);
+  VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_NONE);
+  VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_UPPER_LEFT);
+  VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT);
   SIZE(weft_rng_bit_generator_rng_algorithm);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY);
@@ -901,6 +916,13 @@ static void part_4(void) {
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
   VALUE(WEFT_NOT_MAPPED);
+  VALUE(WEFT_ADAM_HAS_BETA1);
+  VALUE(WEFT_ADAM_HAS_BETA2);
+  VALUE(WEFT_ADAM_HAS_EPSILON);
+  VALUE(WEFT_ADAM_HAS_WEIGHT_DECAY);
+  VALUE(WEFT_PRINT_HAS_THRESHOLD);
+  VALUE(WEFT_PRINT_HAS_PRECISION);
+  VALUE(WEFT_PRINT_HAS_LINE_WIDTH);
   VALUE(WEFT_WAIT_FOREVER);
   VALUE(WEFT_TREE_ROOT);
   VALUE(WEFT_CLIP_HAS_LOW);
@@ -937,8 +959,10 @@ static void part_4(void) {
   VALUE(WEFT_ANY_HAS_KEEPDIMS);
   VALUE(WEFT_ARGMAX_HAS_AXIS);
   VALUE(WEFT_ARGMAX_HAS_KEEPDIMS);
+  VALUE(WEFT_ARGMAX_HAS_DTYPE);
   VALUE(WEFT_ARGMIN_HAS_AXIS);
   VALUE(WEFT_ARGMIN_HAS_KEEPDIMS);
+  VALUE(WEFT_ARGMIN_HAS_DTYPE);
   VALUE(WEFT_CUMMAX_HAS_AXIS);
   VALUE(WEFT_CUMMAX_HAS_REVERSE);
   VALUE(WEFT_CUMMIN_HAS_AXIS);
@@ -996,6 +1020,9 @@ static void part_4(void) {
   VALUE(WEFT_CONV_HAS_GROUPS);
   VALUE(WEFT_CONV_HAS_DTYPE);
   VALUE(WEFT_CONV_HAS_PRECISION);
+}
+
+static void part_5(void) {
   VALUE(WEFT_CONV_TRANSPOSE_HAS_STRIDES);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_PADS);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING);
@@ -1017,12 +1044,10 @@ static void part_4(void) {
   VALUE(WEFT_REDUCE_WINDOW_HAS_PADDING);
   VALUE(WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES);
   VALUE(WEFT_SELECT_AND_SCATTER_HAS_PADDING);
+  VALUE(WEFT_SELECT_AND_SCATTER_HAS_SELECT);
   VALUE(WEFT_BATCH_NORM_HAS_AXIS);
   VALUE(WEFT_BATCH_NORM_HAS_EPSILON);
   VALUE(WEFT_BATCH_NORM_INFERENCE_HAS_AXIS);
-}
-
-static void part_5(void) {
   VALUE(WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON);
   VALUE(WEFT_CROSS_ENTROPY_HAS_REDUCTION);
   VALUE(WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING);
@@ -1042,10 +1067,14 @@ static void part_5(void) {
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA);
+  VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT);
+  VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN);
   VALUE(WEFT_SOFTMAX_HAS_AXIS);
+  VALUE(WEFT_SOFTMAX_HAS_SAFE);
   VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
   VALUE(WEFT_CATEGORICAL_HAS_AXIS);
   VALUE(WEFT_CATEGORICAL_HAS_KEEPDIMS);
+  VALUE(WEFT_CATEGORICAL_HAS_DTYPE);
   VALUE(WEFT_NORMAL_HAS_MEAN);
   VALUE(WEFT_NORMAL_HAS_DEVIATION);
   VALUE(WEFT_NORMAL_HAS_DTYPE);
@@ -1194,6 +1223,9 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, tensor_argument_like);
   OFFSET(struct weft_api_v1, op_apply_on);
   OFFSET(struct weft_api_v1, op_apply_many);
+}
+
+static void part_6(void) {
   OFFSET(struct weft_api_v1, op_vjp);
   OFFSET(struct weft_api_v1, split);
   OFFSET(struct weft_api_v1, chunk);
@@ -1223,9 +1255,6 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_compile);
   OFFSET(struct weft_api_v1, function_stats);
   OFFSET(struct weft_api_v1, function_vmap);
-}
-
-static void part_6(void) {
   OFFSET(struct weft_api_v1, function_grad);
   OFFSET(struct weft_api_v1, function_vjp);
   OFFSET(struct weft_api_v1, function_jvp);
@@ -1238,6 +1267,15 @@ static void part_6(void) {
   OFFSET(struct weft_api_v1, custom_register);
   OFFSET(struct weft_api_v1, custom_register_symbol);
   OFFSET(struct weft_api_v1, custom_apply);
+  OFFSET(struct weft_api_v1, context_queue_fd);
+  OFFSET(struct weft_api_v1, context_run_queue);
+  OFFSET(struct weft_api_v1, error_new_with_data);
+  OFFSET(struct weft_api_v1, error_data);
+  OFFSET(struct weft_api_v1, scope_share);
+  OFFSET(struct weft_api_v1, op_apply_in);
+  OFFSET(struct weft_api_v1, tensor_copy_from);
+  OFFSET(struct weft_api_v1, device_trim);
+  OFFSET(struct weft_api_v1, context_live_bytes);
 }
 
 int main(void) {

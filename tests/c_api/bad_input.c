@@ -224,7 +224,7 @@ static void calls_by_name(void) {
   attr.name_length = WEFT_STRLEN;
   attr.type = WEFT_VALUE_INT;
   INVALID(weft_op_apply(ctx, "softmax", WEFT_STRLEN, &a, 1, &attr, 1, outs, 4, &n),
-          "softmax: there is no attribute 'axi'; there are axis");
+          "softmax: there is no attribute 'axi'; there are axis, safe");
   INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, 1, &attr, 1, outs, 4, &n),
           "add: there is no attribute 'axi'; it takes none");
   attr.name = "axis";

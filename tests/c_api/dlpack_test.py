@@ -125,6 +125,54 @@ class DLPack(unittest.TestCase):
                          raised.exception.args)
         self.assertEqual(0, keep["deleted"])
 
+    def test_what_leads_past_all_memory_is_refused_and_never_read(self):
+        top = 1 << 63
+        cases = ((dict(shape=[2]), dict(byte_offset=1 << 62)),
+                 (dict(shape=[2]), dict(byte_offset=(1 << 64) - 4)),  # wraps round to what is before the data
+                 (dict(shape=[2]), dict(byte_offset=(1 << 48) + 4)),
+                 (dict(shape=[2], strides=[1 << 62]), {}),
+                 (dict(shape=[2], strides=[top - 1]), {}),
+                 (dict(shape=[2], strides=[-top]), {}),
+                 (dict(shape=[3], strides=[1 << 62]), {}),  # 2 strides are 2^63
+                 (dict(shape=[5], strides=[1 << 60]), {}),  # 4 strides of 4 bytes are 2^64
+                 (dict(shape=[2, 2], strides=[top - 1, 1]), {}),
+                 (dict(shape=[2, 2], strides=[1 << 62, 1 << 62]), {}),
+                 (dict(shape=[2, 2], strides=[-(1 << 62), -(1 << 62) - 1]), {}),
+                 (dict(shape=[2, 2], strides=[1 << 47, -(1 << 47)]), {}),
+                 (dict(shape=[1 << 47]), {}))  # no strides: 2^49 bytes in a row
+        for made, changed in cases:
+            for kind in (Legacy, Versioned):
+                keep = self.foreign(kind, [1, 2], **made)
+                for name, value in changed.items():
+                    setattr(keep["managed"].tensor, name, value)
+                with self.assertRaises(WeftError) as raised:
+                    self.take(keep)
+                self.assertEqual(3, raised.exception.args[0])
+                self.assertIn("past all memory", raised.exception.args[1], (made, changed))
+                self.assertEqual(0, keep["deleted"])
+
+    def test_a_stride_of_a_dimension_of_one_means_nothing(self):
+        keep = self.foreign(Versioned, [1, 2, 3], [3, 1], strides=[1, (1 << 63) - 1])
+        tensor = self.take(keep)
+        self.assertEqual([1, 2, 3], self.read(tensor, 3))
+        self.release(tensor)
+        keep = self.foreign(Versioned, [1, 2, 3, 4], [2, 1, 1], strides=[2, -(1 << 63), (1 << 63) - 1])
+        tensor = self.take(keep)
+        self.assertEqual([1, 3], self.read(tensor, 2))
+        self.release(tensor)
+
+    def test_an_offset_within_memory_is_taken(self):
+        keep = self.foreign(Versioned, [1, 2, 3, 4], [2])
+        keep["managed"].tensor.byte_offset = 8
+        tensor = self.take(keep)
+        self.assertEqual([3, 4], self.read(tensor, 2))
+        self.release(tensor)
+        keep = self.foreign(Versioned, [1, 2, 3, 4], [2], strides=[-2])
+        keep["managed"].tensor.byte_offset = 12
+        tensor = self.take(keep)
+        self.assertEqual([4, 2], self.read(tensor, 2))
+        self.release(tensor)
+
     def test_an_empty_tensor_needs_no_data(self):
         keep = self.foreign(Versioned, [], [0])
         keep["managed"].tensor.data = None

@@ -1,5 +1,5 @@
-/* Handles under fire: four threads use shared tensors, scopes, trees, optimizers, events and contexts, and release them at
- * random while others are in calls with them. Nothing may crash, leak or corrupt (the sanitizers say); what is released is
+/* Handles under fire: four threads use shared tensors, scopes, trees, optimizers, events, contexts and bodies of functions, one inside
+ * another, and release, end and abandon them at random while others are in calls with them. Nothing may crash, leak or corrupt (the sanitizers say); what is released is
  * INVALID_ARGUMENT; results that come are right. WEFT_FIRE_CALLS: how many calls of the C API, 100,000 unless told;
  * WEFT_FIRE_SEED. */
 #define _POSIX_C_SOURCE 200809L
@@ -9,12 +9,12 @@
 
 #include "check.h"
 
-enum { kThreads = 4, kContexts = 2, kTensors = 8, kOthers = 3, kElements = 4 };
+enum { kThreads = 4, kContexts = 2, kTensors = 8, kOthers = 3, kBodies = 6, kElements = 4 };
 
 /* What several threads have in hand: numbers, so that nobody needs a lock to pass a handle on. */
 typedef _Atomic(uintptr_t) place;
 static place g_contexts[kContexts], g_tensors[kContexts][kTensors], g_scopes[kOthers], g_trees[kOthers], g_optimizers[kOthers],
-    g_events[kOthers];
+    g_events[kOthers], g_bodies[kContexts][kBodies], g_inner[kContexts][kTensors];
 static atomic_llong g_calls, g_failed, g_done_ok;
 static long long g_budget = 100000;
 
@@ -303,6 +303,47 @@ static void work_in_scopes(dice* d) {
   }
 }
 
+/* Bodies in bodies: whoever finds one begins another in it, records in it, ends it, abandons it or lets go of it. */
+static void work_in_bodies(dice* d) {
+  const int c = (int)roll(d, kContexts);
+  place *at = &g_bodies[c][roll(d, kBodies)], *kept = &g_inner[c][roll(d, kTensors)];
+  weft_context *ctx = GET(weft_context, g_contexts[c]), *body = GET(weft_context, *at), *fresh = NULL;
+  weft_tensor *x = GET(weft_tensor, g_inner[c][roll(d, kTensors)]), *y = roll(d, 2) == 0 ? any_tensor(d, c) : GET(weft_tensor, g_inner[c][roll(d, kTensors)]);
+  weft_tensor *parameter = NULL, *out = NULL;
+  weft_tensor_info info = {WEFT_F32, 1, {kElements}};
+  weft_function* f = NULL;
+  size_t count = 0;
+  switch (roll(d, 16)) {
+    case 0:
+    case 1:
+    case 2:
+      if (!C(weft_function_begin(roll(d, 3) == 0 ? ctx : body, NULL, 0, &info, 1, &fresh, &parameter))) return;
+      V(weft_context_release(SWAP(weft_context, g_bodies[c][roll(d, kBodies)], fresh)));
+      V(weft_tensor_release(SWAP(weft_tensor, *kept, parameter)));
+      break;
+    case 3: (void)C(weft_function_abandon(body)); break;
+    case 4: V(weft_context_release(SWAP(weft_context, *at, 0))); break;
+    case 5:
+      V(weft_context_retain(body)); /* which may come too late */
+      (void)C(weft_add(body, x, y, &out));
+      V(weft_tensor_release(out));
+      V(weft_context_release(body));
+      break;
+    case 6:
+    case 7:
+      if (!C(weft_function_end(body, &x, 1, &f))) return;
+      if (C(weft_function_call(roll(d, 2) == 0 ? ctx : GET(weft_context, g_bodies[c][roll(d, kBodies)]), f, &y, 1, &out, 1, &count))) {
+        if (count != 1) complain("a function of one result", __LINE__, "gave another count");
+        V(weft_tensor_release(out));
+      }
+      V(weft_function_release(f));
+      break;
+    default:
+      if (!C(roll(d, 2) == 0 ? weft_add(body, x, y, &out) : weft_mul(body, y, x, &out))) return;
+      V(weft_tensor_release(SWAP(weft_tensor, *kept, out)));
+  }
+}
+
 static void grow_trees(dice* d) {
   place* at = &g_trees[roll(d, kOthers)];
   weft_tree *tree = GET(weft_tree, *at), *fresh = NULL;
@@ -408,7 +449,7 @@ static void* fire(void* argument) {
   dice* d = argument;
   static void (*const kActions[])(dice*) = {record,         record,       record,     compute_alone, look_at,  look_at,  read_values,
                                             change_values,  change_values, wait_for_events, work_in_scopes, grow_trees, grow_trees, optimize,
-                                            ask_contexts};
+                                            ask_contexts,   work_in_bodies, work_in_bodies};
   while (atomic_load(&g_calls) < g_budget) kActions[roll(d, sizeof kActions / sizeof kActions[0])](d);
   return NULL;
 }
@@ -435,7 +476,8 @@ static void under_fire(uint64_t seed) {
     weft_event_release(GET(weft_event, g_events[i]));
   }
   for (c = 0; c < kContexts; ++c) {
-    for (i = 0; i < kTensors; ++i) weft_tensor_release(GET(weft_tensor, g_tensors[c][i]));
+    for (i = 0; i < kBodies; ++i) weft_context_release(GET(weft_context, g_bodies[c][i]));
+    for (i = 0; i < kTensors; ++i) weft_tensor_release(GET(weft_tensor, g_tensors[c][i])), weft_tensor_release(GET(weft_tensor, g_inner[c][i]));
     weft_context_release(GET(weft_context, g_contexts[c]));
   }
   printf("%lld calls, %lld went well, seed %llu\n", (long long)g_calls, (long long)g_done_ok, (unsigned long long)seed);

@@ -342,7 +342,7 @@ static void ends_when_it_is_late(const char* platform) {
   MUST(weft_function_trace(ctx, "half", WEFT_STRLEN, &kScalar, 1, trace_half, NULL, 1, &half));
   MUST(weft_while(ctx, finite, half, &x, 1, &y));
   FAILS_WITH(weft_tensor_item_f64(y, (double[]){0}), WEFT_DEADLINE_EXCEEDED,
-             "a loop was still running after 200 ms, the option launch_deadline_ms: what its launch was to compute has no value");
+             "a launch was still running after 200 ms, the option launch_deadline_ms: what it was to compute has no value");
   weft_tensor_release(y);
   MUST(weft_add(ctx, x, x, &z)); /* the context goes on */
   CHECK(item(z) == 2);

@@ -173,6 +173,49 @@ static void failing_callbacks(weft_context* ctx) {
   CHECK(f == NULL);
 }
 
+enum { MANY = 9 };
+static const uint64_t kData[MANY] = {0, 1, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, UINT64_MAX, 42, 0xDEADBEEFCAFEF00D, 7, 8};
+
+/* The innermost trace fails; every other one hands its callee's error on. */
+static weft_error* trace_nested(void* data, weft_context* body, weft_tensor* const* parameters, size_t count, weft_tensor** results,
+                                size_t capacity, size_t* out_count) {
+  const uint64_t** at = data;
+  weft_function* inner = NULL;
+  (void)parameters, (void)count, (void)results, (void)capacity, (void)out_count;
+  if (*at == kData + MANY || **at % 2 == 1) return weft_error_new_with_data(WEFT_ABORTED, "an exception", WEFT_STRLEN, kData[(*at - kData) % MANY]);
+  ++*at;
+  return weft_function_trace(body, NULL, 0, NULL, 0, trace_nested, data, 1, &inner);
+}
+
+static void an_errors_data_arrives(weft_context* ctx) {
+  uint64_t data = 5;
+  int i;
+  for (i = 0; i < MANY; ++i) {
+    const uint64_t* at = kData + i;
+    const uint64_t* const begin = at;
+    weft_function* f = NULL;
+    wf_scope* s = wf_begin(ctx);
+    weft_error *e = weft_function_trace(ctx, "f", WEFT_STRLEN, NULL, 0, trace_nested, &at, 1, &f), *again;
+    CHECK(f == NULL && at >= begin);
+    CHECK_EQUAL(weft_error_code(e), WEFT_ABORTED);
+    CHECK(strstr(weft_error_message(e, NULL), "an exception") != NULL);
+    CHECK(weft_error_data(e, &data) == 1 && data == kData[(at - kData) % MANY]);
+    CHECK(weft_error_payload(e, "weft.data", WEFT_STRLEN, NULL) != NULL);
+    /* through a scope, too */
+    weft_scope_adopt(s, e, NULL);
+    again = wf_end(s);
+    CHECK(weft_error_data(again, &data) == 1 && data == kData[(at - kData) % MANY]);
+    weft_error_release(again);
+  }
+  data = 5;
+  {
+    weft_error* plain = weft_error_new(WEFT_ABORTED, "no number", WEFT_STRLEN);
+    CHECK(weft_error_data(plain, &data) == 0 && data == 5);
+    weft_error_release(plain);
+    CHECK(weft_error_data(NULL, &data) == 0 && weft_error_data(plain, &data) == 0 && data == 5);
+  }
+}
+
 /* --- Control flow ------------------------------------------------------------------------------------------------------ */
 
 static weft_error* trace_below_hundred(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
@@ -409,6 +452,7 @@ int main(void) {
       calls_and_captures(ctx);
       refusals(ctx);
       failing_callbacks(ctx);
+  an_errors_data_arrives(ctx);
       loops_and_branches(ctx);
       scans(ctx, 0, 0, 0);
       scans(ctx, 1, 0, 1);

@@ -170,8 +170,12 @@ static void options_structs(void) {
   INVALID(weft_context_create(&o, &ctx), "weft_context_create: option mode: 'sideways' is not one of lazy, eager, debug");
   setting.name = "speed";
   FAILS(weft_context_create(&o, &ctx), WEFT_NOT_FOUND,
-        "weft_context_create: there is no option 'speed'; there are mode, platform, plugin, plugin_options, topology, on_read, matmul_precision, seed, isa, allow_winograd, threads, compile_threads, memory_limit, max_pending_nodes, max_pending_bytes, "
-        "repetition_nodes, cache_mode, cache_dir, cache_max_bytes, use_bf16, downcast_bf16, use_32bit_long, verify_between_passes, log, launch_deadline_ms, compile_deadline_ms, hash_bits");
+        "weft_context_create: there is no option 'speed'; did you mean 'seed'? weft_option_list names all");
+  setting.name = "cache_dir";
+  setting.value = "/tmp/a\0b";
+  setting.value_length = 8;
+  INVALID(weft_context_create(&o, &ctx), "weft_context_create: option cache_dir: '/tmp/a\\0b' has a NUL inside");
+  setting.value_length = WEFT_STRLEN;
   setting.name = "seed";
   setting.value = "-3";
   INVALID(weft_context_create(&o, &ctx), "weft_context_create: option seed: '-3' is not a number of 0 or more");

@@ -35,6 +35,7 @@ static void exhausted(weft_error* error, const char* const* texts, int line) {
     printf("%s:%d: \"%s\" does not say \"%s\"\n", __FILE__, line, weft_error_message(error, NULL), *texts);
     ++g_failures;
   }
+  CHECK_TEXT(weft_error_payload(error, "weft.retry_after_release", WEFT_STRLEN, NULL), "1");
   weft_error_release(error);
 }
 #define EXHAUSTED(call, ...) exhausted((call), (const char* const[]){__VA_ARGS__, NULL}, __LINE__)
@@ -42,7 +43,8 @@ static void exhausted(weft_error* error, const char* const* texts, int line) {
 static void host_tensors(void) {
   weft_context* ctx = limited("67108864", "cpu");
   weft_tensor *a = host_mib(ctx, 30), *b = NULL, *small = host_mib(ctx, 1);
-  float* data = calloc(40, kMiB);
+  float* data = calloc(65, kMiB);
+  weft_error* never;
   weft_device* device = NULL;
   weft_memory_stats stats = WEFT_MEMORY_STATS_INIT;
   OK(weft_device_at(ctx, 0, &device));
@@ -54,6 +56,10 @@ static void host_tensors(void) {
             "the largest of 2 live tensors, which hold 32505856 bytes: f32[30, 262144] of 31457280 bytes (from the caller)");
   CHECK(b == NULL);
   weft_tensor_release(a);
+  never = weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(65, kMiB / 4), data, (size_t)65 * kMiB, &b);
+  CHECK_EQUAL(weft_error_code(never), WEFT_RESOURCE_EXHAUSTED);
+  CHECK(weft_error_payload(never, "weft.retry_after_release", WEFT_STRLEN, NULL) == NULL); /* no release makes it fit */
+  weft_error_release(never);
   OK(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(40, kMiB / 4), data, (size_t)40 * kMiB, &b));
   free(data);
   weft_tensor_release(b);

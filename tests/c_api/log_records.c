@@ -7,7 +7,7 @@ typedef struct {
   int count[8]; /* of the prefixes below */
   int all;
 } log_counts;
-enum { kCompiled, kLoaded, kPublished, kRead, kBarrier, kSizes };
+enum { kCompiled, kLoaded, kPublished, kRead, kBarrier, kPlatform, kSizes };
 
 static void listen_to(void* user, weft_log_level level, const char* text, size_t length) {
   log_counts* counts = user;
@@ -33,6 +33,8 @@ static void listen_to(void* user, weft_log_level level, const char* text, size_t
     CHECK(nodes > 0 && outputs > 0);
     if (strcmp(tail, "a value was read") == 0) ++counts->count[kRead];
     if (strcmp(tail, "a barrier") == 0) ++counts->count[kBarrier];
+  } else if (strncmp(line, "platform cpu: ", 14) == 0) {
+    ++counts->count[kPlatform];
   } else {
     printf("unexpected record: %s\n", line);
     ++g_failures;
@@ -78,6 +80,7 @@ int main(void) {
   CHECK_EQUAL(counts.count[kLoaded], 0);
   CHECK_EQUAL(counts.count[kRead], 1);
   CHECK_EQUAL(counts.count[kBarrier], 1);
+  CHECK_EQUAL(counts.count[kPlatform], 1);
   run(WEFT_LOG_DEBUG, cache, &counts);
   CHECK_EQUAL(counts.count[kCompiled], 0);
   CHECK_EQUAL(counts.count[kPublished], 0);

@@ -9,6 +9,7 @@ typedef struct {
   double momentum, decay;
   int nesterov;
   double beta1, beta2, epsilon;
+  int zeros_count; /* every field is said, a 0 being 0 */
 } settings;
 
 static weft_optimizer* create(weft_context* ctx, weft_tensor* w, const settings* o) {
@@ -22,18 +23,24 @@ static weft_optimizer* create(weft_context* ctx, weft_tensor* w, const settings*
   adam.beta2 = o->beta2;
   adam.epsilon = o->epsilon;
   adam.weight_decay = o->decay;
+  if (o->zeros_count) {
+    adam.present = WEFT_ADAM_HAS_BETA1 | WEFT_ADAM_HAS_BETA2 | WEFT_ADAM_HAS_EPSILON | WEFT_ADAM_HAS_WEIGHT_DECAY;
+  }
   if (o->kind == kSgd) MUST(weft_sgd_create(ctx, &w, 1, &sgd, &out));
   if (o->kind == kAdam) MUST(weft_adam_create(ctx, &w, 1, &adam, &out));
   if (o->kind == kAdamW) MUST(weft_adamw_create(ctx, &w, 1, &adam, &out));
   return out;
 }
 
-static double or_default(double value, double usual) { return value == 0 ? usual : value < 0 ? 0 : value; }
+static double or_default(const settings* o, double value, double usual) {
+  if (o->zeros_count) return value;
+  return value == 0 ? usual : value < 0 ? 0 : value;
+}
 
 /* Minimises sum(w^3) from fixed values in f64. */
 static void follows_its_formula(settings o, int line) {
-  const double beta1 = or_default(o.beta1, 0.9), beta2 = or_default(o.beta2, 0.999), epsilon = or_default(o.epsilon, 1e-8);
-  const double decay = or_default(o.decay, o.kind == kAdamW ? 0.01 : 0);
+  const double beta1 = or_default(&o, o.beta1, 0.9), beta2 = or_default(&o, o.beta2, 0.999);
+  const double epsilon = or_default(&o, o.epsilon, 1e-8), decay = or_default(&o, o.decay, o.kind == kAdamW ? 0.01 : 0);
   weft_context* ctx = new_context();
   double p[kCount], first[kCount] = {0}, second[kCount] = {0}, host[kCount];
   weft_tensor *w = NULL, *grad;
@@ -92,16 +99,41 @@ static void follows_its_formula(settings o, int line) {
   } while (0)
 
 static void every_rule_follows_its_formula(void) {
-  FOLLOWS(kSgd, 0, 0, 0, 0, 0, 0);
-  FOLLOWS(kSgd, 0, 0.1, 0, 0, 0, 0);
-  FOLLOWS(kSgd, 0.9, 0, 0, 0, 0, 0);
-  FOLLOWS(kSgd, 0.9, 0.1, 1, 0, 0, 0);
-  FOLLOWS(kAdam, 0, 0, 0, 0, 0, 0);
-  FOLLOWS(kAdam, 0, 0.1, 0, 0.5, 0.9, 1e-3);
-  FOLLOWS(kAdam, 0, 0, 0, -1, 0, 0); /* negative: no first moment */
-  FOLLOWS(kAdamW, 0, 0, 0, 0, 0, 0); /* decays by 0.01 */
-  FOLLOWS(kAdamW, 0, 0.1, 0, 0, 0, 0);
-  FOLLOWS(kAdamW, 0, -1, 0, 0, 0, 0);
+  FOLLOWS(kSgd, 0, 0, 0, 0, 0, 0, 0);
+  FOLLOWS(kSgd, 0, 0.1, 0, 0, 0, 0, 0);
+  FOLLOWS(kSgd, 0.9, 0, 0, 0, 0, 0, 0);
+  FOLLOWS(kSgd, 0.9, 0.1, 1, 0, 0, 0, 0);
+  FOLLOWS(kAdam, 0, 0, 0, 0, 0, 0, 0);
+  FOLLOWS(kAdam, 0, 0.1, 0, 0.5, 0.9, 1e-3, 0);
+  FOLLOWS(kAdam, 0, 0, 0, -1, 0, 0, 0); /* negative: no first moment */
+  FOLLOWS(kAdamW, 0, 0, 0, 0, 0, 0, 0); /* decays by 0.01 */
+  FOLLOWS(kAdamW, 0, 0.1, 0, 0, 0, 0, 0);
+  FOLLOWS(kAdamW, 0, -1, 0, 0, 0, 0, 0);
+  FOLLOWS(kAdamW, 0, 0, 0, 0.9, 0.999, 1e-8, 1); /* no decay */
+  FOLLOWS(kAdamW, 0, 0.1, 0, 0, 0, 0, 1);        /* nothing but the sign of the gradient */
+  FOLLOWS(kAdam, 0, 0, 0, 0, 0.5, 1e-3, 1);
+}
+
+/* What is not said keeps its default beside what is; a field that is said must be in range. */
+static void each_field_is_said_alone(void) {
+  weft_context* ctx = new_context();
+  weft_tensor* w = ramp(ctx, DIMS(2));
+  weft_adam_options o = WEFT_ADAM_OPTIONS_INIT;
+  weft_optimizer* optimizer = NULL;
+  o.beta1 = -1;
+  o.present = WEFT_ADAM_HAS_BETA1;
+  INVALID(weft_adamw_create(ctx, &w, 1, &o, &optimizer), "weft_adam_options.beta1 is -1; it must be in [0, 1)");
+  o.present = WEFT_ADAM_HAS_WEIGHT_DECAY;
+  o.weight_decay = -0.5;
+  FAILS_WITH(weft_adam_create(ctx, &w, 1, &o, &optimizer), WEFT_INVALID_ARGUMENT, "weight_decay is -0.5; it must be in [0, ");
+  o.present = 16;
+  FAILS_WITH(weft_adam_create(ctx, &w, 1, &o, &optimizer), WEFT_UNIMPLEMENTED, "weft_adam_options.present has bits (0x10)");
+  o.present = WEFT_ADAM_HAS_EPSILON;
+  o.weight_decay = 0;
+  MUST(weft_adamw_create(ctx, &w, 1, &o, &optimizer)); /* beta1 is below 0 and not said: 0 */
+  weft_optimizer_release(optimizer);
+  weft_tensor_release(w);
+  weft_context_release(ctx);
 }
 
 static void states_that_cannot_be(void) {
@@ -110,7 +142,7 @@ static void states_that_cannot_be(void) {
   weft_optimizer* optimizer = NULL;
   weft_tree* state = NULL;
   uint32_t slots = 0, list = 0;
-  settings o = {kSgd, 0.5, 0, 0, 0, 0, 0};
+  settings o = {kSgd, 0.5, 0, 0, 0, 0, 0, 0};
   twice[0] = twice[1] = w;
   INVALID(weft_sgd_create(ctx, twice, 2, NULL, &optimizer), "weft_sgd_create: optimizer: parameter 1 is parameter 0 again; each is given once");
   optimizer = create(ctx, w, &o);
@@ -163,6 +195,7 @@ static void complex_parameters_are_two(settings o) {
 
 int main(void) {
   every_rule_follows_its_formula();
+  each_field_is_said_alone();
   complex_parameters_are_two((settings){.kind = kSgd, .momentum = 0.9, .decay = 0.1, .nesterov = 1});
   complex_parameters_are_two((settings){.kind = kAdam, .decay = 0.1});
   complex_parameters_are_two((settings){.kind = kAdamW});

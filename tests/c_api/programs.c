@@ -193,7 +193,7 @@ static void is_saved_and_loaded(weft_context* ctx) {
   FAILS_WITH(weft_function_save(f, "/tmp/weft_no_such_folder/f", WEFT_STRLEN), WEFT_NOT_FOUND, "weft_no_such_folder");
   FAILS_WITH(weft_function_save(f, "", 0), WEFT_INVALID_ARGUMENT, "path is empty");
   FAILS_WITH(weft_function_load(ctx, "/tmp/weft_no_such_file", WEFT_STRLEN, &g), WEFT_NOT_FOUND, "weft_no_such_file");
-  FAILS_WITH(weft_function_load(ctx, "/tmp", WEFT_STRLEN, &g), WEFT_INVALID_ARGUMENT, "'/tmp' is no regular file");
+  FAILS_WITH(weft_function_load(ctx, "/tmp", WEFT_STRLEN, &g), WEFT_INVALID_ARGUMENT, "'/tmp' is a directory, not a regular file");
   /* Each byte of the file counts. */
   file = fopen(path, "rb");
   size = fread(bytes, 1, sizeof bytes, file);

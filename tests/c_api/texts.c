@@ -36,8 +36,33 @@ static void guess_names(weft_context* ctx) {
         "weft_op_apply: there is no operation 'softmacks'; did you mean 'softmax'? weft_op_list names all");
   FAILS(weft_op_apply(ctx, "qqqqqqqqqqqq", WEFT_STRLEN, NULL, 0, NULL, 0, &out, 1, &count), WEFT_NOT_FOUND,
         "weft_op_apply: there is no operation 'qqqqqqqqqqqq'; weft_op_list names all");
+  {
+    int64_t value;
+    FAILS(weft_metric_get(ctx, "lanches", WEFT_STRLEN, &value), WEFT_NOT_FOUND,
+          "weft_metric_get: there is no metric 'lanches'; did you mean 'launches'? weft_metrics_json names all");
+  }
   FAILS(weft_context_option(ctx, "sead", WEFT_STRLEN, &blob), WEFT_NOT_FOUND,
         "weft_context_option: there is no option 'sead'; did you mean 'seed'? weft_option_list names all");
+}
+
+static void guess_paths(weft_context* ctx) {
+  weft_tensor* x = ramp(ctx, DIMS(4));
+  weft_tree* tree = NULL;
+  uint32_t model = 0, layer = 0, node = 0;
+  MUST(weft_tree_create(&tree));
+  MUST(weft_tree_add_dict(tree, WEFT_TREE_ROOT, "model", WEFT_STRLEN, &model));
+  MUST(weft_tree_add_dict(tree, model, "layer", WEFT_STRLEN, &layer));
+  MUST(weft_tree_add_tensor(tree, layer, "weight", WEFT_STRLEN, x, NULL));
+  MUST(weft_tree_add_tensor(tree, layer, "b", WEFT_STRLEN, x, NULL));
+  FAILS(weft_tree_find(tree, WEFT_TREE_ROOT, "model.layr.weight", WEFT_STRLEN, &node), WEFT_NOT_FOUND,
+        "weft_tree_find: the tree has no 'model.layr.weight'; did you mean 'model.layer.weight'?");
+  FAILS(weft_tree_find(tree, layer, "wieght", WEFT_STRLEN, &node), WEFT_NOT_FOUND,
+        "weft_tree_find: the tree has no 'model.layer.wieght'; did you mean 'model.layer.weight'?");
+  FAILS(weft_tree_find(tree, WEFT_TREE_ROOT, "optimizer", WEFT_STRLEN, &node), WEFT_NOT_FOUND,
+        "weft_tree_find: the tree has no 'optimizer'");
+  FAILS(weft_tree_find(tree, WEFT_TREE_ROOT, "q", WEFT_STRLEN, &node), WEFT_NOT_FOUND, "weft_tree_find: the tree has no 'q'");
+  weft_tree_release(tree);
+  weft_tensor_release(x);
 }
 
 static void spell_types(weft_context* ctx) {
@@ -94,8 +119,8 @@ static void name_the_layout(weft_context* ctx) {
 /* A gradient that is not there: a barrier is blamed only if one was in between. */
 static void blame_barriers(weft_context* ctx) {
   static const char kNothing[] =
-      "weft_grad: y does not depend on any tensor that requires a gradient; call weft_tensor_require_grad on xs before y is "
-      "recorded from them";
+      "weft_grad: y does not depend on any tensor that requires a gradient: it was recorded from others than xs, or before "
+      "weft_tensor_require_grad was called on them, or what lies between stops gradients, as weft_tensor_assign does (weft_tensor_copy_from lets them through)";
   static const char kBarrier[] =
       "weft_grad: y depends on values from before a barrier, which let go of what they were made of; take gradients before "
       "weft_sync";
@@ -169,6 +194,7 @@ int main(void) {
   weft_context* ctx = new_context();
   name_function_and_argument(ctx);
   guess_names(ctx);
+  guess_paths(ctx);
   spell_types(ctx);
   name_the_layout(ctx);
   blame_barriers(ctx);

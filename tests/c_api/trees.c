@@ -42,7 +42,7 @@ static void structure(void) {
   MUST(weft_tree_get_f64(tree, node, &number));
   CHECK(integer == -7 && number == -7);
   FAILS(weft_tree_get_bool(tree, node, &truth), WEFT_FAILED_PRECONDITION, "weft_tree_get_bool: node 'list.0' is int64, not a bool");
-  FAILS(weft_tree_find(tree, list, "9", WEFT_STRLEN, &node), WEFT_NOT_FOUND, "weft_tree_find: the tree has no 'list.9'");
+  FAILS(weft_tree_find(tree, list, "9", WEFT_STRLEN, &node), WEFT_NOT_FOUND, "weft_tree_find: the tree has no 'list.9'; did you mean 'list.0'?");
   FAILS(weft_tree_kind(tree, 999, &kind), WEFT_OUT_OF_RANGE, "weft_tree_kind: node 999 of a tree of 11 nodes");
   MUST(weft_tree_size(tree, list, &count));
   CHECK_EQUAL(count, 6);

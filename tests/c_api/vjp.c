@@ -264,7 +264,8 @@ static void require_grad_as_the_header_says(void) {
   MUST(weft_tensor_require_grad(y, 0));
   MUST(weft_square(ctx, y, &z));
   FAILS(weft_grad(ctx, z, NULL, &x, 1, grads), WEFT_FAILED_PRECONDITION,
-        "weft_grad: y does not depend on any tensor that requires a gradient; call weft_tensor_require_grad on xs before y is recorded from them");
+        "weft_grad: y does not depend on any tensor that requires a gradient: it was recorded from others than xs, or before "
+        "weft_tensor_require_grad was called on them, or what lies between stops gradients, as weft_tensor_assign does (weft_tensor_copy_from lets them through)");
   weft_tensor_release(z);
   weft_tensor_release(y);
   weft_tensor_release(x);

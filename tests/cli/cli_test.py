@@ -160,6 +160,15 @@ class Doctor(Cli):
         self.assertEqual({"WEFT_THREAD is set and no option; did you mean WEFT_THREADS?",
                           "WEFT_HASH_BITS is deprecated: accepted and without effect"}, set(said["notes"]))
 
+    def test_variables_of_what_is_no_more_are_noted(self):
+        said = self.doctor(XRT_TPU_CONFIG="tpu_worker;0;10.255.255.1:8470", XRT_WORKERS="x")
+        self.assertTrue(said["ok"])
+        self.assertEqual(["XRT_TPU_CONFIG, XRT_WORKERS are set, for XRT, and ignored on the platform cpu"], said["notes"])
+        said = self.doctor(XRT_DEVICE_MAP="", PJRT_DEVICE="CPU")
+        self.assertEqual(["XRT_DEVICE_MAP is set, for XRT, and ignored on the platform cpu"], said["notes"])
+        said = self.doctor(XRT_TPU_CONFIG="", PJRT_DEVICE="TPU", status=1)
+        self.assertIn("XRT_TPU_CONFIG is set, for XRT, which is no more: unset it", said["problems"][0])
+
     def test_the_text_says_the_same_as_the_json(self):
         out, _ = self.weft("doctor", env={"WEFT_SEED": "11"}.items())
         said = self.doctor()

@@ -144,7 +144,7 @@ class Refuses(Run):
     def test_files_that_are_not_there_or_are_no_arrays(self):
         self.write("p.mlir", same("4x", "f32"))
         self.fails("q.mlir: cannot be read: No such file or directory", "q.mlir")
-        self.fails(".: cannot be read: Is a directory", ".")
+        self.fails(".: cannot be read: it is a directory, not a regular file", ".")
         self.fails("a.npy: cannot be read: No such file or directory", "p.mlir", "--input", "a.npy")
         self.save("a.npy", np.zeros(4, "f4"))
         good = (self.work / "a.npy").read_bytes()
@@ -200,7 +200,7 @@ class Refuses(Run):
         self.save("a.npy", np.float32(1))
         self.fails("--output nowhere: there is no such folder", "p.mlir", "--input", "a.npy", "--output", "nowhere")
         (self.work / "result0.npy").mkdir()
-        self.fails("./result0.npy: cannot be written: Is a directory", "p.mlir", "--input", "a.npy", "--output", ".")
+        self.fails("./result0.npy: cannot be written: it is a directory, not a regular file", "p.mlir", "--input", "a.npy", "--output", ".")
         self.assertEqual([], list(self.work.glob("*.part")))
 
     def test_misuse(self):

@@ -62,6 +62,29 @@ Sketch Product(DType dtype, Dims dims, bool swapped, uint32_t words = 0, int32_t
   return s;
 }
 
+std::string CodeOf(const ir::Function& function) {
+  std::string code;
+  AppendCanonical(function, &code);
+  return code;
+}
+
+// The function that the form stands for is the one that is built of the trace.
+void ExpectReadsBack(const Trace& trace) {
+  std::string form;
+  AppendCanonical(trace, &form);
+  const absl::StatusOr<Ref<const ir::Function>> read = ReadCanonical(form);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(CodeOf(**read), CodeOf(BuildModule(trace).main()));
+  for (size_t i = 0; i < trace.arguments.size(); ++i) {
+    EXPECT_TRUE((*read)->parameters()[i].type() == trace.arguments[i].type());
+  }
+  // A part of it is refused, and so is more.
+  EXPECT_FALSE(ReadCanonical(form + "x").ok());
+  for (size_t length = 0; length < form.size(); length += 1 + form.size() / 8) {
+    EXPECT_FALSE(ReadCanonical(std::string_view(form).substr(0, length)).ok()) << length;
+  }
+}
+
 TEST(Canonical, TellsApartWhatMayChangeAResult) {
   std::set<std::string> forms;
   forms.insert(Product(DType::kF32, {2, 3}, false).Text());
@@ -98,6 +121,23 @@ TEST(Canonical, HoldsAttributesAndTheBitsOfLiterals) {
     forms.insert(s.Text());
   }
   EXPECT_EQ(forms.size(), 6u);
+}
+
+TEST(Canonical, ReadsBack) {
+  for (const bool swapped : {false, true}) {
+    for (const int32_t donated : {-1, 0}) ExpectReadsBack(Product(DType::kF32, {2, 3}, swapped, 1, donated).trace);
+  }
+  ir::Builder b;
+  Sketch s;
+  Value x = Leaf(DType::kF32, {2, 2});
+  auto rx = s.Argument(x);
+  Value softmax = ops::Call(b, ops::kOp_softmax, {x}, {1});
+  auto rs = s.Node(softmax, {rx});
+  Value literal = ops::Scalar(b, DType::kF32, 0.5);
+  auto rl = s.Node(literal, {});
+  Value sum = ops::Call(b, ops::kOp_mul, {softmax, literal});
+  s.trace.outputs = {s.Node(sum, {rs, rl}), rs};
+  ExpectReadsBack(s.trace);
 }
 
 TEST(Canonical, OfAFunctionFollowsItsOwnNumbers) {
@@ -139,6 +179,14 @@ Sketch Calls(int layers, bool swapped = false, bool donated = false) {
   return s;
 }
 
+TEST(Canonical, ReadsBackCalls) {
+  for (const int layers : {1, 2, 3, 4, 9, 40}) {
+    for (const bool swapped : {false, true}) {
+      for (const bool donated : {false, true}) ExpectReadsBack(Calls(layers, swapped, donated).trace);
+    }
+  }
+}
+
 TEST(Canonical, CountsEqualLayers) {
   for (const bool donated : {false, true}) {
     const size_t two = Calls(2, false, donated).Text().size(), many = Calls(96, false, donated).Text().size();
@@ -160,12 +208,30 @@ std::string Plainly(const Trace& trace) {
   return text;
 }
 
+// Whether nothing in it refers to what is not there yet.
+bool RefersBack(const Trace& trace) {
+  uint32_t values = 0;
+  const auto there = [&](Trace::Reference reference) {
+    if (reference == Trace::kAbsent) return true;
+    return Trace::IndexOf(reference) < (Trace::IsArgument(reference) ? trace.arguments.size() : values);
+  };
+  size_t operand = 0;
+  for (const ir::Node* node : trace.nodes) {
+    for (size_t i = 0; i < node->operands().size(); ++i) {
+      if (!there(trace.operands[operand++])) return false;
+    }
+    values += static_cast<uint32_t>(node->results().size());
+  }
+  return std::ranges::all_of(trace.outputs, there);
+}
+
 // Layers with one, two or three things changed here or there: equal forms are of equal traces.
 TEST(Canonical, TellsApartLayersThatDifferAnywhere) {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return static_cast<uint32_t>(random() % n); };
   std::map<std::string, std::string> plain_of;
   std::set<std::string> plain_forms;
+  int read_back = 0;
   for (int i = 0; i < 4000; ++i) {
     Sketch s = Calls(static_cast<int>(4 + below(4)), below(2) != 0, below(2) != 0);
     Trace& trace = s.trace;
@@ -182,9 +248,11 @@ TEST(Canonical, TellsApartLayersThatDifferAnywhere) {
     }
     const std::string plain = Plainly(trace);
     plain_forms.insert(plain);
+    if (i % 8 == 0 && RefersBack(trace)) ExpectReadsBack(trace), ++read_back;
     EXPECT_EQ(plain_of.try_emplace(s.Text(), plain).first->second, plain);
   }
   EXPECT_EQ(plain_of.size(), plain_forms.size());  // and one form each
+  EXPECT_GT(read_back, 100);
   EXPECT_GT(plain_forms.size(), 2500u);
 }
 

@@ -330,6 +330,9 @@ def softmaxes(judge):
             judge.check("log_softmax", dtype, [x], moved(log_softmax), 20, axis=axis)
         edges = np.array([[-INF, 0, 0], [-INF, -INF, -INF], [INF, 0, 0], [NAN, 0, 0]])
         judge.check("softmax", dtype, [edges], lambda x: (np.array([[0, 0.5, 0.5], [NAN] * 3, [NAN] * 3, [NAN] * 3]), 0), title="edges")
+        safe = lambda x: (np.array([[0, 0.5, 0.5], [0] * 3, [NAN] * 3, [NAN] * 3]), 0)
+        slope = lambda x, c: [(np.concatenate([[[0, (c[0, 1] - c[0, 2]) / 4, (c[0, 2] - c[0, 1]) / 4], [0] * 3], np.full((2, 3), NAN)]), np.abs(c))]
+        judge.check("softmax", dtype, [edges], safe, title="edges", gradient=slope, safe=True)
 
 
 def norms(judge):
@@ -436,16 +439,21 @@ def products(judge):
         for title, reach, causal, scale, masks in (("", 1, False, None, None), ("causal", 1, True, None, None), ("scores past 65,504", 300, False, None, None),
                                                    ("sharp", 30, True, 0.5, None), ("bool mask", 2, False, None, "bool"), ("float mask", 2, False, None, "f"),
                                                    ("more keys", 1, True, None, "longer"), ("many keys", 3, True, None, "many"),
+                                                   ("more queries", 1, True, None, "shorter"), ("no key, bool", 1, False, None, "unseen bool"),
+                                                   ("no key, float", 1, True, None, "unseen f"), ("no key, lower right", 1, "lower_right", None, "shorter"),
+                                                   ("a cache", 1, "lower_right", None, "longer"),
                                                    ("many keys, all seen", 3, False, None, "all"),
                                                    ("few queries", 3, False, None, "few")):
-            queries, keys = {"longer": (6, 9), "many": (530, 600), "all": (130, 1100), "few": (3, 400)}.get(masks, (6, 6))
+            queries, keys = {"longer": (6, 9), "shorter": (9, 6), "many": (530, 600), "all": (130, 1100), "few": (3, 400)}.get(masks, (6, 6))
             q, k, v = (r.normal(size=(2, 3, n, 8)) * reach for n in (queries, keys, keys))
             mask = None
-            if masks == "bool":
+            if masks in ("bool", "unseen bool"):
                 mask = r.random((6, keys)) < 0.6
                 mask[:, 0] = True
-            elif masks == "f":
+                mask[2] = masks == "bool"
+            elif masks in ("f", "unseen f"):
                 mask = r.normal(size=(6, keys)) * 4
+                mask[2] = mask[2] if masks == "f" else -INF
 
             factor = 1 / math.sqrt(8) if scale is None else scale
 
@@ -454,11 +462,13 @@ def products(judge):
                 slip = np.abs(q) @ np.swapaxes(np.abs(k), -1, -2) * factor
                 if mask is not None:
                     s = np.where(mask, s, -INF) if mask.dtype == bool else s + mask
-                    slip = slip if mask.dtype == bool else slip + np.abs(mask)
+                    slip = slip if mask.dtype == bool else slip + np.abs(np.where(np.isinf(mask), 0, mask))
                 if causal:
-                    s = np.where(np.tri(*s.shape[-2:], s.shape[-1] - s.shape[-2], dtype=bool), s, -INF)
-                e = np.exp(s - s.max(-1, keepdims=True))
-                p = e / e.sum(-1, keepdims=True)
+                    lead = s.shape[-1] - s.shape[-2] if causal == "lower_right" else 0
+                    s = np.where(np.tri(*s.shape[-2:], lead, dtype=bool), s, -INF)
+                top = s.max(-1, keepdims=True)
+                e = np.exp(s - np.where(top == -INF, 0, top))
+                p = e / np.where(top == -INF, 1, e.sum(-1, keepdims=True))
                 # A score that is off by d changes its weight by the factor e^d.
                 return p, p * (1 + np.where(p > 0, slip, 0) + (p * np.where(p > 0, slip, 0)).sum(-1, keepdims=True))
 
@@ -476,7 +486,8 @@ def products(judge):
                 out = [(ds @ k * factor, unsure_ds @ np.abs(k) * abs(factor)), (turned(ds) @ q * factor, turned(unsure_ds) @ np.abs(q) * abs(factor)),
                        (turned(p) @ c, turned(unsure) @ np.abs(c))]
                 return out if mask is None or mask.dtype == bool else out + [(ds.sum((0, 1)), unsure_ds.sum((0, 1)))]
-            judge.check("scaled_dot_product_attention", dtype, [q, k, v, mask], attention, 8, title, attention_slope, causal=causal, scale=scale)
+            judge.check("scaled_dot_product_attention", dtype, [q, k, v, mask], attention, 8, title, attention_slope, scale=scale,
+                        **({"causal_alignment": causal} if isinstance(causal, str) else {"causal": causal}))
 
 
 def windows(size, window, stride, padding, dilation=1):

@@ -19,7 +19,7 @@ REFUSALS = {
     "axis of rank 0": "a tensor without dimensions has no axis 0; PyTorch alone says so",
     "contracted size 1": "a contracted size of 1 against another: PyTorch sums that one first",
     "rounding_mode": "division of floats rounded to whole numbers",
-    "correction": "correction is a whole number from 0 to one less than the elements; PyTorch takes others and gives NaN or inf",
+    "correction": "a correction that is no whole number, or not below the number of elements; of those the operation takes the whole ones and gives NaN or inf, as PyTorch",
     "include_self": "include_self=False",
     "dilation": "dilated pooling windows",
     "ceil_mode": "ceil_mode: windows that begin inside and end past the padding",

@@ -257,9 +257,5 @@ def attention(t, s):
     own = 3 if grouped else 2
     lead = torch.broadcast_shapes(q.shape[:-own], k.shape[:-own], v.shape[:-own])
     spread = lambda x: t(x) if x.shape[:-own] == lead else t.op("broadcast_to", t(x), shape=[*lead, *x.shape[-own:]])
-    causal = s.kwargs.get("is_causal", False)
-    if causal and q.shape[-2] != k.shape[-2]:
-        # Query i sees keys up to i from the start, ours up to i counted from the end: said by a mask.
-        causal, mask = False, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
-    return t.op("scaled_dot_product_attention", spread(q), spread(k), spread(v), t(mask) if mask is not None else None, causal=causal,
-                scale=s.kwargs.get("scale"), enable_gqa=grouped)
+    return t.op("scaled_dot_product_attention", spread(q), spread(k), spread(v), t(mask) if mask is not None else None,
+                causal=s.kwargs.get("is_causal", False), scale=s.kwargs.get("scale"), enable_gqa=grouped)

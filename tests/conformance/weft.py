@@ -112,7 +112,7 @@ class _Library:
             function = getattr(self._dll, f["name"])
             function.argtypes = [_ctype(p["type"]) for p in f["params"]]
             function.restype = _ctype(f["returns"], result=True)
-            fails = f["returns"] == "weft_error*" and f["name"] != "weft_error_new"
+            fails = f["returns"] == "weft_error*" and not f["name"].startswith("weft_error_new")
             setattr(self, f["name"].removeprefix("weft_"), self._raising(function) if fails else function)
 
     def _raising(self, function):

@@ -11,6 +11,7 @@
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
 #include "tests/cpu/backend_support.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::cpu {
 namespace {
@@ -21,21 +22,29 @@ using ir::Value;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Which keys a query sees; kUpperLeft is what causal=true says.
+enum Causal : int64_t { kAll = 0, kUpperLeft = 1, kLowerRight = 2 };
+constexpr Causal kEvery[] = {kAll, kUpperLeft, kLowerRight};
+
 struct Case {
   Dims lead;
   int64_t queries, keys, width, value_width;
-  bool causal = false;
+  Causal causal = kAll;
   double scale = 0;  // 0: not given
   Dims mask;         // none
   double size = 1;   // of the elements of q
   bool hides = false;  // every third element of the mask is -inf, and so is all that the second query sees
   int64_t group = 1;   // heads that share a key head
+  bool nan_if_unseen = false;
 
   std::string Name() const {
-    return absl::StrCat("lead ", DimsToString(lead), " ", queries, " queries ", keys, " keys ", width, " to ", value_width,
-                        causal ? " causal" : "", " scale ", scale, " mask ", DimsToString(mask), " size ", size, hides ? " hides" : "",
-                        " group ", group);
+    const char* const seen = causal == kAll ? "" : causal == kUpperLeft ? " causal" : " lower right";
+    return absl::StrCat("lead ", DimsToString(lead), " ", queries, " queries ", keys, " keys ", width, " to ", value_width, seen,
+                        " scale ", scale, " mask ", DimsToString(mask), " size ", size, hides ? " hides" : "", " group ", group,
+                        nan_if_unseen ? " nan_if_unseen" : "");
   }
+  // Keys that query i sees are those before.
+  int64_t SeenBy(int64_t i) const { return causal == kAll ? keys : i + 1 + (causal == kLowerRight ? keys - queries : 0); }
   Dims Of(int64_t rows, int64_t columns) const {
     Dims dims = lead;
     dims.push_back(rows);
@@ -81,9 +90,11 @@ Program Make(const Case& c, DType dtype, bool gradient = false) {
     }
   }
   if (c.mask.empty()) operands.emplace_back();
-  ir::Attrs attrs = {c.causal};
-  if (c.scale != 0) attrs = {c.causal, c.scale};
+  ir::Attrs attrs = {int64_t{c.causal == kUpperLeft}};
+  if (c.scale != 0) attrs.set(1, c.scale);
   if (c.group > 1) attrs.set(gradient ? 2 : 3, int64_t{1});
+  if (c.causal == kLowerRight) attrs.set(gradient ? 3 : 4, int64_t{kLowerRight});
+  if (c.nan_if_unseen) attrs.set(gradient ? 4 : 5, int64_t{1});
   const ir::OpDef& op = gradient ? ops::kOp_scaled_dot_product_attention_gradient : ops::kOp_scaled_dot_product_attention;
   const ir::Values results = ops::CallAll(b, op, operands, attrs);
   EXPECT_TRUE(b.ok()) << b.status();
@@ -106,7 +117,7 @@ double Added(const Case& c, const HostTensor& mask, int64_t at) {
   return mask.GetDouble(place);
 }
 
-// The probabilities softmax(q k^T scale + mask) of member m's query i, in double.
+// The probabilities softmax(q k^T scale + mask) of member m's query i, in double: 0 where it sees no key.
 std::vector<double> ProbabilitiesOf(const Case& c, const std::vector<HostTensor>& arguments, int64_t m, int64_t i) {
   const HostTensor &q = arguments[0], &k = arguments[1];
   const double scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.width));
@@ -118,9 +129,10 @@ std::vector<double> ProbabilitiesOf(const Case& c, const std::vector<HostTensor>
     }
     row[j] = sum * scale;
     if (!c.mask.empty()) row[j] += Added(c, arguments.back(), (m * c.queries + i) * c.keys + j);
-    if (c.causal && j > i + c.keys - c.queries) row[j] = -kInfinity;
+    if (j >= c.SeenBy(i)) row[j] = -kInfinity;
   }
   const double most = *std::max_element(row.begin(), row.end());
+  if (most == -kInfinity) return std::vector<double>(c.keys, c.nan_if_unseen ? std::nan("") : 0);
   double sum = 0;
   for (double& s : row) sum += s = std::exp(s - most);
   for (double& s : row) s /= sum;
@@ -161,7 +173,7 @@ std::vector<std::vector<double>> DefinedGradient(const Case& c, const std::vecto
         along += p[j] * dp[j];
       }
       for (int64_t j = 0; j < c.keys; ++j) {
-        if (c.causal && j > i + c.keys - c.queries) continue;
+        if (j >= c.SeenBy(i)) continue;
         const int64_t key = m / c.group * c.keys + j;
         const double ds = p[j] * (dp[j] - along) * scale;
         for (int64_t d = 0; d < c.width; ++d) {
@@ -189,7 +201,7 @@ absl::StatusOr<std::vector<HostTensor>> RunWhole(CpuBackend& backend, const Prog
   options.claims = IsAttention;
   WEFT_ASSIGN_OR_RETURN(module, passes::RunPipeline(std::move(module), options));
   EXPECT_TRUE(IsAttention(*module.main().results()[0].node));
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable, backend.Compile(module, {.isa = std::string(isa)}));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable, backend.Compile(module, {{.isa = std::string(isa)}}));
   return RunExecutable(backend, *executable, program.arguments);
 }
 
@@ -232,7 +244,7 @@ void ExpectGradientDefined(const Case& c, DType dtype, const std::vector<std::st
         const double x = (*got)[r].GetDouble(i);
         if (std::isnan(want[r][i])) {
           ASSERT_TRUE(std::isnan(x)) << "result " << r << ", element " << i << ": " << x << ", not NaN";
-        } else if (!(c.hides && c.causal && std::isnan(x))) {  // a query without keys reaches keys behind the diagonal, too
+        } else {
           ASSERT_LE(std::abs(x - want[r][i]), bound) << "result " << r << ", element " << i << ": " << x << ", not " << want[r][i];
         }
       }
@@ -253,7 +265,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Attention, testing::Values(DType::kF32, DType::k
 TEST_P(Attention, OfAnyLengthsIsItsDefinition) {
   for (const int64_t keys : {1, 7, 64, 65, 300}) {
     for (const int64_t queries : {1, 7, 9, 64, 65, 300}) {
-      for (const bool causal : {false, true}) ExpectDefined({{2, 1}, queries, keys, 16, 24, causal}, GetParam(), AllIsas());
+      for (const Causal causal : kEvery) ExpectDefined({{2, 1}, queries, keys, 16, 24, causal}, GetParam(), AllIsas());
     }
   }
 }
@@ -261,13 +273,13 @@ TEST_P(Attention, OfAnyLengthsIsItsDefinition) {
 TEST_P(Attention, OfLongSequencesIsItsDefinition) {
   const std::vector<std::string> best = {""};
   for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{512, 512}, {1000, 1000}, {65, 1000}, {1000, 65}}) {
-    for (const bool causal : {false, true}) ExpectDefined({{1, 2}, queries, keys, 64, 64, causal}, GetParam(), best);
+    for (const Causal causal : kEvery) ExpectDefined({{1, 2}, queries, keys, 64, 64, causal}, GetParam(), best);
   }
 }
 
 TEST_P(Attention, OfFewQueriesJoinsThePartsOfTheKeys) {
   for (const int64_t queries : {1, 3, 8}) {
-    for (const bool causal : {false, true}) {
+    for (const Causal causal : kEvery) {
       ExpectDefined({{3}, queries, 1300, 40, 33, causal}, GetParam(), AllIsas());
       ExpectDefined({{17}, queries, 1300, 16, 16, causal}, GetParam(), TestIsas());
     }
@@ -276,7 +288,7 @@ TEST_P(Attention, OfFewQueriesJoinsThePartsOfTheKeys) {
 
 TEST_P(Attention, TakesWidthsThatAreNoVectors) {
   for (const auto& [width, value_width] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {17, 1}, {80, 130}, {256, 256}}) {
-    ExpectDefined({{2}, 33, 70, width, value_width, true}, GetParam(), AllIsas());
+    ExpectDefined({{2}, 33, 70, width, value_width, kUpperLeft}, GetParam(), AllIsas());
     ExpectDefined({{2}, 2, 70, width, value_width}, GetParam(), AllIsas());
   }
 }
@@ -284,15 +296,35 @@ TEST_P(Attention, TakesWidthsThatAreNoVectors) {
 TEST_P(Attention, AddsMasksOfEveryBroadcast) {
   for (const Dims& mask : {Dims{2, 3, 20, 40}, {1, 3, 20, 40}, {2, 1, 20, 40}, {2, 3, 1, 40}, {2, 3, 20, 1}, {3, 20, 40},
                            {20, 40}, {40}, {1, 1}, {2, 1, 1, 40}}) {
-    ExpectDefined({{2, 3}, 20, 40, 16, 16, false, 0.3, mask}, GetParam(), AllIsas());
+    ExpectDefined({{2, 3}, 20, 40, 16, 16, kAll, 0.3, mask}, GetParam(), AllIsas());
   }
-  ExpectDefined({{2, 3}, 4, 40, 16, 16, true, 0.3, {2, 1, 1, 40}}, GetParam(), AllIsas());
+  ExpectDefined({{2, 3}, 4, 40, 16, 16, kUpperLeft, 0.3, {2, 1, 1, 40}}, GetParam(), AllIsas());
 }
 
-TEST_P(Attention, HidesKeysAndGivesNaNWhereAQuerySeesNone) {
+Case NanIfUnseen(Case c) {
+  c.nan_if_unseen = true;
+  return c;
+}
+
+TEST_P(Attention, HidesKeysAndGivesZeroWhereAQuerySeesNone) {
   for (const int64_t queries : {4, 100}) {
-    ExpectDefined({{2}, queries, 700, 16, 16, false, 0, {queries, 700}, 1, true}, GetParam(), AllIsas());
-    ExpectDefined({{2}, queries, 700, 16, 16, true, 0, {queries, 700}, 1, true}, GetParam(), AllIsas());
+    for (const Causal causal : kEvery) {
+      const Case c = {{2}, queries, 700, 16, 16, causal, 0, {queries, 700}, 1, true};
+      ExpectDefined(c, GetParam(), AllIsas());
+      ExpectDefined(NanIfUnseen(c), GetParam(), AllIsas());
+    }
+  }
+}
+
+// Blocks of queries of which none sees a key, some do, all do.
+TEST_P(Attention, OfMoreQueriesThanKeysIsItsDefinition) {
+  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{8, 3}, {300, 40}, {300, 299}}) {
+    for (const Causal causal : {kUpperLeft, kLowerRight}) {
+      const Case c = {{2}, queries, keys, 16, 16, causal};
+      ExpectDefined(c, GetParam(), AllIsas());
+      ExpectDefined(NanIfUnseen(c), GetParam(), AllIsas());
+      ExpectGradientDefined(c, GetParam(), AllIsas());
+    }
   }
 }
 
@@ -313,39 +345,39 @@ Case Grouped(Case c, int64_t group) {
 
 TEST_P(Attention, OfHeadsThatShareAKeyHeadIsItsDefinition) {
   for (const int64_t queries : {1, 3, 9, 130}) {
-    for (const bool causal : {false, true}) {
+    for (const Causal causal : kEvery) {
       for (const int64_t group : {2, 3, 6}) ExpectDefined(Grouped({{2, 6}, queries, 300, 16, 24, causal}, group), GetParam(), AllIsas());
     }
     for (const Dims& mask : {Dims{2, 6, queries, 40}, {6, 1, 40}, {2, 1, queries, 1}, {40}}) {
-      ExpectDefined(Grouped({{2, 6}, queries, 40, 16, 16, true, 0.3, mask}, 3), GetParam(), TestIsas());
+      ExpectDefined(Grouped({{2, 6}, queries, 40, 16, 16, kUpperLeft, 0.3, mask}, 3), GetParam(), TestIsas());
     }
   }
   ExpectDefined(Grouped({{20}, 1, 1300, 40, 33}, 20), GetParam(), AllIsas());
-  ExpectDefined(Grouped({{8}, 300, 300, 32, 32, true}, 4), GetParam(), AllIsas());
+  ExpectDefined(Grouped({{8}, 300, 300, 32, 32, kUpperLeft}, 4), GetParam(), AllIsas());
 }
 
 TEST_P(Attention, ItsGradientAddsUpHeadsThatShareAKeyHead) {
   for (const int64_t queries : {1, 9, 130}) {
-    for (const bool causal : {false, true}) {
+    for (const Causal causal : kEvery) {
       for (const int64_t group : {2, 6}) {
         ExpectGradientDefined(Grouped({{2, 6}, queries, 150, 16, 24, causal}, group), GetParam(), AllIsas());
       }
     }
     for (const Dims& mask : {Dims{2, 6, queries, 140}, {6, 1, 140}, {2, 1, queries, 1}}) {
-      ExpectGradientDefined(Grouped({{2, 6}, queries, 140, 16, 16, true, 0.3, mask}, 3), GetParam(), TestIsas());
+      ExpectGradientDefined(Grouped({{2, 6}, queries, 140, 16, 16, kUpperLeft, 0.3, mask}, 3), GetParam(), TestIsas());
     }
   }
-  ExpectGradientDefined(Grouped({{32}, 130, 130, 16, 16, true}, 2), GetParam(), TestIsas());
+  ExpectGradientDefined(Grouped({{32}, 130, 130, 16, 16, kUpperLeft}, 2), GetParam(), TestIsas());
 }
 
 TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
-  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, true}, Case{{1}, 3, 5000, 64, 64}, Case{{1, 3}, 40, 700, 24, 40},
-                        Grouped({{1, 6}, 70, 300, 32, 32, true}, 3), Grouped({{1, 6}, 1, 900, 32, 32}, 3)}) {
+  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, kUpperLeft}, Case{{1}, 3, 5000, 64, 64}, Case{{1, 3}, 40, 700, 24, 40},
+                        Grouped({{1, 6}, 70, 300, 32, 32, kUpperLeft}, 3), Grouped({{1, 6}, 1, 900, 32, 32}, 3)}) {
     SCOPED_TRACE(c.Name());
     const Program program = Make(c, GetParam());
     std::vector<HostTensor> first;
     for (const int threads : {1, 2, 5}) {
-      const auto backend = *CpuBackend::Create({.threads = threads});
+      const auto backend = *test::NewCpuBackend({.threads = threads});
       const auto got = RunWhole(*backend, program);
       ASSERT_TRUE(got.ok()) << got.status();
       if (first.empty()) {
@@ -360,8 +392,7 @@ TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
 TEST_P(Attention, ItsGradientOfAnyLengthsIsItsDefinition) {
   for (const int64_t keys : {1, 7, 64, 65, 300}) {
     for (const int64_t queries : {1, 7, 9, 64, 65, 300}) {
-      ExpectGradientDefined({{2, 1}, queries, keys, 16, 24}, GetParam(), AllIsas());
-      if (queries <= keys) ExpectGradientDefined({{2, 1}, queries, keys, 16, 24, true}, GetParam(), AllIsas());
+      for (const Causal causal : kEvery) ExpectGradientDefined({{2, 1}, queries, keys, 16, 24, causal}, GetParam(), AllIsas());
     }
   }
 }
@@ -369,15 +400,14 @@ TEST_P(Attention, ItsGradientOfAnyLengthsIsItsDefinition) {
 TEST_P(Attention, ItsGradientOfLongSequencesIsItsDefinition) {
   const std::vector<std::string> best = {""};
   for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{513, 513}, {1000, 1000}, {65, 1000}, {1000, 65}}) {
-    ExpectGradientDefined({{1, 1}, queries, keys, 32, 32}, GetParam(), best);
-    if (queries <= keys) ExpectGradientDefined({{1, 1}, queries, keys, 32, 32, true}, GetParam(), best);
+    for (const Causal causal : kEvery) ExpectGradientDefined({{1, 1}, queries, keys, 32, 32, causal}, GetParam(), best);
   }
-  ExpectGradientDefined({{17}, 150, 150, 16, 16, true}, GetParam(), best);
+  ExpectGradientDefined({{17}, 150, 150, 16, 16, kUpperLeft}, GetParam(), best);
 }
 
 TEST_P(Attention, ItsGradientTakesWidthsThatAreNoVectors) {
   for (const auto& [width, value_width] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {17, 1}, {80, 130}, {256, 256}}) {
-    ExpectGradientDefined({{2}, 33, 70, width, value_width, true}, GetParam(), AllIsas());
+    ExpectGradientDefined({{2}, 33, 70, width, value_width, kUpperLeft}, GetParam(), AllIsas());
     ExpectGradientDefined({{2}, 2, 70, width, value_width}, GetParam(), AllIsas());
   }
 }
@@ -385,14 +415,13 @@ TEST_P(Attention, ItsGradientTakesWidthsThatAreNoVectors) {
 TEST_P(Attention, ItsGradientAddsMasksOfEveryBroadcast) {
   for (const Dims& mask : {Dims{2, 3, 70, 140}, {1, 3, 70, 140}, {2, 1, 70, 140}, {2, 3, 1, 140}, {2, 3, 70, 1}, {3, 70, 140},
                            {70, 140}, {140}, {1, 1}, {2, 1, 1, 140}}) {
-    ExpectGradientDefined({{2, 3}, 70, 140, 8, 8, false, 0.3, mask}, GetParam(), AllIsas());
+    ExpectGradientDefined({{2, 3}, 70, 140, 8, 8, kAll, 0.3, mask}, GetParam(), AllIsas());
   }
-  ExpectGradientDefined({{2, 3}, 70, 140, 8, 8, true, -0.3, {2, 1, 1, 140}}, GetParam(), AllIsas());
+  ExpectGradientDefined({{2, 3}, 70, 140, 8, 8, kUpperLeft, -0.3, {2, 1, 1, 140}}, GetParam(), AllIsas());
 }
 
-TEST_P(Attention, ItsGradientHidesKeysAndGivesNaNWhereAQuerySeesNone) {
-  ExpectGradientDefined({{2}, 100, 300, 16, 16, false, 0, {100, 300}, 1, true}, GetParam(), AllIsas());
-  ExpectGradientDefined({{2}, 100, 300, 16, 16, true, 0, {100, 300}, 1, true}, GetParam(), AllIsas());
+TEST_P(Attention, ItsGradientHidesKeysAndGivesZeroWhereAQuerySeesNone) {
+  for (const Causal causal : kEvery) ExpectGradientDefined({{2}, 100, 300, 16, 16, causal, 0, {100, 300}, 1, true}, GetParam(), AllIsas());
 }
 
 TEST_P(Attention, ItsGradientOfLargeScoresIsItsDefinition) {
@@ -404,13 +433,13 @@ TEST_P(Attention, ItsGradientOfLargeScoresIsItsDefinition) {
 }
 
 TEST_P(Attention, ItsGradientHasTheSameBitsForAnyNumberOfThreads) {
-  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, true}, Case{{1}, 700, 100, 24, 40}, Case{{3, 7}, 130, 130, 16, 16, true},
-                        Grouped({{2, 6}, 130, 130, 16, 16, true}, 3)}) {
+  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, kUpperLeft}, Case{{1}, 700, 100, 24, 40}, Case{{3, 7}, 130, 130, 16, 16, kUpperLeft},
+                        Grouped({{2, 6}, 130, 130, 16, 16, kUpperLeft}, 3)}) {
     SCOPED_TRACE(c.Name());
     const Program program = Make(c, GetParam(), true);
     std::vector<HostTensor> first;
     for (const int threads : {1, 2, 5}) {
-      const auto backend = *CpuBackend::Create({.threads = threads});
+      const auto backend = *test::NewCpuBackend({.threads = threads});
       const auto got = RunWhole(*backend, program);
       ASSERT_TRUE(got.ok()) << got.status();
       if (first.empty()) first = *got;
@@ -438,7 +467,7 @@ bool GradientStays(DType dtype, const Case& c) {
 TEST(Attention, ExpandsWhatTheKernelDoesNotServe) {
   const auto stays = [](DType dtype, const Case& c) { return Stays(Make(c, dtype).function); };
   const Case long_one = {{2}, 1024, 1024, 16, 16};
-  const CpuTarget best = *TargetFor(BestIsa());
+  const CpuTarget best = test::TargetUnderTest();
   const bool pairs = best.has_bf16_dot || best.tiles != TileUnit::kNone;
   EXPECT_TRUE(stays(DType::kF32, long_one));
   EXPECT_FALSE(stays(DType::kBF16, long_one));
@@ -453,14 +482,15 @@ TEST(Attention, ExpandsWhatTheKernelDoesNotServe) {
   EXPECT_FALSE(GradientStays(DType::kF32, {{2}, 1024, 1024, 257, 16}));
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     const bool served = dtype == DType::kF32 || pairs;
-    EXPECT_EQ(stays(dtype, {{2}, 256, 256, 16, 16, true}), served);
-    EXPECT_FALSE(stays(dtype, {{2}, 255, 255, 16, 16, true}));
-    EXPECT_EQ(GradientStays(dtype, {{2}, 256, 256, 16, 16, true}), served);
-    EXPECT_FALSE(GradientStays(dtype, {{2}, 255, 255, 16, 16, true}));
+    EXPECT_EQ(stays(dtype, {{2}, 256, 256, 16, 16, kUpperLeft}), served);
+    EXPECT_FALSE(stays(dtype, {{2}, 255, 255, 16, 16, kUpperLeft}));
+    EXPECT_EQ(GradientStays(dtype, {{2}, 256, 256, 16, 16, kUpperLeft}), served);
+    EXPECT_FALSE(GradientStays(dtype, {{2}, 255, 255, 16, 16, kUpperLeft}));
     EXPECT_EQ(GradientStays(dtype, {{2}, 1024, 1024, 16, 16}), served);
     EXPECT_FALSE(GradientStays(dtype, {{2}, 1023, 1023, 16, 16}));
     EXPECT_FALSE(GradientStays(dtype, {{2}, 1, 512, 16, 16}));
-    EXPECT_FALSE(GradientStays(dtype, {{2}, 600, 599, 16, 16, true}));  // the first query sees no key
+    EXPECT_EQ(GradientStays(dtype, {{2}, 600, 599, 16, 16, kLowerRight}), served);  // the first query sees no key
+    EXPECT_FALSE(GradientStays(dtype, NanIfUnseen({{2}, 600, 599, 16, 16, kLowerRight})));
     EXPECT_EQ(stays(dtype, {{2}, 1, 256, 16, 16}), served);
     EXPECT_FALSE(stays(dtype, {{2}, 1, 255, 16, 16}));
     EXPECT_FALSE(stays(dtype, {{2}, 1, 2048, 16, 16}));
@@ -483,7 +513,7 @@ TEST(Attention, StaysWholeBesideItsGradient) {
 
 // A result read before its gradient, beside it or never: the same bits.
 TEST_P(Attention, ItsGradientHasTheSameBitsWhereverItIsCut) {
-  const Case c = {{2, 2}, 512, 512, 32, 32, true};
+  const Case c = {{2, 2}, 512, 512, 32, 32, kUpperLeft};
   const Program forward = Make(c, GetParam()), gradient = Make(c, GetParam(), true);
   const std::span<const Value> x = forward.function->parameters();
   const Value y = forward.function->results()[0], g = test::NewParameter(y.type());
@@ -510,7 +540,8 @@ TEST_P(Attention, ItsGradientHasTheSameBitsWhereverItIsCut) {
 
 // Of some operands alone it is expanded.
 TEST(Attention, ItsGradientAgreesWithThatOfSomeOperands) {
-  const Program forward = Make({{2}, 256, 256, 16, 16, true}, DType::kF32), with_g = Make({{2}, 256, 256, 16, 16, true}, DType::kF32, true);
+  const Case c = {{2}, 256, 256, 16, 16, kUpperLeft};
+  const Program forward = Make(c, DType::kF32), with_g = Make(c, DType::kF32, true);
   const std::span<const Value> x = forward.function->parameters();
   const Value y = forward.function->results()[0], g = test::NewParameter(y.type());
   Builder b;

@@ -10,12 +10,13 @@
 #include "src/passes/fuse.h"
 #include "src/passes/pipeline.h"
 #include "tests/ops/op_matrix.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::cpu {
 
 // One backend a test program: threads are slow to start.
 inline CpuBackend& TestBackend() {
-  static CpuBackend* backend = CpuBackend::Create({.threads = 2})->release();
+  static CpuBackend* backend = test::NewCpuBackend({.threads = 2})->release();
   return *backend;
 }
 

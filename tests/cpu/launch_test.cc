@@ -5,6 +5,7 @@
 #include "src/ops/build.h"
 #include "src/runtime/alloc_hook.h"
 #include "tests/cpu/backend_support.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::cpu {
 namespace {
@@ -15,7 +16,7 @@ using ir::Value;
 
 // A backend of its own, so that no other test's launches have left scratch behind.
 struct Device {
-  std::unique_ptr<CpuBackend> backend = *CpuBackend::Create({.threads = 2});
+  std::unique_ptr<CpuBackend> backend = *test::NewCpuBackend({.threads = 2});
 
   std::unique_ptr<Executable> Compile(Ref<const ir::Function> function) {
     const auto module = Prepared(*backend, std::move(function));

@@ -9,6 +9,7 @@
 #include "src/passes/passes.h"
 #include "tests/cpu/run_all.h"
 #include "tests/support/control_programs.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::cpu {
 namespace {
@@ -62,7 +63,7 @@ struct Counts {
   int64_t kernels, code_bytes, entries;
 };
 Counts CountsOf(int layers) {
-  const std::unique_ptr<CpuBackend> owned = *CpuBackend::Create({.threads = 1});
+  const std::unique_ptr<CpuBackend> owned = *test::NewCpuBackend({.threads = 1});
   CpuBackend& backend = *owned;
   const auto module = Prepared(backend, ir::CopyFunction(*Step(layers)));
   EXPECT_TRUE(module.ok()) << module.status();

@@ -8,6 +8,7 @@
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
 #include "tests/cpu/backend_support.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::cpu {
 namespace {
@@ -21,13 +22,13 @@ constexpr int64_t kLeastBytes = kDepth * kColumns * 4;  // of the weight and of 
 
 struct Device {
   explicit Device(int64_t memory_limit = 0)
-      : backend(*CpuBackend::Create({.threads = 2, .memory_limit = memory_limit})) {}
+      : backend(*test::NewCpuBackend({.threads = 2, .services = {.budget = std::make_shared<MemoryBudget>(memory_limit)}})) {}
   std::unique_ptr<CpuBackend> backend;
 
   std::unique_ptr<Executable> Compile(Ref<const ir::Function> function, const std::string& isa = "") {
     const auto module = Prepared(*backend, std::move(function));
     EXPECT_TRUE(module.ok()) << module.status();
-    auto compiled = backend->Compile(*module, {.isa = isa});
+    auto compiled = backend->Compile(*module, {{.isa = isa}});
     EXPECT_TRUE(compiled.ok()) << compiled.status();
     return *std::move(compiled);
   }

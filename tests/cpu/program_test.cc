@@ -6,10 +6,12 @@
 #include <random>
 #include <thread>
 
+#include "gmock/gmock.h"
 #include "src/backends/cpu/executable.h"
 #include "src/ops/build.h"
 #include "src/runtime/alloc_hook.h"
 #include "tests/cpu/backend_support.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::cpu {
 namespace {
@@ -167,8 +169,8 @@ TEST(CpuProgram, FactorsOfANormalisationStandBeforeTheProductThatItFollows) {
 
 TEST(CpuProgram, BitsDoNotDependOnTheNumberOfThreads) {
   const Mlp mlp = MakeMlp();
-  auto one = CpuBackend::Create({.threads = 1});
-  auto two = CpuBackend::Create({.threads = 2});
+  auto one = test::NewCpuBackend({.threads = 1});
+  auto two = test::NewCpuBackend({.threads = 2});
   ASSERT_TRUE(one.ok() && two.ok());
   const auto a = RunOnCpu(**one, mlp.function, mlp.arguments);
   const auto b = RunOnCpu(**two, mlp.function, mlp.arguments);
@@ -178,8 +180,8 @@ TEST(CpuProgram, BitsDoNotDependOnTheNumberOfThreads) {
 
 TEST(CpuProgram, ComesBackFromItsBytesWithoutCompiling) {
   const Mlp mlp = MakeMlp();
-  auto first = CpuBackend::Create({.threads = 2});
-  auto second = CpuBackend::Create({.threads = 2});
+  auto first = test::NewCpuBackend({.threads = 2});
+  auto second = test::NewCpuBackend({.threads = 2});
   ASSERT_TRUE(first.ok() && second.ok());
   const auto module = Prepared(**first, mlp.function);
   ASSERT_TRUE(module.ok());
@@ -228,7 +230,7 @@ TEST(CpuProgram, DamagedBytesAreRefused) {
 
 TEST(CpuProgram, CodeThatCannotBeLinkedIsRefused) {
   const Mlp mlp = MakeMlp();
-  auto backend = CpuBackend::Create({.threads = 2});
+  auto backend = test::NewCpuBackend({.threads = 2});
   ASSERT_TRUE(backend.ok());
   const auto module = Prepared(TestBackend(), mlp.function);
   auto compiled = TestBackend().Compile(*module, {});
@@ -253,7 +255,7 @@ TEST(CpuProgram, EqualStepsShareTheirCode) {
     results.push_back(ops::Exp(b, ops::Mul(b, slice, 2.0)));
   }
   ASSERT_TRUE(b.ok());
-  auto backend = CpuBackend::Create({.threads = 2});
+  auto backend = test::NewCpuBackend({.threads = 2});
   const auto module = Prepared(**backend, ir::Function::Create("many", {x}, results));
   ASSERT_TRUE(module.ok());
   auto compiled = (*backend)->Compile(*module, {});
@@ -280,16 +282,68 @@ TEST(BlockPool, GivesBackWhatItKeepsBeforeItSaysThatThereIsNoMemory) {
   pool->Give(*block, 4 << 20);
 }
 
+TEST(BlockPool, GivesBackWhatNobodyTookFor64Launches) {
+  auto pool = std::make_shared<BlockPool>();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(*pool->Take(1 << 20));
+  for (void* block : blocks) pool->Give(block, 1 << 20);
+  void* const other = *pool->Take(5 << 20);
+  pool->Give(other, 5 << 20);
+  const int64_t live = GetLargeMemoryStats().live_bytes, kept = pool->kept();
+  // One of the three is used in every launch; none has been left alone for so long at the first look.
+  const auto launches = [&] {
+    for (int64_t i = 0; i < BlockPool::kKeepLaunches; ++i) {
+      pool->Launches();
+      pool->Give(*pool->Take(1 << 20), 1 << 20);
+    }
+  };
+  launches();
+  EXPECT_EQ(pool->kept(), kept);
+  launches();
+  const int64_t one = pool->kept();
+  EXPECT_LT(one, 2 << 20);
+  EXPECT_GE(one, 1 << 20);
+  EXPECT_EQ(GetLargeMemoryStats().live_bytes, live - (kept - one));
+  launches();
+  EXPECT_EQ(pool->kept(), one);
+  EXPECT_TRUE(pool->GiveBack());
+  EXPECT_EQ(pool->kept(), 0);
+  EXPECT_FALSE(pool->GiveBack());
+}
+
 TEST(CpuBackend, OfOneProcessShareTheirThreads) {
-  auto a = CpuBackend::Create({.threads = 2}), b = CpuBackend::Create({.threads = 2}), c = CpuBackend::Create({.threads = 1});
+  auto a = test::NewCpuBackend({.threads = 2}), b = test::NewCpuBackend({.threads = 2}), c = test::NewCpuBackend({.threads = 1});
   EXPECT_EQ((*a)->pool(), (*b)->pool());
   EXPECT_NE((*a)->pool(), (*c)->pool());
+}
+
+TEST(CpuBackend, MeasuresItsLaunchesAndTracesThem) {
+  std::vector<std::string> said;
+  BackendServices services;
+  services.log = {[&](LogLevel, std::string_view text) { said.emplace_back(text); }};
+  services.budget = std::make_shared<MemoryBudget>(int64_t{1} << 30);
+  auto backend = test::NewCpuBackend({.threads = 2, .services = services});
+  EXPECT_THAT(said, testing::ElementsAre(testing::AllOf(testing::StartsWith("platform cpu: "), testing::EndsWith("limit 1073741824"))));
+  Builder b;
+  const Value x{ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Tensor(DType::kF32, {8, 8})}), 0};
+  const auto module = Prepared(**backend, ir::Function::Create("short", {x}, {ops::BatchMatmul(b, x, x, false, false)}));
+  ASSERT_TRUE(module.ok()) << module.status();
+  services.trace->Start(16);
+  auto compiled = (*backend)->Compile(*module, {});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const std::vector<HostTensor> arguments{Filled(DType::kF32, {8, 8}, 1)};
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunExecutable(**backend, **compiled, arguments).ok());
+  std::vector<std::string> names;
+  for (const TraceSpan& span : services.trace->Stop()) names.emplace_back(span.name);
+  EXPECT_THAT(names, testing::ElementsAre("compile", "run", "run", "run"));
+  EXPECT_EQ(services.metrics->Summarize(Sample::kRun).count, 3);
+  EXPECT_GT(services.metrics->Summarize(Sample::kRun).sum, 0);
 }
 
 TEST(CpuBackend, LaunchesNothingOnceItIsClosed) {
   Builder b;
   const Value x{ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Tensor(DType::kF32, {8, 8})}), 0};
-  auto backend = CpuBackend::Create({.threads = 2});
+  auto backend = test::NewCpuBackend({.threads = 2});
   const auto module = Prepared(**backend, ir::Function::Create("short", {x}, {ops::BatchMatmul(b, x, x, false, false)}));
   ASSERT_TRUE(module.ok()) << module.status();
   auto compiled = (*backend)->Compile(*module, {});
@@ -361,7 +415,7 @@ TEST(LaunchQueue, SaysInAForkedChildThatItsThreadIsNotThere) {
   Builder b;
   Value x{ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Tensor(DType::kF32, {512, 512})}), 0}, y = x;
   for (int i = 0; i < 4; ++i) y = ops::BatchMatmul(b, y, x, false, false);
-  auto backend = CpuBackend::Create({.threads = 1});
+  auto backend = test::NewCpuBackend({.threads = 1});
   const auto module = Prepared(**backend, ir::Function::Create("long", {x}, {y}));
   ASSERT_TRUE(module.ok()) << module.status();
   auto compiled = (*backend)->Compile(*module, {});

@@ -4,6 +4,7 @@
 #include "src/ir/verify.h"
 #include "src/ops/registry.h"
 #include "tests/cpu/backend_support.h"
+#include "tests/support/cpu_under_test.h"
 #include "tests/support/expectation.h"
 #include "tests/support/guarded_memory.h"
 #include "tests/support/random_program.h"
@@ -18,7 +19,7 @@ using test::RandomProgram;
 [[maybe_unused]] const bool kGuarded = (test::GuardLargeAllocations(), true);
 
 CpuBackend& BackendWith(int threads) {
-  static CpuBackend* one = CpuBackend::Create({.threads = 1})->release();
+  static CpuBackend* one = test::NewCpuBackend({.threads = 1})->release();
   return threads == 1 ? *one : TestBackend();
 }
 
@@ -126,7 +127,7 @@ std::string Problem(const RandomProgram& program, const Attempt& attempt) {
   auto difference = expected->Differences(*optimised);
   if (!difference.ok()) return difference.status().ToString();
   if (!difference->empty()) return absl::StrCat("passes: ", *difference);
-  const auto executable = backend.Compile(*lowered, {.isa = attempt.isa, .verify_between_passes = true});
+  const auto executable = backend.Compile(*lowered, {{.isa = attempt.isa, .verify_between_passes = true}});
   if (!executable.ok()) return absl::StrCat("compile: ", executable.status().ToString());
   const auto first = Run(backend, **executable, lowered->main(), built->arguments, block, false);
   if (!first.ok()) return absl::StrCat("run: ", first.status().ToString());

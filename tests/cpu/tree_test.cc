@@ -7,6 +7,7 @@
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
 #include "tests/cpu/backend_support.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::cpu {
 namespace {
@@ -37,7 +38,7 @@ class Tree {
     std::vector<ir::ParameterInfo> infos(parameters.size());
     for (size_t r = 0; r < results; ++r) infos[r].donated_to = static_cast<int32_t>(r);
     module_.functions.push_back(ir::Function::Create("tree", values, out, infos));
-    lowering_.emplace(module_, target_, false);
+    lowering_.emplace(module_, target_, options_);
     EXPECT_TRUE(lowering_->BindParameters().ok());
   }
 
@@ -79,7 +80,7 @@ class Tree {
     const auto loops = code.Compile(*lowered_, {}, 2, nullptr, &compiled);
     EXPECT_TRUE(loops.ok()) << loops.status();
     lowered_->program.fingerprint = code.fingerprint();
-    lowered_->program.isa = std::string(NameOf(target_.isa));
+    lowered_->program.isa = std::string(target_.name());
     return *EncodeProgram(lowered_->program);
   }
   // Through its bytes, as a second process would.
@@ -97,8 +98,9 @@ class Tree {
   ExecutableStats stats() const { return executable_->stats(); }
 
  private:
-  CpuTarget target_ = *TargetFromName("auto");
+  CpuTarget target_ = test::TargetUnderTest();
   ir::Module module_;
+  const ProgramOptions options_;
   std::optional<Lowering> lowering_;
   std::optional<LoweredModule> lowered_;
   std::unique_ptr<Executable> executable_;
@@ -398,7 +400,16 @@ TEST(TreeBytes, ListsThatAreNoTreeAreRefused) {
       {"a repeat of what is not carried", [](Program& p) { p.lists[0][1].buffers[2] = {BufferRef::Place::kArena, 0, 0}; }},
       {"an entry refers to memory outside the plan", [](Program& p) { p.lists[0][1].buffers[2].index = 2; }},
       {"a carried value outside the arena", [](Program& p) { p.carried[1] = 5000; }},
-      {"a donation to what may never end", [](Program& p) { p.donor[0] = 0; }},
+      {"a donation to what may never end",
+       [](Program& p) {
+         p.donor[0] = 0;
+         p.lists[3][0].buffers[1] = {BufferRef::Place::kResult, 0, 0};
+       }},
+      {"a donation to what may never end",
+       [](Program& p) {
+         p.donor[0] = 0;
+         p.lists[0][0].buffers[1] = {BufferRef::Place::kResult, 0, 0};
+       }},
       {"an entry from nowhere", [](Program& p) { p.lists[3][0].origins = {2}; }},
       {"lists in too many lists", [](Program& p) {
          for (int i = 0; i < 40; ++i) {
@@ -412,6 +423,12 @@ TEST(TreeBytes, ListsThatAreNoTreeAreRefused) {
        }},
   };
   EXPECT_TRUE(CheckProgram(Small()).ok()) << CheckProgram(Small());
+  // What is first written behind the loop may be taken over.
+  Program behind = Small();
+  behind.donor[0] = 0;
+  behind.lists[0].push_back(behind.lists[0][0]);
+  behind.lists[0].back().buffers[1] = {BufferRef::Place::kResult, 0, 0};
+  EXPECT_TRUE(CheckProgram(behind).ok()) << CheckProgram(behind);
   for (const auto& [message, damage] : cases) {
     Program p = Small();
     damage(p);
@@ -441,7 +458,7 @@ TEST(TreeBytes, NameNodesButNotWhereTheyWereRecorded) {
     b.set_location({ir::InternFile(file), 7 + 2 * next});
     const Value y = ops::Tanh(b, ops::Add(b, sum, t));
     ASSERT_TRUE(b.ok()) << b.status();
-    auto backend = CpuBackend::Create({.threads = 1});
+    auto backend = test::NewCpuBackend({.threads = 1});
     const auto module = Prepared(**backend, ir::Function::Create("f", {x, w}, {y}));
     ASSERT_TRUE(module.ok()) << module.status();
     const auto text = (*backend)->Explain(*module, {});
@@ -483,7 +500,7 @@ TEST(Carries, WhatAllRunsTogetherOverwriteIsNotCopiedFirst) {
   for (const int runs : {3, 2}) {
     const auto parsed = ir::Parse(RowsOf(std::to_string(runs)), ops::FindOp);
     ASSERT_TRUE(parsed.ok()) << parsed.status();
-    auto backend = CpuBackend::Create({.threads = 1});
+    auto backend = test::NewCpuBackend({.threads = 1});
     const auto module = Prepared(**backend, parsed->functions[0]);
     ASSERT_TRUE(module.ok()) << module.status();
     const auto text = (*backend)->Explain(*module, {});
@@ -509,7 +526,7 @@ TEST(Launches, OfAPaddedConvolutionOverNoPixels) {
       ops::FindOp);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   const std::vector<HostTensor> arguments = {HostTensor(kF, {1, 3, 0, 2}), Numbers(kF, {3, 1, 2, 33}, {1, 2, 3})};
-  auto backend = CpuBackend::Create({.threads = 2});
+  auto backend = test::NewCpuBackend({.threads = 2});
   const auto results = RunOnCpu(**backend, parsed->functions[0], arguments);
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ((*results)[0].dims(), (Dims{1, 3, 0, 33}));

@@ -125,9 +125,9 @@ TEST_F(IdxTest, TrailingBytesAreRefused) {
 
 TEST_F(IdxTest, FoldersAndPipesAreNamedAsSuch) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_EQ(Error(), "'" + path_ + "' is not an IDX file: it is not a regular file");
+  EXPECT_EQ(Error(), "'" + path_ + "' is a FIFO, not a regular file");
   path_ = "/tmp";
-  EXPECT_EQ(Error(), "'/tmp' is not an IDX file: it is not a regular file");
+  EXPECT_EQ(Error(), "'/tmp' is a directory, not a regular file");
 }
 
 TEST_F(IdxTest, AMissingFileIsNotFound) { EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound); }

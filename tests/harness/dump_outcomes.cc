@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/stablehlo/read.h"
+#include "tests/support/cpu_under_test.h"
 #include "tests/support/run_on_backend.h"
 
 namespace weft {
@@ -53,7 +54,7 @@ void Answer(Backend& backend, const std::string& text, const std::vector<HostTen
 }
 
 int Serve() {
-  auto backend = cpu::CpuBackend::Create();
+  auto backend = test::NewCpuBackend();
   if (!backend.ok()) {
     std::cerr << backend.status().message() << "\n";
     return 1;

@@ -1,32 +1,17 @@
 """What the documents say exists: links lead somewhere; every script, program and option that a command names is there."""
-import functools
 import os
 import re
 import subprocess
 import sys
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from documents import dead_links, text_of, without_code  # noqa: E402
+
 SOURCE, BUILD = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"]
 DOCUMENTS = [os.path.join(folder, name) for top in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "bindings", "examples", "serialization")
              for folder, _, names in ([(SOURCE, (), [top])] if top.endswith(".md") else os.walk(os.path.join(SOURCE, top)))
              for name in names if name.endswith(".md")]
-
-
-def text_of(path):
-    with open(path, encoding="utf-8") as handle:
-        return handle.read()
-
-
-def without_code(text):
-    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-
-
-@functools.cache
-def anchors_of(path):
-    """The places of a page, as GitHub names headings; and those it names itself."""
-    text = without_code(text_of(path))
-    headings = [re.sub(r"<[^>]*>|\]\([^)]*\)|[`*\[]", "", heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
-    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
 
 
 def commands_of(text):
@@ -41,17 +26,8 @@ class Docs(unittest.TestCase):
         self.assertGreater(len(DOCUMENTS), 5)
 
     def test_links_lead_to_files_and_to_places_in_them(self):
-        places = 0
-        for path in DOCUMENTS:
-            for link, _, place in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", without_code(text_of(path))))):
-                if "://" in link:
-                    continue
-                target = os.path.join(os.path.dirname(path), link) if link else path
-                with self.subTest(document=os.path.relpath(path, SOURCE), link=link, place=place):
-                    self.assertTrue(os.path.exists(target), link)
-                    if place:
-                        self.assertIn(place, anchors_of(target))
-                        places += 1
+        dead, places = dead_links(DOCUMENTS)
+        self.assertEqual([], dead)
         self.assertGreater(places, 20)
 
     def test_the_index_knows_every_page(self):

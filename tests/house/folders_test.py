@@ -141,6 +141,14 @@ class Folders(unittest.TestCase):
         files = tree(["src", "serialization"], (".h", ".cc"))
         self.assertEqual([], [p for p in files if folder_of(p) is None])
 
+    def test_tests_take_their_cpu_from_one_place(self):
+        """Who names neither a target nor a backend runs on the instruction set under test: both are the same then."""
+        own = re.compile(r'CpuBackend::Create\(|TargetFromName\("(auto)?"\)|TargetFor\(BestIsa\(\)\)(?!->Fingerprint)')
+        self.assertTrue(own.search("auto backend = cpu::CpuBackend::Create({.threads = 1});"))
+        files = tree(["tests"], (".h", ".cc"))
+        self.assertEqual([], [path for path, text in files.items() if path != "tests/support/cpu_under_test.h" and own.search(text)],
+                         "tests/support/cpu_under_test.h has both")
+
     def test_files_say_what_they_are_for_and_stay_short(self):
         files = tree(["src", "serialization", "include", "examples", "benchmarks"], (".h", ".cc", ".c"))
         self.assertEqual([], check_files(files))

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from documents import dead_links  # noqa: E402
 from installation import BUILD, SOURCE, install, run, uninstall
 
 OUTSIDE = os.path.join(SOURCE, "tests", "install", "outside")
@@ -96,11 +98,19 @@ class Install(unittest.TestCase):
         self.assertEqual(["LICENSE", "THIRD_PARTY_NOTICES", "libweft.so.1", "weft.spdx.json"], found["runtime"])
         self.assertEqual(["libweft.so.1.debug"], found["debug"])
         self.assertEqual(["weft", "weft.1"], found["tools"])
-        self.assertLessEqual({"libweft.so", "weft.h", "weft.pc", "weftConfig.cmake", "weft_api.json", "api.json", "ops.json"}, set(found["dev"]))
-        self.assertLessEqual({"README.md", "CHANGELOG.md", "install.md", "train_fashion_mnist.c"}, set(found["doc"]))
+        self.assertLessEqual({"libweft.so", "weft.h", "weft.pc", "weftConfig.cmake", "weft_api.json", "api.json", "ops.json",
+                              "weft_ffi.py", "weft_ffi.lua", "lib.rs", "Cargo.toml", "weft.go", "go.mod"}, set(found["dev"]))
+        self.assertLessEqual({"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "install.md", "train_fashion_mnist.c"}, set(found["doc"]))
         # Everything belongs to one of them.
         files = sorted(name for _, _, names in os.walk(self.prefix) for name in names)
         self.assertEqual(files, sorted(name for names in found.values() for name in names))
+
+    def test_links_of_the_installed_documents_lead_somewhere(self):
+        pages = [os.path.join(root, name) for root, _, names in os.walk(self.prefix) for name in names if name.endswith(".md")]
+        self.assertGreater(len(pages), 20)
+        dead, places = dead_links(pages)
+        self.assertEqual([], dead)
+        self.assertGreater(places, 20)
 
     def test_installing_writes_nothing_into_the_build_but_cmake_s_own_list(self):
         self.assertEqual([], [name for name in self.written if name != "install_manifest.txt"])

@@ -429,6 +429,21 @@ TEST_P(Conv, ServesIntegersAndF16) {
   Check<F16, F16>(*kernels_, Cases()[4], DType::kF16, DType::kF16, one_, two_, 5e-4);
 }
 
+TEST_P(Conv, SumsIntegersInTheResultsType) {
+  std::vector<ConvCall> cases = Cases();
+  const std::vector<ConvCall> grouped = GroupedCases();
+  cases.insert(cases.end(), grouped.begin(), grouped.end());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    switch (i % 5) {
+      case 0: Check<int8_t, int32_t>(*kernels_, cases[i], DType::kI8, DType::kI32, one_, two_, 0); break;
+      case 1: Check<int16_t, int32_t>(*kernels_, cases[i], DType::kI16, DType::kI32, one_, two_, 0); break;
+      case 2: Check<uint8_t, int32_t>(*kernels_, cases[i], DType::kU8, DType::kI32, one_, two_, 0); break;
+      case 3: Check<int32_t, int32_t>(*kernels_, cases[i], DType::kI32, DType::kI32, one_, two_, 0); break;
+      default: Check<int64_t, int64_t>(*kernels_, cases[i], DType::kI64, DType::kI64, one_, two_, 0);
+    }
+  }
+}
+
 TEST_P(Conv, SumsGroupsInF32AndF64) {
   for (const ConvCall& call : GroupedCases()) {
     Check<float, float>(*kernels_, call, DType::kF32, DType::kF32, one_, two_, 0);

@@ -173,6 +173,18 @@ TEST_P(Gemm, WrapsIntegersAndJoinsBools) {
   EXPECT_EQ(any[1], 0);
 }
 
+TEST_P(Gemm, SumsIntegersOnTiles) {
+  for (const Shape& shape : kShapes) {
+    for (int form = 0; form < 4; ++form) {
+      Check<int8_t, int32_t>(*kernels_, DType::kI8, DType::kI32, shape, form & 1, form & 2, one_, two_, 0);
+      Check<int16_t, int32_t>(*kernels_, DType::kI16, DType::kI32, shape, form & 1, form & 2, one_, two_, 0);
+    }
+    Check<uint8_t, int32_t>(*kernels_, DType::kU8, DType::kI32, shape, shape.m % 2 == 0, shape.k % 2 == 0, one_, two_, 0);
+    Check<int32_t, int32_t>(*kernels_, DType::kI32, DType::kI32, shape, shape.m % 2 == 1, shape.k % 2 == 1, one_, two_, 0);
+    Check<int64_t, int64_t>(*kernels_, DType::kI64, DType::kI64, shape, shape.k % 2 == 0, shape.m % 2 == 0, one_, two_, 0);
+  }
+}
+
 TEST_P(Gemm, WalksBatchesByTheirStridesAndBroadcasts) {
   std::mt19937 random(3);
   const int64_t m = 9, k = 20, n = 33;

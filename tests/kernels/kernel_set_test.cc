@@ -2,6 +2,7 @@
 #include "src/backends/cpu/jit/jit.h"
 #include "src/runtime/alloc_hook.h"
 #include "tests/kernels/kernels_support.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::cpu {
 namespace {
@@ -25,7 +26,7 @@ absl::Status SmallProduct(KernelSet& kernels, ThreadPool& pool, float* result) {
 
 TEST(KernelSet, CompilesNothingAfterAnImport) {
   ThreadPool pool(1);
-  const CpuTarget target = *TargetFromName("auto");
+  const CpuTarget target = test::TargetUnderTest();
   KernelSet first(target), second(target);
   float result[kRows * kRows];
   ASSERT_TRUE(SmallProduct(first, pool, result).ok());
@@ -42,7 +43,7 @@ TEST(KernelSet, CompilesNothingAfterAnImport) {
 
 TEST(KernelSet, CompilesWhatWasImportedAndCannotBeLinked) {
   ThreadPool pool(1);
-  const CpuTarget target = *TargetFromName("auto");
+  const CpuTarget target = test::TargetUnderTest();
   KernelSet first(target), second(target);
   float result[kRows * kRows];
   ASSERT_TRUE(SmallProduct(first, pool, result).ok());
@@ -58,7 +59,7 @@ TEST(KernelSet, CompilesWhatWasImportedAndCannotBeLinked) {
 
 TEST(KernelSet, PreparesWhatACallNeeds) {
   ThreadPool pool(1);
-  KernelSet kernels(*TargetFromName("auto"));
+  KernelSet kernels(test::TargetUnderTest());
   ScratchNeeds needs;
   ASSERT_TRUE(kernels.PrepareGemm(SmallCall(), 1, needs).ok());
   const int64_t compiled = kernels.compiled();
@@ -69,7 +70,7 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
 }
 
 TEST(KernelSet, SaysWhatItWouldGenerate) {
-  KernelSet kernels(*TargetFromName("auto"));
+  KernelSet kernels(test::TargetUnderTest());
   ScratchNeeds needs;
   const auto prepare = [&] { EXPECT_TRUE(kernels.PrepareGemm(SmallCall(), 1, needs).ok()); };
   const std::vector<int> missing = kernels.MissingAfter(prepare);
@@ -84,17 +85,17 @@ TEST(KernelSet, SaysWhatItWouldGenerate) {
 
 TEST(KernelSet, RefusesTruncatedOrForeignObjects) {
   ThreadPool pool(1);
-  KernelSet first(*TargetFromName("auto"));
+  KernelSet first(test::TargetUnderTest());
   float result[kRows * kRows];
   ASSERT_TRUE(SmallProduct(first, pool, result).ok());
   const std::string objects = first.ExportObjects();
   for (size_t length : {size_t{0}, size_t{7}, size_t{16}, size_t{40}, objects.size() - 1}) {
-    KernelSet fresh(*TargetFromName("auto"));
+    KernelSet fresh(test::TargetUnderTest());
     const absl::Status status = fresh.ImportObjects(std::as_bytes(std::span(objects.data(), length)));
     EXPECT_FALSE(status.ok()) << length;
     ASSERT_TRUE(SmallProduct(fresh, pool, result).ok());
   }
-  Jit jit(*TargetFromName("auto"));
+  Jit jit(test::TargetUnderTest());
   EXPECT_EQ(jit.Load("not an object").status().message(), "compiled object of 13 bytes is not an ELF file");
 }
 
@@ -102,7 +103,7 @@ TEST(KernelSet, ReportsExhaustedMemoryByItsPurpose) {
   // A fresh thread has no packing space yet.
   std::thread([] {
     ThreadPool pool(1);
-    KernelSet kernels(*TargetFromName("auto"));
+    KernelSet kernels(test::TargetUnderTest());
     std::vector<float> a(64 * 300), b(300 * 300), c(64 * 300);
     GemmCall call;
     call.m = 64;

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "src/backends/cpu/kernels/elements.h"
 #include "src/backends/cpu/kernels/kernels.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 #include "src/runtime/thread_pool.h"
 
@@ -44,7 +45,8 @@ absl::Status Reserved(ThreadPool& pool, Prepare prepare, Run run) {
   ScratchNeeds needs;
   WEFT_RETURN_IF_ERROR(prepare(pool.threads(), needs));
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<ScratchSet> set, ScratchSet::Reserve(nullptr, pool.threads(), needs));
-  const ThreadPool::Scope scope(set.get());
+  RunningLaunch launch{.scratch = set.get()};
+  const ThreadPool::Scope scope(&launch);
   const absl::Status status = run(pool);
   WEFT_RETURN_IF_ERROR(set->Overrun());
   return status;

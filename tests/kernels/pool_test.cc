@@ -85,6 +85,53 @@ TEST_P(Pooling, AgreesWithItsDefinitionAndSendsTheGradientToTheFirstLargest) {
   }
 }
 
+// Of channels side by side: NaN first, in the middle, last, several, in windows that overlap and at padding; of every type.
+template <typename T>
+void CheckNanGradient(KernelSet& kernels, DType dtype, ThreadPool& pool) {
+  using Rule = ElementRule<T>;
+  for (const bool gives_way : {false, true}) {
+    for (const int64_t channels : {1, 7, 40}) {
+      for (const SpatialDim& dim : {SpatialDim{9, 3, 0, 3}, SpatialDim{9, 3, 0, 2, 1, 1}, SpatialDim{9, 2, 0, 1}}) {
+        PoolCall call = Make(PoolKind::kMax, 2, channels, dim, {1, 1, 0, 1});
+        call.dims[2] = {1, 1, 1, 1};
+        if (channels == 1) call.spatial_rank = 3;  // no planes
+        call.dtype = dtype;
+        call.nan_gives_way = gives_way;
+        const SpatialDim& d = call.dims[0];
+        Operand<T> x(2 * d.in * channels), dy(2 * d.out * channels), dx(x.size());
+        std::mt19937 random(7);
+        x.Randomize(random);
+        dy.Randomize(random);
+        for (int64_t i = 0; i < x.size(); ++i) {
+          if (random() % 3 == 0) x[i] = Rule::Store(std::numeric_limits<typename Rule::Sum>::quiet_NaN());
+        }
+        call.x = x.data();
+        ASSERT_TRUE(kernels.PoolBackward({call, dy.data(), dx.data()}, pool).ok());
+        std::vector<double> want(x.size());
+        for (int64_t i = 0; i < dy.size(); ++i) {
+          const int64_t c = i % channels, o = i / channels % d.out, n = i / channels / d.out;
+          int64_t chosen = -1;
+          for (int64_t t = 0; t < d.window; ++t) {
+            const int64_t in = o * d.stride - d.pad_lo + t;
+            if (in < 0 || in >= d.in) continue;
+            const int64_t at = (n * d.in + in) * channels + c;
+            const bool stays = chosen >= 0 && (x.At(chosen) >= x.At(at) || (!gives_way && std::isnan(x.At(chosen))));
+            if (!stays) chosen = at;
+          }
+          want[chosen] += dy.At(i);
+        }
+        for (int64_t i = 0; i < x.size(); ++i) ASSERT_NEAR(dx.At(i), want[i], 1e-5) << i << " of " << channels;
+      }
+    }
+  }
+}
+TEST_P(Pooling, GradientsGoToNanUnlessItGivesWay) {
+  CheckNanGradient<float>(*kernels_, DType::kF32, two_);
+  CheckNanGradient<double>(*kernels_, DType::kF64, two_);
+  CheckNanGradient<BF16>(*kernels_, DType::kBF16, two_);
+  CheckNanGradient<F16>(*kernels_, DType::kF16, two_);
+}
+
 TEST_P(Pooling, LetsNanThroughTheMaximum) {
   std::vector<float> x(4 * 32, 1.0f), y(32);
   x[1 * 32 + 3] = std::numeric_limits<float>::quiet_NaN();
@@ -166,7 +213,7 @@ TEST_P(Pooling, GradientsOfHalvesAreSumsRoundedOnce) {
 
 // --- planes: one channel, rows that lie one after another
 
-// The definitions, an element at a time in f32: the first of the largest, where a NaN wins; of the gradient, where it gives way.
+// The definitions, an element at a time in f32: the first of the largest, where a NaN wins; of the gradient, where it may give way.
 struct Planes {
   explicit Planes(const PoolCall& of) : call(of), h(call.dims[0]), w(call.dims[1]) {
     inputs = call.batch * h.in * w.in;
@@ -198,7 +245,8 @@ struct Planes {
   std::vector<float> Dx() const {
     std::vector<int64_t> chosen(outputs, -1);
     ForEachTap([&](int64_t i, int64_t at) {
-      if (chosen[i] < 0 || !(x[chosen[i]] >= x[at])) chosen[i] = at;
+      const bool stays = chosen[i] >= 0 && (x[chosen[i]] >= x[at] || (!call.nan_gives_way && std::isnan(x[chosen[i]])));
+      if (!stays) chosen[i] = at;
     });
     const bool overlap = h.stride < h.window || w.stride < w.window;
     std::vector<float> dx(inputs);
@@ -271,8 +319,10 @@ TEST_P(Pooling, OfPlanesHasTheBitsOfItsDefinition) {
   ThreadPool* const pools[] = {&one_, &two_, &Five()};
   std::mt19937 random(7);
   for (const PoolCall& call : PlaneCases()) {
-    for (const std::vector<float>& values : {plain, some}) {
+    for (const int kind : {0, 1, 2}) {
+      const std::vector<float>& values = kind == 0 ? plain : some;
       Planes planes(call);
+      planes.call.nan_gives_way = kind == 2;
       for (float& x : planes.x) x = random() % 3 == 0 ? values[0] : values[random() % values.size()];
       for (float& dy : planes.dy) dy = 0.1f * (static_cast<int>(random() % 16) - 8);
       SCOPED_TRACE(::testing::Message() << "window " << planes.w.window << ", stride " << planes.w.stride << ", " << planes.w.in << " columns, "

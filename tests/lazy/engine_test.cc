@@ -409,9 +409,9 @@ TEST(Report, ListsCountersAndMemory) {
   World w;
   T x = w.Vector({1, 2});
   w.Read(w.Op("add", {x, x}));
-  EXPECT_THAT(w.engine->Report(false), HasSubstr("programs_compiled: 1\n"));
-  EXPECT_THAT(w.engine->Report(false), HasSubstr("memory fake:0: "));
-  EXPECT_THAT(w.engine->Report(true), HasSubstr("\"cut_host_read\": 1"));
+  EXPECT_THAT(ReportOf(w.engine->TakeSnapshot()), HasSubstr("programs_compiled: 1\n"));
+  EXPECT_THAT(ReportOf(w.engine->TakeSnapshot()), HasSubstr("memory fake:0: "));
+  EXPECT_THAT(JsonOf(w.engine->TakeSnapshot()), HasSubstr("\"cut_host_read\": 1"));
 }
 
 }  // namespace

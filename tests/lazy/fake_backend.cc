@@ -7,6 +7,7 @@
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/ops/registry.h"
+#include "src/runtime/taken_over.h"
 
 namespace weft::testing {
 namespace {
@@ -73,14 +74,21 @@ class FakeExecutable final : public Executable {
     std::vector<uint32_t> words(devices[0].words.begin(), devices[0].words.end());
     backend_->last_words = words;
     backend_->last_buffers = in.size();
-    const bool fails = backend_->fail_runs > 0;
-    if (fails) --backend_->fail_runs;
+    absl::Status fault;
+    if (backend_->fail_runs > 0) {
+      --backend_->fail_runs;
+      fault = absl::InternalError("fake: a kernel failed");
+    }
+    if (!backend_->refuses_to_run.empty() && Has(backend_->refuses_to_run)) {
+      fault = absl::Status(backend_->run_code, absl::StrCat("fake: no kernel for ", backend_->refuses_to_run));
+    }
+    if (!fault.ok() && !backend_->spoils) fault = Intact(std::move(fault));
     std::vector<uint8_t> donated(devices[0].donated.begin(), devices[0].donated.end());
     for (const ir::Value& result : module_.main().results()) {
       out.buffers.push_back(Ref<Buffer>(new FakeBuffer(backend_, backend_->devices()[0],
                                                        HostTensor(result.dtype(), result.dims()), out.done)));
     }
-    backend_->Post([module = module_, fails, in = std::move(in), words = std::move(words), donated = std::move(donated),
+    backend_->Post([module = module_, fault, in = std::move(in), words = std::move(words), donated = std::move(donated),
                     results = out.buffers, done = out.done]() mutable {
       std::vector<const HostTensor*> buffers;
       for (const Ref<Buffer>& buffer : in) buffers.push_back(&static_cast<FakeBuffer*>(buffer.get())->value);
@@ -88,10 +96,13 @@ class FakeExecutable final : public Executable {
       for (const Ref<Buffer>& buffer : results) to.push_back(&static_cast<FakeBuffer*>(buffer.get())->value);
       absl::Status status;
       for (const Ref<Buffer>& buffer : in) status.Update(buffer->ready().status());
-      if (fails) status.Update(absl::InternalError("fake: a kernel failed"));
+      const bool began = status.ok();
+      status.Update(fault);
       if (status.ok()) status = Interpret(module, buffers, words, to);
+      if (!began) status = Intact(std::move(status));
+      const bool intact = status.GetPayload(kPayloadIntact).has_value();
       for (size_t i = 0; i < in.size(); ++i) {
-        if (donated[i] == 0) continue;
+        if (donated[i] == 0 || intact) continue;
         auto bytes = static_cast<FakeBuffer*>(in[i].get())->value.mutable_bytes();
         std::memset(bytes.data(), 0xCD, bytes.size());
       }
@@ -115,6 +126,13 @@ class FakeExecutable final : public Executable {
   }
 
  private:
+  bool Has(std::string_view op) const {
+    for (const ir::Node* node : module_.main().nodes()) {
+      if (node->op().c_name == op) return true;
+    }
+    return false;
+  }
+
   FakeBackend* backend_;
   ir::Module module_;
 };

@@ -43,6 +43,10 @@ class FakeBackend final : public Backend {
   std::atomic<int> fail_compiles{0};
   std::atomic<int> fail_executes{0};
   std::atomic<int> fail_runs{0};  // a kernel of the launch fails, after Execute has returned
+  // A program with this operation fails when it runs, with this code; what it was to take over is as it was, or not.
+  std::string refuses_to_run;
+  absl::StatusCode run_code = absl::StatusCode::kInternal;
+  bool spoils = false;
   std::atomic<int> fail_loads{0};
   std::atomic<int64_t> room{-1};  // what bytes_available says
   std::atomic<int64_t> live_bytes{0};

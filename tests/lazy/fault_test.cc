@@ -7,6 +7,7 @@
 #include "src/runtime/alloc_hook.h"
 #include "tests/lazy/shelf.h"
 #include "tests/lazy/world.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::lazy {
 namespace {
@@ -41,7 +42,7 @@ struct Net {
   Ref<Optimizer> optimizer;
 
   explicit Net(Shelf* shelf)
-      : w({}, cpu::CpuBackend::Create({.threads = 2}).value(), std::make_unique<FakeStore>(shelf)) {
+      : w({}, test::NewCpuBackend({.threads = 2}).value(), std::make_unique<FakeStore>(shelf)) {
     x = w.F32({16, 16, 16, 3}, Wave(16 * 16 * 16 * 3, 0.01f));
     filter = w.F32({3, 3, 3, 16}, Wave(3 * 3 * 3 * 16, 0.01f));
     matrix = w.F32({3136, 40}, Wave(3136 * 40, 0.001f));
@@ -139,7 +140,7 @@ TEST(OutOfMemory, CannotHappenToAStepOnceTheBarrierHasReturned) {
 // Small programs run on whichever thread asks. Threads that have never run one used to need scratch of their own then,
 // and a launch that fails so late cannot be repeated.
 TEST(OutOfMemory, CannotHappenToAProgramThatHasRunWhicheverThreadAsks) {
-  World w({}, cpu::CpuBackend::Create({.threads = 2}).value());
+  World w({}, test::NewCpuBackend({.threads = 2}).value());
   T x = w.F32({8, 512}, Wave(8 * 512, 0.01f)), m = w.F32({512, 48}, Wave(512 * 48, 0.01f));
   auto step = [&] {
     T y = w.Op("softmax", {w.Tmp("matmul", {x, m})});

@@ -6,6 +6,7 @@
 #include "src/ir/text.h"
 #include "tests/lazy/shelf.h"
 #include "tests/lazy/world.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::lazy {
 namespace {
@@ -341,7 +342,7 @@ TEST(Map, AndItsGradientsOnTheReference) {
 }
 
 TEST(Map, AndItsGradientsFusedOnTheCpu) {
-  World w({}, cpu::CpuBackend::Create({.threads = 1}).value());
+  World w({}, test::NewCpuBackend({.threads = 1}).value());
   CheckMap(w);
   const int64_t before = w.Count(Counter::kKernelLaunches);
   const T x = w.Vector(std::vector<float>(1000, 0.75f));

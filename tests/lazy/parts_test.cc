@@ -67,9 +67,9 @@ TEST(Launcher, BindsAListOfArgumentsAndOneOfResultsForEachDeviceOfAMesh) {
   planner.These({&y, 1}, &cut);
   ASSERT_TRUE(planner.Trace(&cut).ok());
   std::vector<std::vector<Ref<Buffer>>> got;
-  compiler::Program program;
-  program.executable = std::make_unique<Echo>(&got);
-  Echo& echo = static_cast<Echo&>(*program.executable);
+  const auto program = std::make_shared<compiler::Program>();
+  program->executable = std::make_unique<Echo>(&got);
+  Echo& echo = static_cast<Echo&>(*program->executable);
   Metrics metrics;
   Launcher launcher(metrics);
   echo.lost = 1;

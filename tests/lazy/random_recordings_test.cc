@@ -6,6 +6,7 @@
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/backends/reference/reference_backend.h"
 #include "tests/lazy/world.h"
+#include "tests/support/cpu_under_test.h"
 #include "tests/support/expectation.h"
 #include "tests/support/random_program.h"
 #include "tests/support/seeds.h"
@@ -247,7 +248,7 @@ std::string Compare(const RandomProgram& program, std::span<Recording::Read> rea
 // What is wrong, or "".
 std::string Problem(const RandomProgram& program, uint64_t seed, const Setting& setting) {
   std::unique_ptr<Backend> backend = NewReferenceBackend();
-  if (setting.cpu) backend = cpu::CpuBackend::Create({.threads = 1}).value();
+  if (setting.cpu) backend = test::NewCpuBackend({.threads = 1}).value();
   Options options;
   options.mode = setting.mode;
   if (setting.cuts > 0) options = DrawOptions(test::Rng(seed), setting.mode);
@@ -302,7 +303,7 @@ TEST(RandomRecordings, GiveTheSameValuesStepAfterStep) {
   int64_t replayed = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 10, .random = false}), other = Mirrored(program);
-    World world({}, cpu::CpuBackend::Create({.threads = 1}).value());
+    World world({}, test::NewCpuBackend({.threads = 1}).value());
     world.Sync();
     for (int step = 0; step < 8; ++step) {
       const RandomProgram& now = step % 2 == 0 ? program : other;

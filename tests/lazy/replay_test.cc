@@ -5,6 +5,7 @@
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/lazy/optimizer.h"
 #include "tests/lazy/world.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::lazy {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 // y = sum((a * x + b)^2) with its gradients and an update of a and b.
 struct Training {
   explicit Training(Options options = {}, bool cpu = false)
-      : world(cpu ? std::make_unique<World>(options, cpu::CpuBackend::Create({.threads = 2}).value())
+      : world(cpu ? std::make_unique<World>(options, test::NewCpuBackend({.threads = 2}).value())
                   : std::make_unique<World>(options)),
         w(*world),
         a(w.Vector({1, 2, 3})),

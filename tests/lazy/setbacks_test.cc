@@ -2,6 +2,7 @@
 // is lost, and whoever asks for the value at fault is told its name.
 #include "src/backends/cpu/cpu_backend.h"
 #include "tests/lazy/world.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::lazy {
 namespace {
@@ -30,7 +31,7 @@ TEST(Memory, OfAHandleThatNoMachineHoldsIsNobodyElsesTrouble) {
   for (Mode mode : {Mode::kLazy, Mode::kEager}) {
     Options options;
     options.mode = mode;
-    World w(options, cpu::CpuBackend::Create({.threads = 1}).value());
+    World w(options, test::NewCpuBackend({.threads = 1}).value());
     T x = w.Vector({1, 2}), y = w.Vector({3, 4});
     const auto huge = w.TryOp("full", {}, {ir::Ints{kTera}, 1.0}, {ir::InternFile("net.c"), 3});
     ASSERT_EQ(huge.ok(), mode == Mode::kLazy) << huge.status();
@@ -51,7 +52,7 @@ TEST(Memory, OfAHandleThatNoMachineHoldsIsNobodyElsesTrouble) {
 }
 
 TEST(Memory, FreedByReleasingTheHandleIsAllThatABarrierWaitsFor) {
-  World w(Options(), cpu::CpuBackend::Create({.threads = 1}).value());
+  World w(Options(), test::NewCpuBackend({.threads = 1}).value());
   T x = w.Vector({1, 2});
   T sum = w.Op("add", {x, x});
   {

@@ -5,6 +5,7 @@
 
 #include "src/backends/cpu/cpu_backend.h"
 #include "tests/lazy/world.h"
+#include "tests/support/cpu_under_test.h"
 
 namespace weft::lazy {
 namespace {
@@ -67,7 +68,7 @@ void Rounds(World& w, const T& shared, int id, Exchange& exchange) {
         break;
     }
     if (round % 10 == 0) {
-      EXPECT_THAT(w.engine->Report(false), HasSubstr("cuts: "));
+      EXPECT_THAT(ReportOf(w.engine->TakeSnapshot()), HasSubstr("cuts: "));
       EXPECT_TRUE(w.engine->Wait().ok());
     }
   }
@@ -78,8 +79,8 @@ void Rounds(World& w, const T& shared, int id, Exchange& exchange) {
 TEST(Threads, ShareOneEngineAndUseTwo) {
   Options options;
   options.max_pending_nodes = 6;  // automatic cuts too
-  World one(options, cpu::CpuBackend::Create({.threads = 2}).value());
-  World two({}, cpu::CpuBackend::Create({.threads = 2}).value());
+  World one(options, test::NewCpuBackend({.threads = 2}).value());
+  World two({}, test::NewCpuBackend({.threads = 2}).value());
   for (World* w : {&one, &two}) {
     T shared = w->Vector({3, 4});
     Exchange exchange;
@@ -100,7 +101,7 @@ TEST(Threads, ShareOneEngineAndUseTwo) {
 TEST(Threads, MayReleaseTheLastTensorAfterTheEngineIsClosed) {
   std::vector<std::thread> threads;
   for (int round = 0; round < 5; ++round) {
-    World w({}, cpu::CpuBackend::Create({.threads = 2}).value());
+    World w({}, test::NewCpuBackend({.threads = 2}).value());
     T x = w.F32({256, 256}, std::vector<float>(256 * 256, 0.5f));
     T y = w.Op("matmul", {x, x});
     EXPECT_TRUE(w.engine->Sync().ok());
@@ -113,7 +114,7 @@ TEST(Threads, MayReleaseTheLastTensorAfterTheEngineIsClosed) {
 
 // The launch is the last to hold the memory, and the next one is waited for under the engine's lock.
 TEST(Threads, ThatAreOursNeverRunWhatTheOwnerOfForeignMemoryWantsToDo) {
-  World w({}, cpu::CpuBackend::Create({.threads = 2}).value());
+  World w({}, test::NewCpuBackend({.threads = 2}).value());
   std::vector<float> data(256 * 256, 0.01f);
   const std::thread::id here = std::this_thread::get_id();
   int released = 0;
@@ -137,7 +138,7 @@ TEST(Threads, ThatAreOursNeverRunWhatTheOwnerOfForeignMemoryWantsToDo) {
 
 TEST(Threads, SeeOneOrderOfRandomNumbers) {
   auto draws = [](int threads) {
-    World w({}, cpu::CpuBackend::Create({.threads = 2}).value());
+    World w({}, test::NewCpuBackend({.threads = 2}).value());
     T x = w.Vector(std::vector<float>(32, 1.0f));
     std::mutex mutex;
     std::vector<std::vector<float>> all;

@@ -26,7 +26,7 @@ struct World {
     Start(options, std::move(real), std::move(store));
   }
   void Start(Options options, std::unique_ptr<Backend> owned, std::unique_ptr<compiler::ProgramStore> store) {
-    options.verify_between_passes = true;
+    options.program.verify_between_passes = true;
     Engine::Config config;
     config.options = options;
     config.backends.push_back(std::move(owned));

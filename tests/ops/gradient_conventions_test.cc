@@ -101,6 +101,75 @@ TEST(GradientConventions, OfKinksAndTies) {
   }
 }
 
+// A maximum reports NaN, and its gradient tells it: PyTorch's amax (NaN for all of the row), maximum (both operands get all of it),
+// relu, relu6 (hardtanh) and max_pool (the NaN gets it), but that of several NaNs under a window PyTorch takes the last one.
+TEST(GradientConventions, OfNan) {
+  const List x = {1, kNaN, 3, kNaN}, low = {0, kNaN, 0, 0, 2}, mid = {kNaN, 0.5, 0.5, -1, kNaN}, high = {1, 1, kNaN, kNaN, 1};
+  const std::string five = "T[5] T[5] T[5]";
+  for (const Row& row : std::vector<Row>{
+           {ops::kOp_max, "T[4]", {x}, {{kNaN, kNaN, kNaN, kNaN}}},
+           {ops::kOp_min, "T[4]", {x}, {{kNaN, kNaN, kNaN, kNaN}}},
+           {ops::kOp_max, "T[2]", {{-kInf, -kInf}}, {{0.5, 0.5}, {0, 0}}},
+           {ops::kOp_reduce, "T[3,2] dimensions=[1] reducer=max", {{1, kNaN, 3, 2, 4, 4}}, {{kNaN, kNaN, 2, 0, 1.5, 1.5}}},
+           {ops::kOp_reduce, "T[2,2] dimensions=[0] reducer=min", {{1, kNaN, 3, 2}}, {{1, kNaN, 0, kNaN}}},
+           {ops::kOp_maximum, "T[4] T[4]", {{1, kNaN, 3, kNaN}, {kNaN, 2, 4, kNaN}}, {{1, 2, 0, 4}, {0, 0, 0, 0}}, 0},
+           {ops::kOp_maximum, "T[4] T[4]", {{1, kNaN, 3, kNaN}, {kNaN, 2, 4, kNaN}}, {{1, 2, 3, 4}, {0, 0, 0, 0}}, 1},
+           {ops::kOp_minimum, "T[4] T[4]", {{1, kNaN, 3, kNaN}, {kNaN, 2, 4, kNaN}}, {{1, 2, 3, 4}, {0, 0, 0, 0}}, 0},
+           {ops::kOp_minimum, "T[4] T[4]", {{1, kNaN, 3, kNaN}, {kNaN, 2, 4, kNaN}}, {{1, 2, 0, 4}, {0, 0, 0, 0}}, 1},
+           // As minimum(maximum(x, low), high) says.
+           {ops::kOp_clamp, five, {low, mid, high}, {{1, 2, 0, 4, 5}, {0, 0, 0, 0, 0}}, 0},
+           {ops::kOp_clamp, five, {low, mid, high}, {{1, 2, 3, 0, 5}, {0, 0, 0, 0, 0}}, 1},
+           {ops::kOp_clamp, five, {low, mid, high}, {{1, 2, 3, 4, 5}, {0, 0, 0, 0, 0}}, 2},
+           {ops::kOp_clip, "T[2] low=-1 high=1", {{kNaN, 3}}, {{1, 0}, {0, 0}}},
+           {ops::kOp_relu, "T[2]", {{kNaN, -1}}, {{1, 0}, {0, 0}}},
+           {ops::kOp_relu6, "T[3]", {{kNaN, -1, 7}}, {{1, 0, 0}, {0, 0, 0}}},
+           {ops::kOp_max_pool, "T[1,4,1] window=[2]", {x}, {{0, 1, 0, 2}, {0, 0, 0, 0}}},
+           {ops::kOp_max_pool, "T[1,4,1] window=[3] strides=[1]", {x}, {{0, 3, 0, 0}, {0, 0, 0, 0}}},
+           {ops::kOp_max_pool, "T[1,4,1] window=[2] strides=[3] padding=same", {x}, {{0, 1, 0, 2}, {0, 0, 0, 0}}},
+           {ops::kOp_reduce_window, "T[3] window_dimensions=[3] reducer=max", {{1, kNaN, 3}}, {{0, 1, 0}, {0, 0, 0}}},
+           {ops::kOp_reduce_window, "T[3] window_dimensions=[3] reducer=min", {{1, kNaN, 3}}, {{0, 1, 0}, {0, 0, 0}}},
+           {ops::kOp_reduce_window, "T[3] window_dimensions=[2] reducer=max padding=[1,1]", {{kNaN, 2, kNaN}}, {{3, 0, 7}, {0, 0, 0}}},
+           {ops::kOp_scatter,
+            "T[3] i32[4]<0:3> T[4] update_window_dims=[] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1 "
+            "reducer=max",
+            {{1, kNaN, 5}, {0, 0, 1, 2}, {3, 3, 9, 5}},
+            {{0, kNaN, 1.5}},
+            0},
+           {ops::kOp_scatter,
+            "T[3] i32[4]<0:3> T[4] update_window_dims=[] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1 "
+            "reducer=max",
+            {{1, kNaN, 5}, {0, 0, 1, 2}, {3, 3, 9, 5}},
+            {{0.5, 0.5, kNaN, 1.5}},
+            2},
+           {ops::kOp_softmax, "T[2]", {{kNaN, 1}}, {{kNaN, kNaN}}},
+       }) {
+    Check(row);
+  }
+}
+
+// cummax and cummin, sort and top_k send it with the element that they chose.
+TEST(GradientConventions, OfNanThatIsChosen) {
+  const struct {
+    const ir::OpDef& op;
+    ir::Attrs attrs;
+    List slope;
+  } kChosen[] = {{ops::kOp_cummax, {}, {1, 5, 0}}, {ops::kOp_cummin, {}, {1, 5, 0}}, {ops::kOp_top_k, {int64_t{1}}, {0, 1, 0}}};
+  for (const auto& [op, attrs, slope] : kChosen) {
+    SCOPED_TRACE(op.c_name);
+    ir::Builder b;
+    const ir::Value x = test::NewParameter(ir::Type::Tensor(DType::kF64, {3}));
+    const ir::Values y = ops::CallAll(b, op, {x}, attrs);
+    ASSERT_TRUE(b.ok()) << b.status();
+    const auto gradient = autodiff::Gradient(b, Sum(b, y[0]), {{x}});
+    ASSERT_TRUE(gradient.ok()) << gradient.status();
+    HostTensor values(DType::kF64, {3});
+    for (int64_t i = 0; i < 3; ++i) values.SetDouble(i, i == 1 ? kNaN : static_cast<double>(i + 1));
+    const auto found = reference::Interpret(*ir::Function::Create("f", {x}, {(*gradient)[0]}), {{values}});
+    ASSERT_TRUE(found.ok()) << found.status();
+    for (int64_t i = 0; i < 3; ++i) EXPECT_EQ((*found)[0].GetDouble(i), slope[static_cast<size_t>(i)]) << i;
+  }
+}
+
 TEST(GradientConventions, OfPolesAndRoots) {
   for (const Row& row : std::vector<Row>{
            {ops::kOp_sqrt, "T[2]", {{0, 4}}, {{kInf, 0.5}, {-kInf, -0.125}, {kInf, 0.09375}}},
@@ -252,6 +321,27 @@ TEST(GradientConventions, OfSaturatedFunctions) {
             "T[1,2] T[2,2] T[2,1] i1[1,2]",
             {{1, 1}, {1, 2, 1e300, 4}, {5, 7}, {1, 0}},
             {{0, 0}, {0, 0}}},
+           // A query that sees no key has none, and gives none to the keys.
+           {ops::kOp_scaled_dot_product_attention,
+            "T[2,1] T[2,1] T[2,1] i1[2,2]",
+            {{1, 1}, {0.5, -0.5}, {1, 3}, {0, 0, 1, 1}},
+            {{0, -0.7864477}, {0, 0.7268620}}},
+           {ops::kOp_scaled_dot_product_attention,
+            "T[2,1] T[2,1] T[2,1] T[2,2]",
+            {{1, 1}, {0.5, -0.5}, {1, 3}, {-kInf, -kInf, 0, 0}},
+            {{-0.7864477, 0.7864477}, {-0.3634310, 0.3634310}},
+            1},
+           {ops::kOp_scaled_dot_product_attention,
+            "T[2,1] T[2,1] T[2,1] T[2,2]",
+            {{1, 1}, {0.5, -0.5}, {1, 3}, {-kInf, -kInf, 0, 0}},
+            {{0, 0, -0.7864477, 0.7864477}, {0, 0, -0.3634310, 0.3634310}},
+            3},
+           {ops::kOp_scaled_dot_product_attention,
+            "T[2,1] T[1,1] T[1,1] causal_alignment=lower_right",
+            {{1, 1}, {0.5}, {3}},
+            {{2}, {0}},
+            2},
+           {ops::kOp_softmax, "T[2,2] safe=true", {{-kInf, -kInf, 0, 0}}, {{0, 0, -0.25, 0.25}, {0, 0, 0, 0}}},
            // The value of padding and what it surrounds do not meet: NaN inside stays inside.
            {ops::kOp_pad, "T[1] T[] edge_padding_low=[1] edge_padding_high=[1] interior_padding=[0]", {{kNaN}, {2}}, {{4}, {0}}, 1},
        }) {

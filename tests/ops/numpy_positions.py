@@ -24,6 +24,17 @@ def order():
     expect("sort", [np.zeros((3, 0))], np.zeros((3, 0)))
 
 
+def extremes(v, ufunc, later, axis):
+    """NumPy's accumulate, and where the value was reached last."""
+    values = ufunc.accumulate(v, axis)
+    rows, found = np.moveaxis(v, axis, -1), np.zeros(np.moveaxis(v, axis, -1).shape, "i4")
+    for row, out in zip(rows.reshape(-1, rows.shape[-1]), found.reshape(-1, rows.shape[-1])):
+        for i in range(1, len(row)):
+            best = row[out[i - 1]]
+            out[i] = i if row[i] != row[i] or (best == best and later(row[i], best)) else out[i - 1]
+    return [values, np.moveaxis(found, -1, axis)]
+
+
 def cumulative():
     x = rng(70).normal(size=(3, 37, 2))
     for axis in (0, 1, 2, -1):
@@ -41,16 +52,6 @@ def cumulative():
         v = np.concatenate([limits(d), limits(d)[::-1]])
         expect("cumsum", [v], np.cumsum(v, dtype=d))  # wraps in its own type, NumPy's default widens
         expect("cumprod", [v | 1], np.cumprod(v | 1, dtype=d))
-
-    def extremes(v, ufunc, later, axis):
-        """NumPy's accumulate, and where the value was reached last."""
-        values = ufunc.accumulate(v, axis)
-        rows, found = np.moveaxis(v, axis, -1), np.zeros(np.moveaxis(v, axis, -1).shape, "i4")
-        for row, out in zip(rows.reshape(-1, rows.shape[-1]), found.reshape(-1, rows.shape[-1])):
-            for i in range(1, len(row)):
-                best = row[out[i - 1]]
-                out[i] = i if row[i] != row[i] or (best == best and later(row[i], best)) else out[i - 1]
-        return [values, np.moveaxis(found, -1, axis)]
 
     ties = rng(71).integers(-3, 4, (4, 23)).astype("f8")
     ties[0, 5], ties[1, 0], ties[2, 9], ties[2, 11], ties[3, 2] = NAN, NAN, INF, NAN, -INF
@@ -75,6 +76,43 @@ def cumulative():
     for op in ("cumsum", "cumprod"):
         expect(op, [np.zeros((0, 3))], np.zeros((0, 3)), axis=0)
         expect(op, [np.zeros((3, 0))], np.zeros((3, 0)))
+
+
+def long_running():
+    """Lines that are one kernel's: in one piece, in several, several side by side; floats are rounded once."""
+    for shape, axis in (((31,), 0), ((32,), 0), ((200_003,), 0), ((3, 70_001), 1), ((70_001, 3), 0), ((5, 40, 200), 1), ((70, 33), 1), ((2, 131_073, 1), 1)):
+        x = rng(sum(shape)).normal(size=shape)
+        for d in ("f4", "f8", "f2"):
+            v = x.astype(d)
+            w = v.astype(np.longdouble)
+            close = {"f2": 1e-3, "f4": 1e-7, "f8": 1e-15}[d] if shape[axis] >= 32 else None
+            small = {"floor": 1, "tolerance": close}
+            expect("cumsum", [v], np.cumsum(w, axis).astype(d), axis=axis, **small)
+            expect("cumsum", [v], np.flip(np.cumsum(np.flip(w, axis), axis), axis).astype(d), axis=axis, reverse=True, **small)
+            near_one = (1 + 0.01 * x).astype(d)
+            with np.errstate(all="ignore"):
+                product = np.cumprod(near_one.astype(np.longdouble), axis).astype(d)
+            if d != "f2":
+                expect("cumprod", [near_one], product, axis=axis, tolerance=1e-6 if d == "f4" else 1e-10)
+        for d in INTS:
+            v = (100 * x).astype("i8").astype(d)
+            expect("cumsum", [v], np.cumsum(v, axis, dtype=d), axis=axis)
+            expect("cumprod", [v | 1], np.cumprod(v | 1, axis, dtype=d), axis=axis, reverse=False)
+        whole = np.round(3 * x)
+        for d in ("f4", "f2", "i2", "i8", "u1") if x.size < 50_000 else ("f8", "u1"):
+            v = whole.astype(d) if d != "u1" else np.abs(whole).astype(d)
+            expect("cummax", [v], extremes(v, np.maximum, np.greater_equal, axis), axis=axis)
+            expect("cummin", [v], extremes(v, np.minimum, np.less_equal, axis), axis=axis)
+    odd = rng(5).normal(size=150_000)
+    odd[70_000], odd[140_000] = INF, -INF
+    with np.errstate(all="ignore"):
+        expect("cumsum", [odd], np.cumsum(odd), floor=100)
+    expect("cumsum", [np.full(100_000, -0.0)], np.full(100_000, -0.0), tolerance=0, exact_sign=True)
+    alike = np.full(1 << 20, 0.1, "f4")  # a sum that stops growing where it is kept in f32
+    expect("cumsum", [alike], np.cumsum(alike.astype("f8")).astype("f4"), tolerance=1e-7)
+    bits = rng(6).integers(0, 2, 300_000).astype(bool)
+    found = np.flatnonzero(bits).astype("i4")
+    expect("nonzero_static", [bits], [np.concatenate([found, np.full(200_000 - len(found), -1, "i4")]).reshape(-1, 1), np.array(len(found), "i4")], size=200_000)
 
 
 def filled(values, size, fill):

@@ -19,8 +19,9 @@ import definitions_test  # noqa: E402
 import numpy_judge  # noqa: E402
 import tape  # noqa: E402
 import weft  # noqa: E402
+from numpy_axes import axes  # noqa: E402
 from numpy_judge import EDGES, FAILURES, INF, INTS, NAN, SEEN, away, expect, limits, rng, sigmoid, softplus  # noqa: E402
-from numpy_positions import cumulative, different, order, rearranged, sizes  # noqa: E402
+from numpy_positions import cumulative, different, long_running, order, rearranged, sizes  # noqa: E402
 from numpy_random import categories, distributions, philox  # noqa: E402
 
 
@@ -391,11 +392,10 @@ def networks():
         expect("scaled_dot_product_attention", [q, k, v], weights @ v, tolerance=1e-12, causal=causal)
     many, few, values = (rng(35 + i).normal(size=size) for i, size in enumerate([(2, 6, 4, 5), (2, 2, 7, 5), (2, 2, 7, 3)]))
     scores = many @ few.repeat(3, 1).swapaxes(-1, -2) / np.sqrt(5)
-    for causal in (False, True):
-        weights = np.exp(np.where(np.tri(4, 7, 3, dtype=bool), scores, -INF) if causal else scores)
+    for seen, told in ((4 * [7], {}), ((1, 2, 3, 4), {"causal": True}), ((4, 5, 6, 7), {"causal_alignment": "lower_right"})):
+        weights = np.where(np.arange(7) < np.array(seen)[:, None], np.exp(scores), 0)
         weights /= weights.sum(-1, keepdims=True)
-        expect("scaled_dot_product_attention", [many, few, values], weights @ values.repeat(3, 1), tolerance=1e-12, causal=causal,
-               enable_gqa=True)
+        expect("scaled_dot_product_attention", [many, few, values], weights @ values.repeat(3, 1), tolerance=1e-12, enable_gqa=True, **told)
     q2, k2, v2 = (a.astype("f2") for a in (q, k, v))
     scores = q2.astype("f8") @ k2.astype("f8").swapaxes(-1, -2) / np.sqrt(5)
     weights = np.exp(scores)
@@ -516,7 +516,7 @@ def judged():
 
 def main():
     with np.errstate(all="ignore"):
-        for part in (unary, binary, shapes, complex_numbers, order, cumulative, sizes, different, rearranged, reductions, products, networks, structure, philox, distributions, categories, judged):
+        for part in (unary, binary, shapes, complex_numbers, order, cumulative, long_running, sizes, different, rearranged, axes, reductions, products, networks, structure, philox, distributions, categories, judged):
             part()
     # The comparison must be able to fail.
     before = len(FAILURES)

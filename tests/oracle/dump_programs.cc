@@ -29,6 +29,7 @@
 #include "src/runtime/narrow.h"
 #include "tests/support/body_programs.h"
 #include "tests/support/control_programs.h"
+#include "tests/support/cpu_under_test.h"
 #include "tests/support/edges.h"
 #include "tests/support/op_programs.h"
 #include "tests/support/run_on_backend.h"
@@ -272,7 +273,7 @@ absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
 int Run(const char* folder, std::string_view plugin, size_t every, size_t first) {
   std::unique_ptr<Backend> here, there;
   if (plugin != "-") {
-    auto backend = cpu::CpuBackend::Create();
+    auto backend = test::NewCpuBackend();
     const char* const options = std::getenv("WEFT_PLUGIN_OPTIONS");
     auto outside = pjrt::NewPjrtBackend(
         {.plugin = std::string(plugin), .platform = "pjrt", .plugin_options = options == nullptr ? "" : options});

@@ -6,7 +6,7 @@ namespace {
 
 TEST(ExpandComposites, ReplacesANodeByItsExpansion) {
   EXPECT_EQ(After(ExpandComposites, Wrap("%0: tensor<2x3xf32>", "tensor<2x3xf32>",
-                                         "%1 = weft.softmax(%0) {axis = -1} : tensor<2x3xf32> loc(\"a.c:1\")", "%1")),
+                                         "%1 = weft.softmax(%0) {axis = -1, safe = false} : tensor<2x3xf32> loc(\"a.c:1\")", "%1")),
             Wrap("%0: tensor<2x3xf32>", "tensor<2x3xf32>",
                  "%1 = reduce(%0) {dimensions = [1], reducer = max} : tensor<2xf32> loc(\"a.c:1\")\n"
                  "%2 = reshape(%1) {shape = [2, 1]} : tensor<2x1xf32> loc(\"a.c:1\")\n"

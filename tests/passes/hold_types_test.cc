@@ -13,6 +13,7 @@
 #include "src/ops/sample.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/held_types.h"
+#include "tests/support/cpu_under_test.h"
 #include "tests/support/op_programs.h"
 #include "tests/support/run_on_backend.h"
 
@@ -24,7 +25,7 @@ constexpr HeldTypes kDowncast = {.f32 = DType::kBF16, .f64 = DType::kF32};
 constexpr HeldTypes kLong = {.i64 = DType::kI32, .u64 = DType::kU32};
 
 cpu::CpuBackend& TestBackend() {
-  static cpu::CpuBackend* backend = cpu::CpuBackend::Create({.threads = 2})->release();
+  static cpu::CpuBackend* backend = test::NewCpuBackend({.threads = 2})->release();
   return *backend;
 }
 

@@ -67,7 +67,7 @@ TEST(MoveChannels, LargestOfLongRowsStayWhereTheyLie) {
   ExpectSame("%0: tensor<2x4x16x16xf32>", kNchw, pooled("max"), "%1");
   ExpectSame("%0: tensor<2x4x16x16xf32>, %1: tensor<2x4x8x8xf32>", "tensor<2x4x16x16xf32>",
              "%2 = tanh(%0) : tensor<2x4x16x16xf32>\n%3 = select_and_scatter(%2, %1) {window_dimensions = [1, 1, 3, 3], window_strides = [1, 1, 2, 2], "
-             "padding = [0, 0, 0, 0, 1, 1, 1, 1]} : tensor<2x4x16x16xf32>\n", "%3");
+             "padding = [0, 0, 0, 0, 1, 1, 1, 1], select = largest} : tensor<2x4x16x16xf32>\n", "%3");
   EXPECT_NE(After(Move, Wrap("%0: tensor<2x4x16x16xf32>", kNchw, pooled("sum"), "%1")), Wrap("%0: tensor<2x4x16x16xf32>", kNchw, pooled("sum"), "%1"));
 }
 

@@ -159,6 +159,20 @@ TEST(PjrtFake, APluginThatCannotBeUsedSaysWhy) {
   EXPECT_THAT(Other("fail=PJRT_Client_AddressableDevices:1:14").error(), HasSubstr("PJRT_Client_AddressableDevices: fake: call 1"));
 }
 
+TEST(PjrtFake, APluginThatIsCutOffIsNotLoaded) {
+  const uintmax_t whole = std::filesystem::file_size(Path());
+  for (const uintmax_t size : {uintmax_t{4096}, whole / 4, whole / 2}) {
+    const ::weft::testing::TempDir dir;
+    const std::string path = dir / "plugin.so";
+    std::filesystem::copy_file(Path(), path);
+    std::filesystem::resize_file(path, size);
+    const absl::Status status = NewPjrtBackend({.plugin = path, .platform = "pjrt"}).status();
+    if (size > 4096 && status.ok()) continue;  // behind what is mapped: a sanitizer's build has as much again to debug it
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("'", path, "' cannot be loaded: it is cut off: it has ", size, " bytes")));
+  }
+}
+
 TEST(PjrtFake, AFunctionThatIsNotThereIsNamedWhenItIsNeeded) {
   Other other("missing=PJRT_Client_Compile");
   ASSERT_TRUE(other.opened.ok()) << other.error();

@@ -169,6 +169,13 @@ class FakePlugin(unittest.TestCase):
         for kind, handle in (("event", event), ("tree", tree), ("tensor", x), ("context", ctx)):
             getattr(LIB, f"weft_{kind}_release")(handle)
 
+    def test_a_plugin_that_does_not_start_is_given_up(self):
+        for function in ("PJRT_Plugin_Initialize", "PJRT_Client_Create"):
+            env = dict(os.environ, WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_MODE="off", WEFT_START_DEADLINE_MS="3000", WEFT_FAKE=f"blocks={function}")
+            done = subprocess.run([sys.executable, __file__, "step"], env=env, capture_output=True, text=True, timeout=60)
+            self.assertEqual(1, done.returncode, done.stderr)
+            self.assertIn(f"had not started after 3000 ms, the option start_deadline_ms; it was in {function}", done.stderr)
+
     def test_a_second_process_compiles_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             counts = os.path.join(folder, "counts")

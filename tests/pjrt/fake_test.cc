@@ -218,7 +218,7 @@ TEST(PjrtFake, TellsWhatThePluginTellsOfADevice) {
   World there({}, Fake()), ahead({}, NewPjrtBackend({.plugin = Path(), .platform = "pjrt", .topology = "fake:1"}).value());
   for (World* w : {&there, &ahead}) {
     EXPECT_EQ(w->engine->devices()[0]->backend->attributes(w->engine->devices()[0]), kAll);
-    EXPECT_THAT(w->engine->Report(/*json=*/true), HasSubstr(absl::StrCat("\"kind\": \"interpreter\", \"attributes\": ", kAll, "}")));
+    EXPECT_THAT(JsonOf(w->engine->TakeSnapshot()), HasSubstr(absl::StrCat("\"kind\": \"interpreter\", \"attributes\": ", kAll, "}")));
   }
 }
 
@@ -348,7 +348,9 @@ TEST(PjrtFake, ACancelEndsTheWaitForASlowCompilerAndItsProgramIsKept) {
 }
 
 TEST(PjrtFake, WaitingForASlowCompilerMayHaveADeadline) {
-  World w({.compile_deadline_ms = 50}, Fake());
+  lazy::Options options;
+  options.compile_deadline_ms = 50;
+  World w(options, Fake());
   T x = w.Vector({1, 2});
   w.Sync();
   const Since compiled("PJRT_Client_Compile");

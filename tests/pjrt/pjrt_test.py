@@ -73,12 +73,15 @@ class NoPlugins(unittest.TestCase):
             text = os.path.join(folder, "text.so")
             with open(text, "w", encoding="utf-8") as out:
                 out.write("no library")
-            self.refused(f"plugin '{text}' cannot be loaded: {text}: file too short", plugin=text)
+            self.refused(f"plugin '{text}' cannot be loaded: its 10 bytes are no shared library (ELF)", plugin=text)
             foreign = bytearray(pathlib.Path(os.environ["WEFT_LIB"]).read_bytes()[:4096])
             foreign[18:20] = b"\xb7\x00"  # aarch64
             with open(text, "wb") as out:
                 out.write(foreign)
-            self.refused(self.dlerror(text), plugin=text)
+            self.refused(f"plugin '{text}' cannot be loaded: it is for 64-bit ARM (aarch64), and this process is x86-64", plugin=text)
+            for count in ("0", "-1", "65537", "x", "1.5", "true", "'4'", ""):
+                self.refused(f"option plugin_options: cpu_device_count is '{count}'; it is an integer of 1 to 65536", plugin="/nowhere",
+                             plugin_options=f"cpu_device_count={count}")
             lib = os.path.realpath(os.environ["WEFT_LIB"])
             self.refused(f"'{lib}' is no PJRT plugin: it has no function GetPjrtApi", plugin=lib)
             path = self.built(folder, "MAJOR=1")
@@ -89,14 +92,6 @@ class NoPlugins(unittest.TestCase):
             self.refused(f"plugin '{path}' could not be initialised: PJRT_Plugin_Initialize: the flux capacitor is empty", plugin=path)
             path = self.built(folder, "INITIALIZES")
             self.refused(f"plugin '{path}' (PJRT 0.114) gives no devices: PJRT_Client_Create: the flux capacitor is empty", plugin=path)
-
-    @staticmethod
-    def dlerror(path):
-        try:
-            c.CDLL(path)
-        except OSError as error:
-            return f"plugin '{path}' cannot be loaded: {error}"
-        raise AssertionError(path)
 
     def test_texts_of_the_selection(self):
         def refused(text, environment=None, **settings):
@@ -118,9 +113,12 @@ class NoPlugins(unittest.TestCase):
         refused("xla_rocm_plugin.so in /nowhere/lib, /lib, ", nowhere, platform="rocm")
         refused("TPU_LIBRARY_PATH is '/nowhere', where there is no file", {"TPU_LIBRARY_PATH": "/nowhere"}, platform="tpu")
         refused("option platform: 'tpuu' is not one of cpu, reference, pjrt, tpu, gpu, cuda, rocm", platform="tpuu")
-        refused("XRT_TPU_CONFIG is set, which was for XRT and has no effect any more: unset it and choose TPUs with the option "
-                "platform=tpu (WEFT_PLATFORM=tpu, PJRT_DEVICE=TPU)", {"XRT_TPU_CONFIG": ""}, platform="tpu")
-        refused("XRT_TPU_CONFIG is set", {"XRT_TPU_CONFIG": ""})
+        address = "tpu_worker;0;10.255.255.1:8470"  # of nobody: it is never asked
+        refused("XRT_TPU_CONFIG is set, for XRT, which is no more: unset it; the option platform=tpu (WEFT_PLATFORM=tpu, PJRT_DEVICE=TPU) is "
+                "enough: libtpu finds the TPUs of this machine, and TPU_VISIBLE_CHIPS picks some of them", {"XRT_TPU_CONFIG": address}, platform="tpu")
+        refused("XRT_TPU_CONFIG is set, for XRT, which is no more", {"XRT_TPU_CONFIG": "", "PJRT_DEVICE": "TPU"})
+        refused("XRT_DEVICE_MAP, XRT_WORKERS are set, for XRT, which is no more: unset them; ",
+                {"XRT_DEVICE_MAP": "TPU:0;/job:tpu_worker/replica:0/task:0/device:TPU:0", "XRT_WORKERS": "tpu_worker:0;grpc://10.255.255.1:8470"}, platform="tpu")
         refused("TPU_LIBRARY_PATH is '/nowhere'", {"TPU_LIBRARY_PATH": "/nowhere", "PJRT_DEVICE": "TPU"})
         refused("PJRT_DEVICE: 'NEURON' is not one of CPU, TPU, GPU, CUDA, ROCM; the option platform (WEFT_PLATFORM) goes before it",
                 {"PJRT_DEVICE": "NEURON"})
@@ -139,14 +137,19 @@ class NoPlugins(unittest.TestCase):
         refused(f"plugin '{path}' knows no topology 'moon': PJRT_TopologyDescription_Create: ", platform="pjrt", plugin=path, topology="moon")
 
     def test_what_others_variables_choose(self):
-        os.environ.update(PJRT_DEVICE="TPU", XRT_TPU_CONFIG="")
+        os.environ.update(PJRT_DEVICE="TPU", XRT_TPU_CONFIG="tpu_worker;0;10.255.255.1:8470", XRT_WORKERS="")
         try:  # whoever says the platform is not asked for them
             LIB.weft_context_release(context(platform="cpu"))
-            del os.environ["XRT_TPU_CONFIG"]
-            os.environ["PJRT_DEVICE"] = "CPU"
-            LIB.weft_context_release(context())
+            LIB.weft_context_release(context(platform="reference"))
+            LIB.weft_context_release(context(platform="pjrt", plugin=plugin(), cache_mode="off"))
+            for device in ("CPU", None):  # and where the platform comes from elsewhere, they mean nothing as well
+                os.environ.pop("PJRT_DEVICE")
+                if device:
+                    os.environ["PJRT_DEVICE"] = device
+                LIB.weft_context_release(context())
+                os.environ["PJRT_DEVICE"] = ""
         finally:
-            for name in ("PJRT_DEVICE", "XRT_TPU_CONFIG"):
+            for name in ("PJRT_DEVICE", "XRT_TPU_CONFIG", "XRT_WORKERS"):
                 os.environ.pop(name, None)
 
     def test_a_plugins_own_options(self):

@@ -134,7 +134,7 @@ TEST(CheckpointDamage, ErrorsNameFilePlaceAndReason) {
   EXPECT_THAT(message(bad), HasSubstr("needs features that this library does not have"));
   EXPECT_THAT(std::string(OpenAndReadAll(dir / "none").message()),
               AnyOf("cannot open '" + (dir / "none") + "': No such file or directory (ENOENT)"));
-  EXPECT_EQ(OpenAndReadAll(dir.path()).message(), "'" + dir.path() + "' is a directory, not a checkpoint");
+  EXPECT_EQ(OpenAndReadAll(dir.path()).message(), "'" + dir.path() + "' is a directory, not a regular file");
 }
 
 TEST(CheckpointDamage, BoolsOtherThanZeroAndOneAreRefused) {
@@ -175,7 +175,7 @@ TEST(CheckpointDamage, WrongPlacesToSaveToAreNamed) {
                                        "': it is a symbolic link, which the new file would replace; give the path that it leads to");
   ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
   EXPECT_THAT(message(dir / "fifo"), HasSubstr("it is not a regular file"));
-  EXPECT_EQ(CheckpointReader::Open(dir / "fifo").status().message(), "'" + (dir / "fifo") + "' is not a regular file, and a checkpoint is one");
+  EXPECT_EQ(CheckpointReader::Open(dir / "fifo").status().message(), "'" + (dir / "fifo") + "' is a FIFO, not a regular file");
 }
 
 // The state of these is 20 MB, so that direct I/O, reservation, the writer thread and both frame kinds take part.

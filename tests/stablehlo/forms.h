@@ -73,8 +73,8 @@ inline constexpr Form kForms[] = {
     {"dot_general", "%a: tensor<2x3xi8>, %b: tensor<2x3xi8>", "tensor<2xi32>",
      "%0 = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [1] x [1], precision = [DEFAULT, HIGHEST] "
      ": (tensor<2x3xi8>, tensor<2x3xi8>) -> tensor<2xi32>\n return %0 : tensor<2xi32>",
-     "dot_general(%2, %3) {lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [1], "
-     "rhs_contracting_dimensions = [1]}"},
+     "dot_general(%0, %1) {lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [1], "
+     "rhs_contracting_dimensions = [1], dtype = i32}"},
     {"dot", "%a: tensor<2x3xf16>, %b: tensor<3xf16>", "tensor<2xf32>",
      "%0 = stablehlo.dot %a, %b : (tensor<2x3xf16>, tensor<3xf16>) -> tensor<2xf32>\n return %0 : tensor<2xf32>",
      "lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0], dtype = f32}"},

@@ -1,6 +1,7 @@
 // Broken texts by chance: whatever is done to them, reading ends, in an error with line and column or in a module that verifies.
 #include <random>
 
+#include "src/compiler/lower.h"
 #include "src/ir/stablehlo.h"
 #include "src/passes/pipeline.h"
 #include "tests/stablehlo/forms.h"
@@ -14,6 +15,8 @@ namespace {
 constexpr int kTextsPerSeed = 2000;
 
 constexpr std::string_view kTokens[] = {
+    ", dim", " {k}", " {k = unit}", " {\"a b\" = 1 : i64}", "\\01", "\\\"", ", a = [2] x [3]", " {mhlo.sharding = \"{\\01\\7F}\"}",
+    " {k = #map}", " {k = !t}", "#map = 3 : i64\n", "!t = tensor<2xf32>\n", " {k = @f}", " {k = [1, \"x\"]}", " {k = {a = 1, b}}", " {k = dense<1> : tensor<i64>}",
     "%0", "%a", "#1", ":", ":2", "(", ")", "{", "}", "[", "]", "<", ">", ",", "=", "->", "\"", "@main", "^bb0(%x: tensor<f32>):",
     "-1", "0", "99999999999999999999", "9223372036854775807", "4294967295", "0x", "1e400", "tensor<", "tensor<2xf32>", "?x", "x",
     "dense<", "array<i64: ", "#stablehlo.gather<", "loc(", "stablehlo.", "\"stablehlo.if\"(%a) (", "({", "})", "true", "dims = ",
@@ -68,6 +71,14 @@ class Mutator {
   std::mt19937 random_;
 };
 
+// What was read is written so that it is read again.
+void ReadsWhatItWrites(const ir::Module& module, std::string_view from) {
+  const auto written = compiler::StableHloText(module);
+  if (!written.ok()) return;  // StableHLO has no word for it, perhaps
+  const auto again = ReadStableHlo(*written);
+  EXPECT_TRUE(again.ok()) << again.status() << "\nwritten\n" << *written << "\nof\n" << from;
+}
+
 // How many of the seed's texts were read.
 int ReadMutations(const std::vector<std::string>& corpus, uint64_t seed) {
   Mutator mutator(corpus, static_cast<uint32_t>(seed));
@@ -78,6 +89,7 @@ int ReadMutations(const std::vector<std::string>& corpus, uint64_t seed) {
     if (module.ok()) {
       ++read;
       EXPECT_TRUE(ir::Verify(*module).ok()) << ir::Verify(*module) << "\nseed " << seed << "\n" << text;
+      ReadsWhatItWrites(*module, text);
     } else {
       EXPECT_THAT(std::string(module.status().message()), testing::StartsWith("line ")) << "seed " << seed << "\n" << text;
       EXPECT_FALSE(absl::IsInternal(module.status())) << module.status() << "\nseed " << seed << "\n" << text;

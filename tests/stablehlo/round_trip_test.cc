@@ -83,6 +83,35 @@ TEST(StableHloRoundTrip, OfControlFlow) {
   for (const test::OpProgram& program : *programs) ComesBack(program);
 }
 
+// What nobody has asked for is written behind the operation as it was read, whatever it is.
+TEST(StableHloRoundTrip, OfAttributesThatNobodyKnows) {
+  const std::string text = R"(#one = 1 : i64
+#list = [#one, "x", #one]
+!t = tensor<2xf32>
+module @m {
+  func.func public @main(%a: tensor<2xf32> {a.unit, "a name" = "\01\22\\", mhlo.sharding = "{\01\7F\0A}", a.alias = #list, a.type = !t}) -> tensor<2xf32> {
+    %0 = stablehlo.sine %a {unit, "of two words" = 3 : i64, k = #list, d = {x = #one, y}, s = @f, m = #sdy.of<@mesh, #one>} : tensor<2xf32>
+    %1 = stablehlo.cosine %0, dim, pair = [2] x [3] : tensor<2xf32>
+    %2 = "stablehlo.negate"(%1) {mhlo.sharding = "\00\1F\C3\A9 \" \\"} : (tensor<2xf32>) -> tensor<2xf32>
+    return %2 : tensor<2xf32>
+  }
+})";
+  auto read = ReadStableHlo(text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  auto written = ir::ToStableHlo(*read);
+  ASSERT_TRUE(written.ok()) << written.status();
+  constexpr std::string_view kParts[] = {
+      "a.unit = unit", R"("a name" = "\01\22\\")", R"(mhlo.sharding = "{\01\7f\0a}")", R"(a.alias = [1 : i64, "x", 1 : i64])", "a.type = tensor<2xf32>",
+      "unit = unit", R"("of two words" = 3 : i64)", "d = {x = 1 : i64, y}", "s = @f", "m = #sdy.of<@mesh, 1 : i64>", R"(dim = "dim")", "pair = [[2], [3]]",
+      R"(mhlo.sharding = "\00\1f\c3\a9 \" \\")"};
+  for (const std::string_view part : kParts) EXPECT_THAT(*written, testing::HasSubstr(part));
+  auto again = ReadStableHlo(*written);
+  ASSERT_TRUE(again.ok()) << again.status() << "\n" << *written;
+  auto twice = ir::ToStableHlo(*again);
+  ASSERT_TRUE(twice.ok()) << twice.status();
+  EXPECT_EQ(*twice, *written);
+}
+
 // Functions stay functions, each printed once, and composites composites.
 TEST(StableHloRoundTrip, OfCalls) {
   const std::string text = R"(module @m {

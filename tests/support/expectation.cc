@@ -90,10 +90,11 @@ absl::StatusOr<std::vector<HostTensor>> RunDisturbed(const ir::Function& functio
     std::vector<const HostTensor*> operands;
     for (const ir::Value& operand : node->operands()) {
       const HostTensor* x = operand ? &values.at(operand.node.get())[operand.result] : nullptr;
-      // The order of a sum is free, and so is where a product of narrow types is rounded.
+      // The order of a sum is free, and so is where a product of narrow types is rounded, but not that one for an f64 is one of f64.
       if (x != nullptr && node->op().scalar == nullptr && Relative(tolerance, x->dtype()) > 0) {
+        const bool wide = node->results()[0].is_tensor() && node->type().dtype == DType::kF64;
         copies.push_back(*x);
-        DisturbTensor(copies.back(), Relative(tolerance, x->dtype()), 0, rng);
+        DisturbTensor(copies.back(), Relative(tolerance, wide ? DType::kF64 : x->dtype()), 0, rng);
         x = &copies.back();
       }
       operands.push_back(x);

@@ -56,6 +56,9 @@ int FromSample(ProgramMaker& m, const ir::OpDef& op, bool pointwise, int chained
     if (value < 0) return -1;
     operands.push_back(value);
   }
+  if (!op.attrs.empty() && m.rng.Chance(0.5)) {
+    if (const int varied = m.Call(op, operands, Varied(m, op, parsed->attrs)); varied >= 0) return varied;
+  }
   return m.Call(op, operands, parsed->attrs);
 }
 
@@ -89,7 +92,7 @@ int Arithmetic(ProgramMaker& m) {
   return m.rng.Chance(0.5) ? m.Call(*m.rng.Pick(kOps), {x, y}) : m.Call(*m.rng.Pick(kOps), {y, x});
 }
 
-int SampleOfAny(ProgramMaker& m) { return FromSample(m, *m.rng.Pick(ops::AllOps()), false); }
+int SampleOfAny(ProgramMaker& m) { return SampleCall(m, *m.rng.Pick(ops::AllOps())); }
 
 int Cast(ProgramMaker& m) {
   if (m.options.smooth) return -1;
@@ -264,6 +267,8 @@ void Do(ProgramMaker& m) {
 constexpr Move kMoves[] = {{16, Do<Pointwise>}, {10, Do<Chain>}, {14, Do<Arithmetic>}, {12, Do<SampleOfAny>}, {4, Do<Cast>}, {8, Do<Transpose>}, {7, Do<Regroup>}, {7, Do<Broadcast>}, {7, Do<Slice>}, {5, Do<Pad>}, {3, Do<Reverse>}, {6, Do<Concatenate>}, {4, Do<Source>}, {4, Do<Take>}, {3, Do<ScatterRows>}, {3, Do<DynamicBox>}};
 
 }  // namespace
+
+int SampleCall(ProgramMaker& m, const ir::OpDef& op) { return FromSample(m, op, false); }
 
 std::span<const Move> ElementMoves() { return kMoves; }
 

@@ -23,6 +23,8 @@ std::vector<const Move*> WeightedMoves(const ProgramMaker& m);
 inline constexpr DType kFloats[] = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16};
 inline constexpr DType kOthers[] = {DType::kI32, DType::kI8, DType::kU8, DType::kBool, DType::kI64, DType::kI32, DType::kBool, DType::kU32};
 
+inline constexpr DType kIntegers[] = {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32, DType::kU32, DType::kI64, DType::kU64};
+
 // A dimension and a shape as the program likes them.
 int64_t Size(ProgramMaker& m);
 Dims Shape(ProgramMaker& m, size_t low_rank = 0, size_t high_rank = 4);
@@ -40,6 +42,11 @@ int Coerce(ProgramMaker& m, int x, const Dims& dims);
 int Like(ProgramMaker& m, DType dtype, const Dims& dims);
 // Something that broadcasts with `dims` under NumPy's rules and does not make it larger, mostly.
 int Partner(ProgramMaker& m, DType dtype, const Dims& dims);
+// The attributes with some of them drawn anew. An operation may refuse them.
+ir::Attrs Varied(ProgramMaker& m, const ir::OpDef& op, ir::Attrs attrs);
+// A call of the operation with the attributes of one of its samples, or near those; operands come from the program. -1 if it has no
+// sample that the program may have.
+int SampleCall(ProgramMaker& m, const ir::OpDef& op);
 // Into [low, high], smoothly.
 int Squash(ProgramMaker& m, int x, double low, double high);
 int Number(ProgramMaker& m, DType dtype, double value);

@@ -66,7 +66,7 @@ int ReduceAndSpread(ProgramMaker& m) {
 
 // Products shrink what they give, or magnitudes grow with every layer.
 int Calm(ProgramMaker& m, int x) {
-  if (x < 0 || m.rng.Chance(0.5)) return x;
+  if (x < 0 || !IsFloat(m.type(x).dtype) || m.rng.Chance(0.5)) return x;
   return m.Call(ops::kOp_mul, {x, Number(m, m.type(x).dtype, 0.25)});
 }
 
@@ -77,8 +77,22 @@ int Residual(ProgramMaker& m, int x, int product) {
   return m.Call(*m.rng.Pick(kCombine), {product, x});
 }
 
+// Factors of a product: floats mostly.
+int Factor(ProgramMaker& m, size_t low_rank, size_t high_rank = 4) {
+  if (m.options.smooth || m.rng.Chance(0.8)) return FloatValue(m, low_rank, high_rank);
+  const int x = m.Find([&](const ir::Type& t) { return IsInteger(t.dtype) && t.rank() >= low_rank && t.rank() <= high_rank; });
+  return x >= 0 && m.rng.Chance(0.7) ? x : m.Leaf(m.rng.Pick(kIntegers), Shape(m, low_rank, high_rank));
+}
+
+// The type of a product's result: absent, or any that can hold it.
+ir::AttrValue ResultType(ProgramMaker& m, DType factors) {
+  if (m.options.smooth || IsBool(factors) || m.rng.Chance(0.6)) return {};
+  if (IsHalf(factors) && m.rng.Chance(0.5)) return DType::kF32;
+  return IsFloat(factors) ? m.rng.Pick(kFloats) : m.rng.Pick(kIntegers);
+}
+
 int Matmul(ProgramMaker& m) {
-  const int x = FloatValue(m, 1);
+  const int x = Factor(m, 1);
   Dims dims = m.dims(x);
   const int64_t inner = dims.back();
   Dims other = {inner, m.rng.Chance(0.3) ? inner : Size(m)};
@@ -87,15 +101,13 @@ int Matmul(ProgramMaker& m) {
   const int y = Like(m, m.type(x).dtype, other);
   if (other.size() == 2 && m.rng.Chance(0.3)) {
     const int bias = m.rng.Chance(0.7) ? Like(m, m.type(x).dtype, {other[1]}) : -1;
-    return Calm(m, Residual(m, x, m.Call(ops::kOp_linear, {x, y, bias})));
+    return Calm(m, Residual(m, x, m.Call(ops::kOp_linear, {x, y, bias}, {{"dtype", ResultType(m, m.type(x).dtype)}})));
   }
-  ir::AttrValue wide;
-  if (!m.options.smooth && BitsOf(m.type(x).dtype) == 16 && m.rng.Chance(0.4)) wide = DType::kF32;
-  return Calm(m, Residual(m, x, m.Call(ops::kOp_matmul, {x, y}, {{"dtype", wide}})));
+  return Calm(m, Residual(m, x, m.Call(ops::kOp_matmul, {x, y}, {{"dtype", ResultType(m, m.type(x).dtype)}})));
 }
 
 int Dot(ProgramMaker& m) {
-  const int x = m.rng.Chance(0.9) ? FloatValue(m, 1) : AnyValue(m, 1);
+  const int x = m.rng.Chance(0.9) ? Factor(m, 1) : AnyValue(m, 1);
   const Dims dims = m.dims(x);
   // Each dimension of x: batch, contracted or kept; the other operand has them in any order, with dimensions of its own.
   std::vector<std::pair<int64_t, int64_t>> plan;  // size, dimension of x or -1
@@ -117,16 +129,17 @@ int Dot(ProgramMaker& m) {
     return found;
   };
   const int y = Like(m, m.type(x).dtype, other);
-  return Calm(m, m.Call(ops::kOp_dot_general, {x, y}, {{"lhs_batching_dimensions", batch}, {"rhs_batching_dimensions", places(batch)}, {"lhs_contracting_dimensions", contracted}, {"rhs_contracting_dimensions", places(contracted)}}));
+  return Calm(m, m.Call(ops::kOp_dot_general, {x, y}, {{"lhs_batching_dimensions", batch}, {"rhs_batching_dimensions", places(batch)}, {"lhs_contracting_dimensions", contracted}, {"rhs_contracting_dimensions", places(contracted)}, {"dtype", ResultType(m, m.type(x).dtype)}}));
 }
 
 int Convolution(ProgramMaker& m) {
   const int64_t groups = m.rng.Chance(0.8) ? 1 : 2;
-  int x = m.Find([&](const ir::Type& t) { return IsAcceptableFloat(m, t) && t.rank() == 4 && t.dims[3] % groups == 0; });
+  const bool integers = !m.options.smooth && m.rng.Chance(0.2);
+  int x = m.Find([&](const ir::Type& t) { return (integers ? IsInteger(t.dtype) : IsAcceptableFloat(m, t)) && t.rank() == 4 && t.dims[3] % groups == 0; });
   if (x < 0 || m.rng.Chance(0.3)) {
     constexpr int64_t kChannels[] = {1, 2, 3, 4, 8, 16, 17};
     const auto side = [&] { return m.hollow ? m.rng.Below(4) : m.rng.Between(3, 10); };
-    x = Like(m, AnyFloat(m), {m.rng.Between(m.hollow ? 0 : 1, 4), side(), side(), m.rng.Pick(kChannels) * groups});
+    x = Like(m, integers ? m.rng.Pick(kIntegers) : AnyFloat(m), {m.rng.Between(m.hollow ? 0 : 1, 4), side(), side(), m.rng.Pick(kChannels) * groups});
     if (x < 0) return x;  // too large
   }
   if (x < 0) return x;  // more elements than this program may have
@@ -134,16 +147,60 @@ int Convolution(ProgramMaker& m) {
   constexpr int64_t kOut[] = {1, 2, 3, 5, 8, 16, 17, 33};
   const int w = Like(m, m.type(x).dtype, {m.rng.Between(1, 4), m.rng.Between(1, 4), in / groups, m.rng.Pick(kOut) * groups});
   const Ints strides = {m.rng.Between(1, 3), m.rng.Between(1, 3)}, dilation = {m.rng.Chance(0.8) ? 1 : 2, m.rng.Chance(0.8) ? 1 : 2};
-  ir::AttrValue wide, pads;
-  if (!m.options.smooth && BitsOf(m.type(x).dtype) == 16 && m.rng.Chance(0.4)) wide = DType::kF32;
+  ir::AttrValue pads;
   const int64_t padding = m.rng.Below(3);
   if (padding == 2) pads = Ints{m.rng.Below(3), m.rng.Below(3), m.rng.Below(3), m.rng.Below(3)};
-  int y = Calm(m, m.Call(ops::kOp_conv, {x, w}, {{"strides", strides}, {"padding", padding}, {"pads", pads}, {"dilation", dilation}, {"groups", groups}, {"dtype", wide}}));
+  int y = Calm(m, m.Call(ops::kOp_conv, {x, w}, {{"strides", strides}, {"padding", padding}, {"pads", pads}, {"dilation", dilation}, {"groups", groups}, {"dtype", ResultType(m, m.type(x).dtype)}}));
   if (y >= 0 && m.rng.Chance(0.5)) {  // what follows a convolution in networks, which backends fuse into it
     if (m.rng.Chance(0.7)) y = m.Call(ops::kOp_add, {y, Like(m, m.type(y).dtype, {m.dims(y)[3]})});
     if (y >= 0) y = m.Call(m.rng.Chance(0.7) ? ops::kOp_relu : ops::kOp_gelu, {y});
   }
   return y;
+}
+
+// The layer that spreads windows, and the general form in an order of dimensions of its own, groups of the batch among them.
+int Transposed(ProgramMaker& m) {
+  int x = Factor(m, 4, 4);
+  if (x < 0) return x;
+  const int64_t groups = m.dims(x)[3] % 2 == 0 && m.rng.Chance(0.3) ? 2 : 1;
+  const int w = Like(m, m.type(x).dtype, {m.rng.Between(1, 4), m.rng.Between(1, 4), m.dims(x)[3] / groups, m.rng.Between(1, 6) * groups});
+  const Ints strides = {m.rng.Between(1, 3), m.rng.Between(1, 3)}, dilation = {m.rng.Chance(0.8) ? 1 : 2, 1};
+  ir::AttrValue pads, more;
+  if (m.rng.Chance(0.4)) pads = Ints{m.rng.Below(2), m.rng.Below(2), m.rng.Below(2), m.rng.Below(2)};
+  if (m.rng.Chance(0.4)) more = Ints{m.rng.Below(strides[0]), m.rng.Below(strides[1])};
+  return Calm(m, m.Call(ops::kOp_conv_transpose, {x, w}, {{"strides", strides}, {"dilation", dilation}, {"pads", pads}, {"output_padding", more}, {"groups", groups}, {"dtype", ResultType(m, m.type(x).dtype)}}));
+}
+
+int GeneralConvolution(ProgramMaker& m) {
+  int x = Factor(m, 3, 4);
+  if (x < 0) return x;
+  const size_t spatial = m.dims(x).size() - 2;
+  Ints in = ops::Axes(spatial + 2), kernel = in, out = in;
+  for (Ints* order : {&in, &kernel, &out}) {
+    for (size_t i = order->size(); i > 1; --i) std::swap((*order)[i - 1], (*order)[static_cast<size_t>(m.rng.Below(static_cast<int64_t>(i)))]);
+  }
+  const int64_t batch = m.dims(x)[static_cast<size_t>(in[0])], features = m.dims(x)[static_cast<size_t>(in[1])];
+  const int64_t groups = m.rng.Chance(0.4) ? 2 : 1;
+  const int64_t feature_groups = groups > 1 && features % 2 == 0 && (batch % 2 != 0 || m.rng.Chance(0.5)) ? 2 : 1;
+  const int64_t batch_groups = groups > 1 && feature_groups == 1 && batch % 2 == 0 ? 2 : 1;
+  Dims w(spatial + 2);
+  w[static_cast<size_t>(kernel[0])] = features / feature_groups;
+  w[static_cast<size_t>(kernel[1])] = m.rng.Between(1, 6) * feature_groups * batch_groups;
+  Ints strides, padding, base, dilation, turned;
+  for (size_t d = 0; d < spatial; ++d) {
+    w[static_cast<size_t>(kernel[d + 2])] = m.rng.Between(1, 4);
+    strides.push_back(m.rng.Between(1, 3));
+    padding.push_back(m.rng.Between(-1, 3));
+    padding.push_back(m.rng.Between(-1, 3));
+    base.push_back(m.rng.Chance(0.8) ? 1 : 2);
+    dilation.push_back(m.rng.Chance(0.8) ? 1 : 2);
+    turned.push_back(m.rng.Below(2));
+  }
+  ir::AttrValue reversal;
+  if (m.rng.Chance(0.4)) reversal = turned;
+  return Calm(m, m.Call(ops::kOp_convolution, {x, Like(m, m.type(x).dtype, w)},
+                        {{"window_strides", strides}, {"padding", padding}, {"lhs_dilation", base}, {"rhs_dilation", dilation}, {"input_dimensions", in}, {"kernel_dimensions", kernel}, {"output_dimensions", out},
+                         {"feature_group_count", feature_groups}, {"batch_group_count", batch_groups}, {"window_reversal", reversal}, {"dtype", ResultType(m, m.type(x).dtype)}}));
 }
 
 int Pool(ProgramMaker& m) {
@@ -198,7 +255,7 @@ void Do(ProgramMaker& m) {
   make(m);
 }
 
-constexpr Move kMoves[] = {{12, Do<Reduction>}, {3, Do<ArgReduction>}, {6, Do<ReduceAndSpread>}, {9, Do<Matmul>}, {4, Do<Dot>}, {5, Do<Convolution>}, {4, Do<Pool>}, {2, Do<Window>}, {7, Do<Normalize>}, {3, Do<Loss>}};
+constexpr Move kMoves[] = {{12, Do<Reduction>}, {3, Do<ArgReduction>}, {6, Do<ReduceAndSpread>}, {9, Do<Matmul>}, {4, Do<Dot>}, {5, Do<Convolution>}, {2, Do<Transposed>}, {2, Do<GeneralConvolution>}, {4, Do<Pool>}, {2, Do<Window>}, {7, Do<Normalize>}, {3, Do<Loss>}};
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include "src/passes/pipeline.h"
 #include "src/transforms/derivative.h"
 #include "tests/support/control_programs.h"
+#include "tests/support/cpu_under_test.h"
 #include "tests/support/op_programs.h"
 #include "tests/support/seeds.h"
 #include "tests/support/run_on_backend.h"
@@ -132,7 +133,7 @@ TEST(Checkpoint, WhatIsComputedAgainStaysApart) {
 
 // One in another, on the CPU: the same bits with and without.
 TEST(Checkpoint, ComposesWithEveryTransform) {
-  auto backend = cpu::CpuBackend::Create();
+  auto backend = test::NewCpuBackend();
   ASSERT_TRUE(backend.ok()) << backend.status();
   std::mt19937_64 random(2);
   using Made = absl::StatusOr<Ref<const Function>>;

@@ -323,6 +323,13 @@ const (
 	WEFT_REDUCE_WINDOW_REDUCER_OR ReduceWindowReducer = 5
 )
 
+type SelectAndScatterSelect uint32
+
+const (
+	WEFT_SELECT_AND_SCATTER_SELECT_LARGEST SelectAndScatterSelect = 0
+	WEFT_SELECT_AND_SCATTER_SELECT_GE SelectAndScatterSelect = 1
+)
+
 type CrossEntropyReduction uint32
 
 const (
@@ -346,6 +353,14 @@ const (
 	WEFT_MSE_REDUCTION_NONE MseReduction = 2
 )
 
+type ScaledDotProductAttentionCausalAlignment uint32
+
+const (
+	WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_NONE ScaledDotProductAttentionCausalAlignment = 0
+	WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_UPPER_LEFT ScaledDotProductAttentionCausalAlignment = 1
+	WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT ScaledDotProductAttentionCausalAlignment = 2
+)
+
 type RngBitGeneratorRngAlgorithm uint32
 
 const (
@@ -359,6 +374,13 @@ const (
 	WEFT_ABI_MINOR uint32 = 1
 	WEFT_STRLEN uintptr = ^uintptr(0)
 	WEFT_NOT_MAPPED int64 = 9223372036854775807
+	WEFT_ADAM_HAS_BETA1 uint64 = 1
+	WEFT_ADAM_HAS_BETA2 uint64 = 2
+	WEFT_ADAM_HAS_EPSILON uint64 = 4
+	WEFT_ADAM_HAS_WEIGHT_DECAY uint64 = 8
+	WEFT_PRINT_HAS_THRESHOLD uint64 = 1
+	WEFT_PRINT_HAS_PRECISION uint64 = 2
+	WEFT_PRINT_HAS_LINE_WIDTH uint64 = 4
 	WEFT_WAIT_FOREVER int64 = -1
 	WEFT_TREE_ROOT uint32 = 0
 	WEFT_CLIP_HAS_LOW uint64 = 1 << 0
@@ -395,8 +417,10 @@ const (
 	WEFT_ANY_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_ARGMAX_HAS_AXIS uint64 = 1 << 0
 	WEFT_ARGMAX_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_ARGMAX_HAS_DTYPE uint64 = 1 << 2
 	WEFT_ARGMIN_HAS_AXIS uint64 = 1 << 0
 	WEFT_ARGMIN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_ARGMIN_HAS_DTYPE uint64 = 1 << 2
 	WEFT_CUMMAX_HAS_AXIS uint64 = 1 << 0
 	WEFT_CUMMAX_HAS_REVERSE uint64 = 1 << 1
 	WEFT_CUMMIN_HAS_AXIS uint64 = 1 << 0
@@ -475,6 +499,7 @@ const (
 	WEFT_REDUCE_WINDOW_HAS_PADDING uint64 = 1 << 3
 	WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES uint64 = 1 << 0
 	WEFT_SELECT_AND_SCATTER_HAS_PADDING uint64 = 1 << 1
+	WEFT_SELECT_AND_SCATTER_HAS_SELECT uint64 = 1 << 2
 	WEFT_BATCH_NORM_HAS_AXIS uint64 = 1 << 0
 	WEFT_BATCH_NORM_HAS_EPSILON uint64 = 1 << 1
 	WEFT_BATCH_NORM_INFERENCE_HAS_AXIS uint64 = 1 << 0
@@ -497,10 +522,14 @@ const (
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE uint64 = 1 << 1
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE uint64 = 1 << 2
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA uint64 = 1 << 3
+	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT uint64 = 1 << 4
+	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN uint64 = 1 << 5
 	WEFT_SOFTMAX_HAS_AXIS uint64 = 1 << 0
+	WEFT_SOFTMAX_HAS_SAFE uint64 = 1 << 1
 	WEFT_BERNOULLI_HAS_PROBABILITY uint64 = 1 << 0
 	WEFT_CATEGORICAL_HAS_AXIS uint64 = 1 << 0
 	WEFT_CATEGORICAL_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_CATEGORICAL_HAS_DTYPE uint64 = 1 << 2
 	WEFT_NORMAL_HAS_MEAN uint64 = 1 << 0
 	WEFT_NORMAL_HAS_DEVIATION uint64 = 1 << 1
 	WEFT_NORMAL_HAS_DTYPE uint64 = 1 << 2
@@ -618,6 +647,7 @@ type PrintOptions struct {
 	LineWidth int64
 	Header int32
 	Reserved int32
+	Present uint64
 }
 
 type TensorInfo struct {
@@ -672,6 +702,7 @@ type AdamOptions struct {
 	Beta2 float64
 	Epsilon float64
 	WeightDecay float64
+	Present uint64
 }
 
 type CheckpointOptions struct {
@@ -922,7 +953,7 @@ type ArgmaxOpts struct {
 	Present uint64
 	Axis int64
 	Keepdims int32
-	Reserved int32
+	Dtype Dtype
 }
 
 type ArgminOpts struct {
@@ -931,7 +962,7 @@ type ArgminOpts struct {
 	Present uint64
 	Axis int64
 	Keepdims int32
-	Reserved int32
+	Dtype Dtype
 }
 
 type CummaxOpts struct {
@@ -1242,6 +1273,8 @@ type SelectAndScatterOpts struct {
 	WindowStridesCount uint64
 	Padding *int64
 	PaddingCount uint64
+	Select SelectAndScatterSelect
+	Reserved int32
 }
 
 type BatchNormOpts struct {
@@ -1361,6 +1394,8 @@ type ScaledDotProductAttentionOpts struct {
 	Scale float64
 	Dtype Dtype
 	EnableGqa int32
+	CausalAlignment ScaledDotProductAttentionCausalAlignment
+	NanIfUnseen int32
 }
 
 type SoftmaxOpts struct {
@@ -1368,6 +1403,8 @@ type SoftmaxOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Axis int64
+	Safe int32
+	Reserved int32
 }
 
 type BernoulliOpts struct {
@@ -1384,7 +1421,7 @@ type CategoricalOpts struct {
 	Present uint64
 	Axis int64
 	Keepdims int32
-	Reserved int32
+	Dtype Dtype
 }
 
 type NormalOpts struct {
@@ -1600,6 +1637,15 @@ type ApiV1 struct {
 	CustomRegister uintptr
 	CustomRegisterSymbol uintptr
 	CustomApply uintptr
+	ContextQueueFd uintptr
+	ContextRunQueue uintptr
+	ErrorNewWithData uintptr
+	ErrorData uintptr
+	ScopeShare uintptr
+	OpApplyIn uintptr
+	TensorCopyFrom uintptr
+	DeviceTrim uintptr
+	ContextLiveBytes uintptr
 }
 
 // The functions, after Load.
@@ -1613,6 +1659,8 @@ var (
 	ErrorMessage func(error_ Error, out_length *uintptr) *byte
 	ErrorPayload func(error_ Error, key *byte, key_length uintptr, out_length *uintptr) *byte
 	ErrorNew func(code Code, message *byte, length uintptr) Error
+	ErrorNewWithData func(code Code, message *byte, length uintptr, data uint64) Error
+	ErrorData func(error_ Error, out *uint64) int32
 	ErrorRetain func(error_ Error)
 	ErrorRelease func(error_ Error)
 	BlobData func(blob Blob) unsafe.Pointer
@@ -1627,6 +1675,9 @@ var (
 	ContextOptionSource func(ctx Context, name *byte, length uintptr, out *OptionSource) Error
 	OptionDetail func(name *byte, length uintptr, key *byte, key_length uintptr) *byte
 	ContextSetLog func(ctx Context, min_level LogLevel, log LogFn, user_data uintptr, release ReleaseFn) Error
+	ContextQueueFd func(ctx Context, out_fd *int32) Error
+	ContextRunQueue func(ctx Context, out_count *uintptr) Error
+	ContextLiveBytes func(ctx Context, out_bytes *uint64) Error
 	Cancel func(ctx Context)
 	DeviceCount func(ctx Context, out_count *uintptr) Error
 	DeviceAt func(ctx Context, index uintptr, out *Device) Error
@@ -1635,6 +1686,7 @@ var (
 	DeviceKind func(device Device, out_kind **byte, out_length *uintptr) Error
 	DeviceDlpack func(device Device, out_type *int32, out_id *int32) Error
 	DeviceMemory func(device Device, out *MemoryStats) Error
+	DeviceTrim func(device Device) Error
 	DeviceRetain func(device Device)
 	DeviceRelease func(device Device)
 	EventPoll func(event Event, out_done *int32) Error
@@ -1670,16 +1722,19 @@ var (
 	TensorRequireGrad func(tensor Tensor, on int32) Error
 	TensorKeep func(tensor Tensor) Error
 	TensorAssign func(target Tensor, value Tensor) Error
+	TensorCopyFrom func(target Tensor, value Tensor) Error
 	TensorRetain func(tensor Tensor)
 	TensorRelease func(tensor Tensor)
 	ScopeBegin func(ctx Context, out *Scope) Error
 	ScopeMark func(scope Scope, file *byte, line int32) Context
 	ScopeAdopt func(scope Scope, error_ Error, tensor Tensor) Tensor
+	ScopeShare func(scope Scope, tensor Tensor) Error
 	ScopeKeep func(scope Scope, tensor Tensor, out *Tensor) Error
 	ScopeCheck func(scope Scope) Error
 	ScopeEnd func(scope Scope) Error
 	OpApply func(ctx Context, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, attrs *Attr, attr_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	OpApplyOn func(ctx Context, device Device, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, attrs *Attr, attr_count uintptr, outputs *Tensor, infos *TensorInfo, capacity uintptr, out_count *uintptr) Error
+	OpApplyIn func(scope Scope, file *byte, line int32, device Device, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, attrs *Attr, attr_count uintptr, outputs *Tensor, infos *TensorInfo, capacity uintptr, out_count *uintptr) Error
 	OpApplyMany func(ctx Context, calls *OpCall, call_count uintptr, outputs *Tensor, infos *TensorInfo, capacity uintptr, out_count *uintptr) Error
 	OpVjp func(ctx Context, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, attrs *Attr, attr_count uintptr, results *Tensor, cotangents *Tensor, result_count uintptr, wanted *int32, out_grads *Tensor) Error
 	Split func(ctx Context, x Tensor, sizes *int64, size_count uintptr, axis int64, outputs *Tensor) Error
@@ -2047,6 +2102,8 @@ var Functions = map[string]any{
 	"weft_error_message": &ErrorMessage,
 	"weft_error_payload": &ErrorPayload,
 	"weft_error_new": &ErrorNew,
+	"weft_error_new_with_data": &ErrorNewWithData,
+	"weft_error_data": &ErrorData,
 	"weft_error_retain": &ErrorRetain,
 	"weft_error_release": &ErrorRelease,
 	"weft_blob_data": &BlobData,
@@ -2061,6 +2118,9 @@ var Functions = map[string]any{
 	"weft_context_option_source": &ContextOptionSource,
 	"weft_option_detail": &OptionDetail,
 	"weft_context_set_log": &ContextSetLog,
+	"weft_context_queue_fd": &ContextQueueFd,
+	"weft_context_run_queue": &ContextRunQueue,
+	"weft_context_live_bytes": &ContextLiveBytes,
 	"weft_cancel": &Cancel,
 	"weft_device_count": &DeviceCount,
 	"weft_device_at": &DeviceAt,
@@ -2069,6 +2129,7 @@ var Functions = map[string]any{
 	"weft_device_kind": &DeviceKind,
 	"weft_device_dlpack": &DeviceDlpack,
 	"weft_device_memory": &DeviceMemory,
+	"weft_device_trim": &DeviceTrim,
 	"weft_device_retain": &DeviceRetain,
 	"weft_device_release": &DeviceRelease,
 	"weft_event_poll": &EventPoll,
@@ -2104,16 +2165,19 @@ var Functions = map[string]any{
 	"weft_tensor_require_grad": &TensorRequireGrad,
 	"weft_tensor_keep": &TensorKeep,
 	"weft_tensor_assign": &TensorAssign,
+	"weft_tensor_copy_from": &TensorCopyFrom,
 	"weft_tensor_retain": &TensorRetain,
 	"weft_tensor_release": &TensorRelease,
 	"weft_scope_begin": &ScopeBegin,
 	"weft_scope_mark": &ScopeMark,
 	"weft_scope_adopt": &ScopeAdopt,
+	"weft_scope_share": &ScopeShare,
 	"weft_scope_keep": &ScopeKeep,
 	"weft_scope_check": &ScopeCheck,
 	"weft_scope_end": &ScopeEnd,
 	"weft_op_apply": &OpApply,
 	"weft_op_apply_on": &OpApplyOn,
+	"weft_op_apply_in": &OpApplyIn,
 	"weft_op_apply_many": &OpApplyMany,
 	"weft_op_vjp": &OpVjp,
 	"weft_split": &Split,

@@ -247,6 +247,11 @@ typedef enum weft_reduce_window_reducer {
   WEFT_REDUCE_WINDOW_REDUCER_OR = 5,
   WEFT_REDUCE_WINDOW_REDUCER_FORCE32 = 2147483647,
 } weft_reduce_window_reducer;
+typedef enum weft_select_and_scatter_select {
+  WEFT_SELECT_AND_SCATTER_SELECT_LARGEST = 0,
+  WEFT_SELECT_AND_SCATTER_SELECT_GE = 1,
+  WEFT_SELECT_AND_SCATTER_SELECT_FORCE32 = 2147483647,
+} weft_select_and_scatter_select;
 typedef enum weft_cross_entropy_reduction {
   WEFT_CROSS_ENTROPY_REDUCTION_MEAN = 0,
   WEFT_CROSS_ENTROPY_REDUCTION_SUM = 1,
@@ -264,6 +269,12 @@ typedef enum weft_mse_reduction {
   WEFT_MSE_REDUCTION_NONE = 2,
   WEFT_MSE_REDUCTION_FORCE32 = 2147483647,
 } weft_mse_reduction;
+typedef enum weft_scaled_dot_product_attention_causal_alignment {
+  WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_NONE = 0,
+  WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_UPPER_LEFT = 1,
+  WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT = 2,
+  WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_FORCE32 = 2147483647,
+} weft_scaled_dot_product_attention_causal_alignment;
 typedef enum weft_rng_bit_generator_rng_algorithm {
   WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT = 0,
   WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY = 1,
@@ -358,6 +369,7 @@ typedef struct weft_print_options {
   int64_t line_width;
   int32_t header;
   int32_t reserved;
+  uint64_t present;
 } weft_print_options;
 typedef struct weft_attr {
   const char* name;
@@ -401,6 +413,7 @@ typedef struct weft_adam_options {
   double beta2;
   double epsilon;
   double weight_decay;
+  uint64_t present;
 } weft_adam_options;
 typedef struct weft_checkpoint_options {
   size_t struct_size;
@@ -624,7 +637,7 @@ typedef struct weft_argmax_opts {
   uint64_t present;
   int64_t axis;
   int32_t keepdims;
-  int32_t reserved;
+  weft_dtype dtype;
 } weft_argmax_opts;
 typedef struct weft_argmin_opts {
   size_t struct_size;
@@ -632,7 +645,7 @@ typedef struct weft_argmin_opts {
   uint64_t present;
   int64_t axis;
   int32_t keepdims;
-  int32_t reserved;
+  weft_dtype dtype;
 } weft_argmin_opts;
 typedef struct weft_cummax_opts {
   size_t struct_size;
@@ -912,6 +925,8 @@ typedef struct weft_select_and_scatter_opts {
   uint64_t window_strides_count;
   const int64_t* padding;
   uint64_t padding_count;
+  weft_select_and_scatter_select select;
+  int32_t reserved;
 } weft_select_and_scatter_opts;
 typedef struct weft_batch_norm_opts {
   size_t struct_size;
@@ -1016,12 +1031,16 @@ typedef struct weft_scaled_dot_product_attention_opts {
   double scale;
   weft_dtype dtype;
   int32_t enable_gqa;
+  weft_scaled_dot_product_attention_causal_alignment causal_alignment;
+  int32_t nan_if_unseen;
 } weft_scaled_dot_product_attention_opts;
 typedef struct weft_softmax_opts {
   size_t struct_size;
   const void* next;
   uint64_t present;
   int64_t axis;
+  int32_t safe;
+  int32_t reserved;
 } weft_softmax_opts;
 typedef struct weft_bernoulli_opts {
   size_t struct_size;
@@ -1036,7 +1055,7 @@ typedef struct weft_categorical_opts {
   uint64_t present;
   int64_t axis;
   int32_t keepdims;
-  int32_t reserved;
+  weft_dtype dtype;
 } weft_categorical_opts;
 typedef struct weft_normal_opts {
   size_t struct_size;
@@ -1247,6 +1266,15 @@ struct weft_api_v1 {
   weft_error* (*custom_register)(weft_context* ctx, const char* name, size_t name_length, void* function, const char* signature, size_t signature_length, const weft_custom_options* options);
   weft_error* (*custom_register_symbol)(weft_context* ctx, const char* name, size_t name_length, const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature, size_t signature_length, const weft_custom_options* options);
   weft_error* (*custom_apply)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*context_queue_fd)(weft_context* ctx, int32_t* out_fd);
+  weft_error* (*context_run_queue)(weft_context* ctx, size_t* out_count);
+  weft_error* (*error_new_with_data)(weft_code code, const char* message, size_t length, uint64_t data);
+  int32_t (*error_data)(const weft_error* error, uint64_t* out);
+  weft_error* (*scope_share)(weft_scope* scope, weft_tensor* tensor);
+  weft_error* (*op_apply_in)(weft_scope* scope, const char* file, int32_t line, weft_device* device, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+  weft_error* (*tensor_copy_from)(weft_tensor* target, weft_tensor* value);
+  weft_error* (*device_trim)(weft_device* device);
+  weft_error* (*context_live_bytes)(weft_context* ctx, uint64_t* out_bytes);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1257,6 +1285,8 @@ weft_code weft_error_code(const weft_error* error);
 const char* weft_error_message(const weft_error* error, size_t* out_length);
 const char* weft_error_payload(const weft_error* error, const char* key, size_t key_length, size_t* out_length);
 weft_error* weft_error_new(weft_code code, const char* message, size_t length);
+weft_error* weft_error_new_with_data(weft_code code, const char* message, size_t length, uint64_t data);
+int32_t weft_error_data(const weft_error* error, uint64_t* out);
 void weft_error_retain(weft_error* error);
 void weft_error_release(weft_error* error);
 const void* weft_blob_data(const weft_blob* blob);
@@ -1271,6 +1301,9 @@ weft_error* weft_option_list(weft_option_info* out, size_t capacity, size_t* out
 weft_error* weft_context_option_source(weft_context* ctx, const char* name, size_t length, weft_option_source* out);
 const char* weft_option_detail(const char* name, size_t length, const char* key, size_t key_length);
 weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, weft_log_fn log, void* user_data, weft_release_fn release);
+weft_error* weft_context_queue_fd(weft_context* ctx, int32_t* out_fd);
+weft_error* weft_context_run_queue(weft_context* ctx, size_t* out_count);
+weft_error* weft_context_live_bytes(weft_context* ctx, uint64_t* out_bytes);
 void weft_cancel(weft_context* ctx);
 weft_error* weft_device_count(weft_context* ctx, size_t* out_count);
 weft_error* weft_device_at(weft_context* ctx, size_t index, weft_device** out);
@@ -1279,6 +1312,7 @@ weft_error* weft_device_name(weft_device* device, const char** out_name, size_t*
 weft_error* weft_device_kind(weft_device* device, const char** out_kind, size_t* out_length);
 weft_error* weft_device_dlpack(weft_device* device, int32_t* out_type, int32_t* out_id);
 weft_error* weft_device_memory(weft_device* device, weft_memory_stats* out);
+weft_error* weft_device_trim(weft_device* device);
 void weft_device_retain(weft_device* device);
 void weft_device_release(weft_device* device);
 weft_error* weft_event_poll(weft_event* event, int32_t* out_done);
@@ -1314,16 +1348,19 @@ weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_print_options*
 weft_error* weft_tensor_require_grad(weft_tensor* tensor, int32_t on);
 weft_error* weft_tensor_keep(weft_tensor* tensor);
 weft_error* weft_tensor_assign(weft_tensor* target, weft_tensor* value);
+weft_error* weft_tensor_copy_from(weft_tensor* target, weft_tensor* value);
 void weft_tensor_retain(weft_tensor* tensor);
 void weft_tensor_release(weft_tensor* tensor);
 weft_error* weft_scope_begin(weft_context* ctx, weft_scope** out);
 weft_context* weft_scope_mark(weft_scope* scope, const char* file, int32_t line);
 weft_tensor* weft_scope_adopt(weft_scope* scope, weft_error* error, weft_tensor* tensor);
+weft_error* weft_scope_share(weft_scope* scope, weft_tensor* tensor);
 weft_error* weft_scope_keep(weft_scope* scope, weft_tensor* tensor, weft_tensor** out);
 weft_error* weft_scope_check(weft_scope* scope);
 weft_error* weft_scope_end(weft_scope* scope);
 weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_op_apply_on(weft_context* ctx, weft_device* device, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+weft_error* weft_op_apply_in(weft_scope* scope, const char* file, int32_t line, weft_device* device, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
 weft_error* weft_op_apply_many(weft_context* ctx, const weft_op_call* calls, size_t call_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
 weft_error* weft_op_vjp(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor* const* results, weft_tensor* const* cotangents, size_t result_count, const int32_t* wanted, weft_tensor** out_grads);
 weft_error* weft_split(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
@@ -1685,6 +1722,13 @@ M.WEFT_ABI_MAJOR = 1
 M.WEFT_ABI_MINOR = 1
 M.WEFT_STRLEN = 0xFFFFFFFFFFFFFFFFULL
 M.WEFT_NOT_MAPPED = 9223372036854775807LL
+M.WEFT_ADAM_HAS_BETA1 = 0x1ULL
+M.WEFT_ADAM_HAS_BETA2 = 0x2ULL
+M.WEFT_ADAM_HAS_EPSILON = 0x4ULL
+M.WEFT_ADAM_HAS_WEIGHT_DECAY = 0x8ULL
+M.WEFT_PRINT_HAS_THRESHOLD = 0x1ULL
+M.WEFT_PRINT_HAS_PRECISION = 0x2ULL
+M.WEFT_PRINT_HAS_LINE_WIDTH = 0x4ULL
 M.WEFT_WAIT_FOREVER = -1LL
 M.WEFT_TREE_ROOT = 0
 M.WEFT_CLIP_HAS_LOW = 0x1ULL
@@ -1721,8 +1765,10 @@ M.WEFT_ANY_HAS_DIMS = 0x1ULL
 M.WEFT_ANY_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_ARGMAX_HAS_AXIS = 0x1ULL
 M.WEFT_ARGMAX_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_ARGMAX_HAS_DTYPE = 0x4ULL
 M.WEFT_ARGMIN_HAS_AXIS = 0x1ULL
 M.WEFT_ARGMIN_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_ARGMIN_HAS_DTYPE = 0x4ULL
 M.WEFT_CUMMAX_HAS_AXIS = 0x1ULL
 M.WEFT_CUMMAX_HAS_REVERSE = 0x2ULL
 M.WEFT_CUMMIN_HAS_AXIS = 0x1ULL
@@ -1801,6 +1847,7 @@ M.WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS = 0x4ULL
 M.WEFT_REDUCE_WINDOW_HAS_PADDING = 0x8ULL
 M.WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES = 0x1ULL
 M.WEFT_SELECT_AND_SCATTER_HAS_PADDING = 0x2ULL
+M.WEFT_SELECT_AND_SCATTER_HAS_SELECT = 0x4ULL
 M.WEFT_BATCH_NORM_HAS_AXIS = 0x1ULL
 M.WEFT_BATCH_NORM_HAS_EPSILON = 0x2ULL
 M.WEFT_BATCH_NORM_INFERENCE_HAS_AXIS = 0x1ULL
@@ -1823,10 +1870,14 @@ M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL = 0x1ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE = 0x2ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE = 0x4ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA = 0x8ULL
+M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT = 0x10ULL
+M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN = 0x20ULL
 M.WEFT_SOFTMAX_HAS_AXIS = 0x1ULL
+M.WEFT_SOFTMAX_HAS_SAFE = 0x2ULL
 M.WEFT_BERNOULLI_HAS_PROBABILITY = 0x1ULL
 M.WEFT_CATEGORICAL_HAS_AXIS = 0x1ULL
 M.WEFT_CATEGORICAL_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_CATEGORICAL_HAS_DTYPE = 0x4ULL
 M.WEFT_NORMAL_HAS_MEAN = 0x1ULL
 M.WEFT_NORMAL_HAS_DEVIATION = 0x2ULL
 M.WEFT_NORMAL_HAS_DTYPE = 0x4ULL

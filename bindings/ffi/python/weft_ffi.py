@@ -13,6 +13,13 @@ WEFT_ABI_MAJOR = 1
 WEFT_ABI_MINOR = 1
 WEFT_STRLEN = 18446744073709551615
 WEFT_NOT_MAPPED = 9223372036854775807
+WEFT_ADAM_HAS_BETA1 = 1
+WEFT_ADAM_HAS_BETA2 = 2
+WEFT_ADAM_HAS_EPSILON = 4
+WEFT_ADAM_HAS_WEIGHT_DECAY = 8
+WEFT_PRINT_HAS_THRESHOLD = 1
+WEFT_PRINT_HAS_PRECISION = 2
+WEFT_PRINT_HAS_LINE_WIDTH = 4
 WEFT_WAIT_FOREVER = -1
 WEFT_TREE_ROOT = 0
 WEFT_CLIP_HAS_LOW = 0x1
@@ -49,8 +56,10 @@ WEFT_ANY_HAS_DIMS = 0x1
 WEFT_ANY_HAS_KEEPDIMS = 0x2
 WEFT_ARGMAX_HAS_AXIS = 0x1
 WEFT_ARGMAX_HAS_KEEPDIMS = 0x2
+WEFT_ARGMAX_HAS_DTYPE = 0x4
 WEFT_ARGMIN_HAS_AXIS = 0x1
 WEFT_ARGMIN_HAS_KEEPDIMS = 0x2
+WEFT_ARGMIN_HAS_DTYPE = 0x4
 WEFT_CUMMAX_HAS_AXIS = 0x1
 WEFT_CUMMAX_HAS_REVERSE = 0x2
 WEFT_CUMMIN_HAS_AXIS = 0x1
@@ -129,6 +138,7 @@ WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS = 0x4
 WEFT_REDUCE_WINDOW_HAS_PADDING = 0x8
 WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES = 0x1
 WEFT_SELECT_AND_SCATTER_HAS_PADDING = 0x2
+WEFT_SELECT_AND_SCATTER_HAS_SELECT = 0x4
 WEFT_BATCH_NORM_HAS_AXIS = 0x1
 WEFT_BATCH_NORM_HAS_EPSILON = 0x2
 WEFT_BATCH_NORM_INFERENCE_HAS_AXIS = 0x1
@@ -151,10 +161,14 @@ WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL = 0x1
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE = 0x2
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE = 0x4
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA = 0x8
+WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT = 0x10
+WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN = 0x20
 WEFT_SOFTMAX_HAS_AXIS = 0x1
+WEFT_SOFTMAX_HAS_SAFE = 0x2
 WEFT_BERNOULLI_HAS_PROBABILITY = 0x1
 WEFT_CATEGORICAL_HAS_AXIS = 0x1
 WEFT_CATEGORICAL_HAS_KEEPDIMS = 0x2
+WEFT_CATEGORICAL_HAS_DTYPE = 0x4
 WEFT_NORMAL_HAS_MEAN = 0x1
 WEFT_NORMAL_HAS_DEVIATION = 0x2
 WEFT_NORMAL_HAS_DTYPE = 0x4
@@ -333,6 +347,9 @@ WEFT_REDUCE_WINDOW_REDUCER_MAX = 2
 WEFT_REDUCE_WINDOW_REDUCER_MIN = 3
 WEFT_REDUCE_WINDOW_REDUCER_AND = 4
 WEFT_REDUCE_WINDOW_REDUCER_OR = 5
+weft_select_and_scatter_select = c.c_uint32
+WEFT_SELECT_AND_SCATTER_SELECT_LARGEST = 0
+WEFT_SELECT_AND_SCATTER_SELECT_GE = 1
 weft_cross_entropy_reduction = c.c_uint32
 WEFT_CROSS_ENTROPY_REDUCTION_MEAN = 0
 WEFT_CROSS_ENTROPY_REDUCTION_SUM = 1
@@ -344,6 +361,10 @@ weft_mse_reduction = c.c_uint32
 WEFT_MSE_REDUCTION_MEAN = 0
 WEFT_MSE_REDUCTION_SUM = 1
 WEFT_MSE_REDUCTION_NONE = 2
+weft_scaled_dot_product_attention_causal_alignment = c.c_uint32
+WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_NONE = 0
+WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_UPPER_LEFT = 1
+WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT = 2
 weft_rng_bit_generator_rng_algorithm = c.c_uint32
 WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT = 0
 WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY = 1
@@ -516,6 +537,7 @@ class weft_print_options(c.Structure):
         ("line_width", c.c_int64),
         ("header", c.c_int32),
         ("reserved", c.c_int32),
+        ("present", c.c_uint64),
     ]
 
 
@@ -574,6 +596,7 @@ class weft_adam_options(c.Structure):
         ("beta2", c.c_double),
         ("epsilon", c.c_double),
         ("weight_decay", c.c_double),
+        ("present", c.c_uint64),
     ]
 
 
@@ -878,7 +901,7 @@ class weft_argmax_opts(c.Structure):
         ("present", c.c_uint64),
         ("axis", c.c_int64),
         ("keepdims", c.c_int32),
-        ("reserved", c.c_int32),
+        ("dtype", weft_dtype),
     ]
 
 
@@ -889,7 +912,7 @@ class weft_argmin_opts(c.Structure):
         ("present", c.c_uint64),
         ("axis", c.c_int64),
         ("keepdims", c.c_int32),
-        ("reserved", c.c_int32),
+        ("dtype", weft_dtype),
     ]
 
 
@@ -1262,6 +1285,8 @@ class weft_select_and_scatter_opts(c.Structure):
         ("window_strides_count", c.c_uint64),
         ("padding", c.POINTER(c.c_int64)),
         ("padding_count", c.c_uint64),
+        ("select", weft_select_and_scatter_select),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -1411,6 +1436,8 @@ class weft_scaled_dot_product_attention_opts(c.Structure):
         ("scale", c.c_double),
         ("dtype", weft_dtype),
         ("enable_gqa", c.c_int32),
+        ("causal_alignment", weft_scaled_dot_product_attention_causal_alignment),
+        ("nan_if_unseen", c.c_int32),
     ]
 
 
@@ -1420,6 +1447,8 @@ class weft_softmax_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("axis", c.c_int64),
+        ("safe", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -1440,7 +1469,7 @@ class weft_categorical_opts(c.Structure):
         ("present", c.c_uint64),
         ("axis", c.c_int64),
         ("keepdims", c.c_int32),
-        ("reserved", c.c_int32),
+        ("dtype", weft_dtype),
     ]
 
 
@@ -1663,6 +1692,15 @@ class weft_api_v1(c.Structure):
         ("custom_register", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(weft_custom_options))),
         ("custom_register_symbol", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_custom_options))),
         ("custom_apply", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("context_queue_fd", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(c.c_int32))),
+        ("context_run_queue", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(c.c_size_t))),
+        ("error_new_with_data", c.CFUNCTYPE(weft_error, weft_code, c.c_void_p, c.c_size_t, c.c_uint64)),
+        ("error_data", c.CFUNCTYPE(c.c_int32, weft_error, c.POINTER(c.c_uint64))),
+        ("scope_share", c.CFUNCTYPE(weft_error, weft_scope, weft_tensor)),
+        ("op_apply_in", c.CFUNCTYPE(weft_error, weft_scope, c.c_void_p, c.c_int32, weft_device, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("tensor_copy_from", c.CFUNCTYPE(weft_error, weft_tensor, weft_tensor)),
+        ("device_trim", c.CFUNCTYPE(weft_error, weft_device)),
+        ("context_live_bytes", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(c.c_uint64))),
     ]
 
 
@@ -1677,6 +1715,8 @@ FUNCTIONS = {
     "weft_error_message": (c.c_void_p, [weft_error, c.POINTER(c.c_size_t)]),
     "weft_error_payload": (c.c_void_p, [weft_error, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_error_new": (weft_error, [weft_code, c.c_char_p, c.c_size_t]),
+    "weft_error_new_with_data": (weft_error, [weft_code, c.c_char_p, c.c_size_t, c.c_uint64]),
+    "weft_error_data": (c.c_int32, [weft_error, c.POINTER(c.c_uint64)]),
     "weft_error_retain": (None, [weft_error]),
     "weft_error_release": (None, [weft_error]),
     "weft_blob_data": (c.c_void_p, [weft_blob]),
@@ -1691,6 +1731,9 @@ FUNCTIONS = {
     "weft_context_option_source": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_option_source)]),
     "weft_option_detail": (c.c_void_p, [c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t]),
     "weft_context_set_log": (weft_error, [weft_context, weft_log_level, weft_log_fn, c.c_void_p, weft_release_fn]),
+    "weft_context_queue_fd": (weft_error, [weft_context, c.POINTER(c.c_int32)]),
+    "weft_context_run_queue": (weft_error, [weft_context, c.POINTER(c.c_size_t)]),
+    "weft_context_live_bytes": (weft_error, [weft_context, c.POINTER(c.c_uint64)]),
     "weft_cancel": (None, [weft_context]),
     "weft_device_count": (weft_error, [weft_context, c.POINTER(c.c_size_t)]),
     "weft_device_at": (weft_error, [weft_context, c.c_size_t, c.POINTER(weft_device)]),
@@ -1699,6 +1742,7 @@ FUNCTIONS = {
     "weft_device_kind": (weft_error, [weft_device, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)]),
     "weft_device_dlpack": (weft_error, [weft_device, c.POINTER(c.c_int32), c.POINTER(c.c_int32)]),
     "weft_device_memory": (weft_error, [weft_device, c.POINTER(weft_memory_stats)]),
+    "weft_device_trim": (weft_error, [weft_device]),
     "weft_device_retain": (None, [weft_device]),
     "weft_device_release": (None, [weft_device]),
     "weft_event_poll": (weft_error, [weft_event, c.POINTER(c.c_int32)]),
@@ -1734,16 +1778,19 @@ FUNCTIONS = {
     "weft_tensor_require_grad": (weft_error, [weft_tensor, c.c_int32]),
     "weft_tensor_keep": (weft_error, [weft_tensor]),
     "weft_tensor_assign": (weft_error, [weft_tensor, weft_tensor]),
+    "weft_tensor_copy_from": (weft_error, [weft_tensor, weft_tensor]),
     "weft_tensor_retain": (None, [weft_tensor]),
     "weft_tensor_release": (None, [weft_tensor]),
     "weft_scope_begin": (weft_error, [weft_context, c.POINTER(weft_scope)]),
     "weft_scope_mark": (weft_context, [weft_scope, c.c_char_p, c.c_int32]),
     "weft_scope_adopt": (weft_tensor, [weft_scope, weft_error, weft_tensor]),
+    "weft_scope_share": (weft_error, [weft_scope, weft_tensor]),
     "weft_scope_keep": (weft_error, [weft_scope, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_scope_check": (weft_error, [weft_scope]),
     "weft_scope_end": (weft_error, [weft_scope]),
     "weft_op_apply": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_op_apply_on": (weft_error, [weft_context, weft_device, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_op_apply_in": (weft_error, [weft_scope, c.c_char_p, c.c_int32, weft_device, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_op_apply_many": (weft_error, [weft_context, c.POINTER(weft_op_call), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_op_vjp": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int32), c.POINTER(weft_tensor)]),
     "weft_split": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.POINTER(weft_tensor)]),

@@ -149,6 +149,15 @@ def option(o):
             "doc": o["doc"]}
 
 
+def with_fork(f, core):
+    """The function; what is given something of a context refuses it in the child of a fork."""
+    of_context = {h["name"] for h in core["handles"]} - {"weft_error", "weft_blob"}
+    takes = any(p["type"].replace("const", "").replace("*", "").strip() in of_context for p in f["params"] if "dir" not in p)
+    if not takes or f["returns"] != "weft_error*" or {"any", "FAILED_PRECONDITION"} & set(f["errors"]):
+        return f
+    return dict(f, errors=f["errors"] + ["FAILED_PRECONDITION"])
+
+
 def complete(core, ops):
     exported = [op for o in ops["ops"] if o["exported"] for op in variants(o, core["operations"])]
     op_enums = [(op, a, e) for op in exported for a, e in op.enums()]
@@ -158,9 +167,9 @@ def complete(core, ops):
     structs = [struct(s, types, filled) for s in own_structs]
     for s in structs:
         types.of(s["name"])["size"] = s["size"]
-    functions = [function(f, "core", types) for f in core["functions"]]
+    functions = [function(with_fork(f, core), "core", types) for f in core["functions"]]
     functions += [init_function(s, types) for s in structs if s["versioned"]]
-    functions += [function(op.function_entry(), "operation", types, op.c_name) for op in exported]
+    functions += [function(with_fork(op.function_entry(), core), "operation", types, op.c_name) for op in exported]
     names = {f["name"] for f in functions}
     slots = sorted((f for f in functions if f["slot"] is not None), key=lambda f: f["slot"])
     callbacks = [callback(c, types) for c in core["callbacks"]]

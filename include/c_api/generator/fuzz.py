@@ -10,11 +10,11 @@ from .model import declarator
 FOLDER = "tests/fuzz/abi_fuzz/generated/"
 PART = 100  # functions per file
 
-SPECIAL = """weft_error_new weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_tensor_to_host
+SPECIAL = """weft_error_new weft_error_new_with_data weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_tensor_to_host
 weft_tensor_from_dlpack weft_tensor_from_dlpack_legacy weft_tensor_to_dlpack weft_tensor_to_dlpack_legacy weft_scope_mark
-weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on
+weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on weft_op_apply_in
 weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step
-weft_optimizer_load weft_function_begin weft_function_end weft_function_trace weft_function_call weft_while weft_for
+weft_optimizer_load weft_function_begin weft_function_end weft_function_abandon weft_function_trace weft_function_call weft_while weft_for
 weft_scan weft_if weft_case weft_function_run weft_function_compile weft_function_stats weft_function_vmap
 weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_gradient
 weft_custom_register weft_custom_register_symbol weft_custom_apply""".split()
@@ -315,7 +315,7 @@ def calls(api):
 
     def add(name, lines, errors, blocking, returns, op="nullptr", exclusive=False):
         found.append((name, lines, '{"%s", Call_%s, %s, %s, %s, %d, %s}' % (
-            name, name, errors, "true" if blocking else "false", "true" if returns == "weft_error*" and name != "weft_error_new" else "false",
+            name, name, errors, "true" if blocking else "false", "true" if returns == "weft_error*" and not name.startswith("weft_error_new") else "false",
             RARELY.get(name, 1), op)))
 
     for f in api.functions:

@@ -114,7 +114,7 @@ def returned(f, types):
     kind = types.of(base)["kind"]
     names = {p["name"] for p in f["params"]}
     role = {"void": "none", "const char*": "text", "const void*": "bytes", "weft_proc": "function",
-            "weft_error*": "handle" if f["name"] == "weft_error_new" else "error"}.get(ctype)
+            "weft_error*": "handle" if f["name"].startswith("weft_error_new") else "error"}.get(ctype)
     role = role or ("handle" if kind == "handle" else "table" if kind == "struct" else "value")
     length = {"param": "out_length", "unit": "bytes"} if "out_length" in names and role == "text" else None
     return said({"type": ctype, "role": role, "ownership": f.get("returns_own"), "length": length, "lent": lent(f)})

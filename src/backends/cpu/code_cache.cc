@@ -15,7 +15,7 @@
 namespace weft::cpu {
 namespace {
 // Raised whenever generated code or the meaning of a launch list changes: older cache entries are then not found.
-constexpr int kCodeRevision = 4;
+constexpr int kCodeRevision = 6;
 
 // Of one LLVM module. More, and who waits learns little of how far it is; fewer, and the millisecond that a module costs
 // beside its kernels counts.
@@ -88,19 +88,47 @@ std::string FingerprintOf(const CpuTarget& target) {
 CodeCache::CodeCache(CpuTarget target)
     : target_(std::move(target)), fingerprint_(FingerprintOf(target_)), jit_(target_), kernels_(target_) {}
 
-absl::Status CodeCache::Add(std::shared_ptr<const CodeObject> object) {
+absl::StatusOr<std::shared_ptr<const CodeCache::Unit>> CodeCache::Add(std::shared_ptr<const CodeObject> object) {
   auto unit = std::make_shared<Unit>();
   unit->object = object;
   WEFT_ASSIGN_OR_RETURN(unit->library, jit_.Load(object->bytes));
   for (size_t i = 0; i < object->keys.size(); ++i) {
     WEFT_ASSIGN_OR_RETURN(LoopFn * function, unit->library->Function<LoopFn>(object->symbols[i]));
     MutexLock lock(mutex_);
-    code_.try_emplace(object->keys[i], Code{function, unit});
+    Code& code = code_[object->keys[i]];
+    if (code.unit.expired()) code = {function, unit};
   }
-  return absl::OkStatus();
+  MutexLock lock(mutex_);
+  if (code_.size() >= sweep_at_) {
+    std::erase_if(code_, [](const auto& one) { return one.second.unit.expired(); });
+    sweep_at_ = 2 * code_.size() + 256;
+  }
+  return unit;
 }
 
-absl::Status CodeCache::CompilePart(const LoweredModule& lowered, std::span<const size_t> loops) {
+std::shared_ptr<const CodeCache::Unit> CodeCache::UnitOf(const std::string& loop) const {
+  const auto found = code_.find(loop);
+  return found != code_.end() ? found->second.unit.lock() : nullptr;
+}
+
+absl::StatusOr<LinkedLoops> CodeCache::Linked(const Program& program, const Units& made) {
+  // The linker's own records, and code in pages.
+  constexpr int64_t kRecords = 12 << 10;
+  LinkedLoops linked;
+  for (const std::string& key : program.loops) {
+    std::shared_ptr<const Unit> unit = UnitOf(key);
+    if (unit == nullptr) return absl::DataLossError("compiled program is damaged: a loop without machine code");
+    linked.functions.push_back(code_.find(key)->second.function);
+    const bool known = std::ranges::any_of(linked.code, [&](const auto& one) { return one.get() == unit.get(); });
+    if (!known) linked.code.push_back(std::move(unit));
+  }
+  for (const std::shared_ptr<const Unit>& unit : made)
+    linked.bytes += 2 * static_cast<int64_t>(unit->object->bytes.size()) + kRecords;
+  return linked;
+}
+
+absl::StatusOr<std::shared_ptr<const CodeCache::Unit>> CodeCache::CompilePart(const LoweredModule& lowered,
+                                                                              std::span<const size_t> loops) {
   auto object = std::make_shared<CodeObject>();
   std::vector<const LoopKernel*> kernels;
   for (const size_t i : loops) {
@@ -110,18 +138,21 @@ absl::Status CodeCache::CompilePart(const LoweredModule& lowered, std::span<cons
   }
   WEFT_ASSIGN_OR_RETURN(object->bytes, CompileLoops(jit_, kernels, object->symbols));
   WEFT_RETURN_IF_ERROR(CheckReserve());
-  WEFT_RETURN_IF_ERROR(Add(std::move(object)));
-  return CheckReserve();
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<const Unit> unit, Add(std::move(object)));
+  WEFT_RETURN_IF_ERROR(CheckReserve());
+  return unit;
 }
 
-absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, std::span<const int> micro, int threads,
-                                                        CompileProgress* progress, int64_t* compiled) {
+absl::StatusOr<LinkedLoops> CodeCache::Compile(LoweredModule& lowered, std::span<const int> micro, int threads,
+                                               CompileProgress* progress, int64_t* compiled) {
   Program& program = lowered.program;
   std::vector<size_t> missing;
+  Units known;  // which others may let go of meanwhile
   {
     MutexLock lock(mutex_);
     for (size_t i = 0; i < program.loops.size(); ++i) {
-      if (!code_.contains(program.loops[i])) missing.push_back(i);
+      known.push_back(UnitOf(program.loops[i]));
+      if (known.back() == nullptr) missing.push_back(i);
     }
   }
   *compiled += static_cast<int64_t>(missing.size());
@@ -129,11 +160,18 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
   const std::vector<std::vector<size_t>> modules = Deal(lowered, missing, threads);
   ReserveScope::Starving* const starving = ReserveScope::starving();
   // The small ones last, so that threads end together.
+  Units units(modules.size());
   const absl::Status made = OnThreads(modules.size() + micro.size(), threads, [&](size_t part) {
     const ReserveScope reserve(starving);  // of the other threads, too
     const bool loops = part < modules.size();
-    const absl::Status status =
-        loops ? CompilePart(lowered, modules[part]) : kernels_.Generate(micro[part - modules.size()]);
+    absl::Status status;
+    if (loops) {
+      absl::StatusOr<std::shared_ptr<const Unit>> unit = CompilePart(lowered, modules[part]);
+      if (unit.ok()) units[part] = *std::move(unit);
+      status = unit.status();
+    } else {
+      status = kernels_.Generate(micro[part - modules.size()]);
+    }
     if (progress != nullptr) progress->done.fetch_add(loops ? static_cast<int64_t>(modules[part].size()) : 1);
     // Whatever was made of it: that memory ran out, only this thread's scope knows.
     const absl::Status memory = CheckReserve();
@@ -141,35 +179,30 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
   });
   if (absl::IsResourceExhausted(made)) MemoryReserve::Note();
   WEFT_RETURN_IF_ERROR(made);
-  std::vector<LoopFn*> functions;
   MutexLock lock(mutex_);
   for (const std::string& key : program.loops) {
-    const Code& code = code_.at(key);
-    functions.push_back(code.function);
-    if (std::find(program.objects.begin(), program.objects.end(), code.unit->object) == program.objects.end()) {
-      program.objects.push_back(code.unit->object);
-    }
+    const std::shared_ptr<const CodeObject>& object = UnitOf(key)->object;
+    if (std::ranges::find(program.objects, object) == program.objects.end()) program.objects.push_back(object);
   }
-  return functions;
+  return Linked(program, units);
 }
 
-absl::StatusOr<std::vector<LoopFn*>> CodeCache::Link(const Program& program) {
+absl::StatusOr<LinkedLoops> CodeCache::Link(const Program& program) {
+  Units held, made;
   for (const auto& object : program.objects) {
     bool known = !object->keys.empty();
     {
       MutexLock lock(mutex_);
-      for (const std::string& key : object->keys) known = known && code_.contains(key);
+      for (const std::string& key : object->keys) {
+        held.push_back(UnitOf(key));
+        known = known && held.back() != nullptr;
+      }
     }
-    if (!known) WEFT_RETURN_IF_ERROR(Add(object));
+    if (known) continue;
+    WEFT_ASSIGN_OR_RETURN(made.emplace_back(), Add(object));
   }
-  std::vector<LoopFn*> functions;
   MutexLock lock(mutex_);
-  for (const std::string& key : program.loops) {
-    auto found = code_.find(key);
-    if (found == code_.end()) return absl::DataLossError("compiled program is damaged: a loop without machine code");
-    functions.push_back(found->second.function);
-  }
-  return functions;
+  return Linked(program, made);
 }
 
 }  // namespace weft::cpu

@@ -176,15 +176,20 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions&
 CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
     : options_(options),
       target_(std::move(target)),
-      budget_(std::make_shared<MemoryBudget>(options.memory_limit)),
+      budget_(options.services.budget),
       panels_(std::make_shared<KeptPanels>(budget_)),
       blocks_(std::make_shared<BlockPool>(budget_, panels_)),
-      queue_(std::make_shared<LaunchQueue>(budget_, ThreadPool::Shared(options.threads))),
+      queue_(std::make_shared<LaunchQueue>(options.services, ThreadPool::Shared(options.threads), blocks_)),
       threads_(queue_->pool()->threads()),
       compile_threads_(options.compile_threads > 0 ? options.compile_threads : threads_) {
   device_.name = "cpu:0";
   device_.kind = absl::StrCat("x86-64 ", target_.name());
   device_.backend = this;
+  const LogHook& log = options_.services.log;
+  if (log.Wants(LogLevel::kDebug)) {
+    log.write(LogLevel::kDebug, absl::StrCat("platform cpu: ", FingerprintOf(target_), ", ", threads_, " threads, ",
+                                             compile_threads_, " that compile, memory limit ", budget_->limit()));
+  }
 }
 
 CpuBackend::~CpuBackend() {
@@ -197,6 +202,7 @@ CpuBackend::~CpuBackend() {
 }
 
 bool CpuBackend::Help() { return queue_->Help(); }
+void CpuBackend::Trim(Device*) { queue_->GiveBack(); }
 void CpuBackend::Close() { queue_->Close(); }
 
 std::shared_ptr<ThreadPool> CpuBackend::pool() const { return queue_->pool(); }
@@ -236,10 +242,11 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   if (module.replicas != 1 || module.partitions != 1) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs one replica of one partition");
   }
+  const SpanScope span(*options_.services.trace, "compile");
   auto loaded = std::make_shared<LoadedProgram>();
   WEFT_ASSIGN_OR_RETURN(loaded->code, CodeFor(options.isa));
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
-  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, loaded->code->target(), options.allow_winograd));
+  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, loaded->code->target(), options));
   const int64_t micro_before = loaded->code->kernels().compiled();
   const std::vector<int> micro = MissingMicroKernels(lowered.program, threads_, loaded->code->kernels());
   WEFT_ASSIGN_OR_RETURN(loaded->loops,
@@ -279,7 +286,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
 absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const CompileOptions& options) {
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<CodeCache> code, CodeFor(options.isa));
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
-  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, code->target(), options.allow_winograd));
+  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, code->target(), options));
   std::string text =
       absl::StrCat(ir::Print(fused), ToString(lowered.program), "arena ", lowered.program.arena_bytes, "\n");
   for (size_t i = 0; i < lowered.loops.size(); ++i)

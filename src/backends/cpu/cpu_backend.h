@@ -10,6 +10,7 @@
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/jit/isa.h"
 #include "src/ops/custom/functions.h"
+#include "src/runtime/backend_services.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/thread_pool.h"
 
@@ -18,9 +19,9 @@ namespace weft::cpu {
 struct CpuOptions {
   int threads = 0;           // below 1: as many as this process may use
   int compile_threads = 0;   // below 1: as many as `threads`
-  int64_t memory_limit = 0;  // bytes of tensors, temporaries and scratch; 0: what the machine has
   std::string isa = "auto";  // "avx512", "avx2", "portable"; CompileOptions::isa overrides it
   std::shared_ptr<ops::CustomFunctions> custom = nullptr;  // what programs may call by name
+  BackendServices services = {};                           // the budget: of tensors, temporaries and scratch
 };
 
 class CodeCache;
@@ -48,6 +49,7 @@ class CpuBackend final : public Backend {
   int64_t bytes_available(Device* device) const override;
 
   bool Help() override;
+  void Trim(Device* device) override;
   void Close() override;
 
   std::shared_ptr<ThreadPool> pool() const;

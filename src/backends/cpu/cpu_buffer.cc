@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/runtime/alloc_hook.h"
+#include "src/runtime/clock.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -41,6 +42,8 @@ absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
     if (Kept* const block = free_[bucket]) {
       free_[bucket] = block->next;
       kept_ -= capacity;
+      Level& level = levels_[bucket];
+      level.least = std::min(level.least, --level.now);
       Count(capacity);
       return block;
     }
@@ -59,21 +62,56 @@ void BlockPool::Count(int64_t capacity) {
   peak_ = std::max(peak_, in_use_);
 }
 
-bool BlockPool::Trim() {
+bool BlockPool::Trim() { return GiveBack() || (panels_ != nullptr && panels_->Trim()); }
+
+bool BlockPool::GiveBack() {
   Buckets free{};
   {
     MutexLock lock(mutex_);
     free.swap(free_);
+    levels_ = {};
     kept_ = 0;
   }
-  return Release(free) || (panels_ != nullptr && panels_->Trim());
+  return Release(free);
+}
+
+void BlockPool::Launches() {
+  const int64_t now = MonotonicNow();
+  Buckets unused{};
+  {
+    MutexLock lock(mutex_);
+    if (looked_ns_ == 0) looked_ns_ = now;
+    if (++launches_ < kKeepLaunches && now - looked_ns_ < kKeepNs) return;
+    launches_ = 0;
+    looked_ns_ = now;
+    unused = TakeUnused();
+  }
+  Release(unused);
+}
+
+BlockPool::Buckets BlockPool::TakeUnused() {
+  Buckets unused{};
+  for (size_t b = 0; b < kSizes; ++b) {
+    Level& level = levels_[b];
+    Kept** end = &free_[b];
+    for (int32_t used = level.now - level.least; used > 0; --used) end = &(*end)->next;
+    unused[b] = std::exchange(*end, nullptr);
+    kept_ -= level.least * CapacityOf(b);
+    level.now -= level.least;
+    level.least = level.now;
+  }
+  return unused;
+}
+
+int64_t BlockPool::CapacityOf(size_t bucket) {
+  const int64_t base = int64_t{1} << (bucket / 4);
+  return base + static_cast<int64_t>(bucket % 4) * (base / 4);
 }
 
 bool BlockPool::Release(const Buckets& free) {
   bool any = false;
   for (size_t b = 0; b < free.size(); ++b) {
-    const int64_t base = int64_t{1} << (b / 4);
-    const auto size = static_cast<size_t>(base + static_cast<int64_t>(b % 4) * (base / 4));
+    const auto size = static_cast<size_t>(CapacityOf(b));
     any = any || free[b] != nullptr;
     for (Kept* block = free[b]; block != nullptr;) {
       Kept* const next = block->next;
@@ -93,6 +131,7 @@ void BlockPool::Give(void* block, int64_t bytes) {
     if (kept_ + capacity <= kKeep) {
       free_[bucket] = new (block) Kept{free_[bucket]};
       kept_ += capacity;
+      ++levels_[bucket].now;
       return;
     }
   }

@@ -20,8 +20,9 @@ namespace weft::cpu {
 // Thread-safe. Blocks are 64-byte aligned and have 64 readable bytes behind their end.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
-  // Bytes kept for reuse at most.
+  // Bytes kept for reuse at most; and for how long what nobody takes.
   static constexpr int64_t kKeep = int64_t{512} << 20;
+  static constexpr int64_t kKeepLaunches = 64, kKeepNs = 10'000'000'000;
 
   // `panels`, which may be null, are given up before there is no memory.
   explicit BlockPool(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>(0),
@@ -36,6 +37,10 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   void Return(void* block, int64_t bytes);
   // Gives back to the system what is kept for reuse, or, where nothing is, the panels; whether there was any.
   bool Trim();
+  // The former alone.
+  bool GiveBack();
+  // Before each launch. Now and then gives back the blocks that nobody took since the last time.
+  void Launches();
 
   int64_t in_use() const;
   int64_t peak() const;
@@ -47,8 +52,15 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   struct Kept {
     Kept* next;
   };
-  using Buckets = std::array<Kept*, 192>;  // four sizes to a power of two, up to 2^47 bytes
+  static constexpr size_t kSizes = 192;  // four to a power of two, up to 2^47 bytes
+  using Buckets = std::array<Kept*, kSizes>;
+  // Of a size: blocks kept, and the fewest since the last look. The last in the list are those that nobody took.
+  struct Level {
+    int32_t now = 0, least = 0;
+  };
   static int64_t CapacityFor(int64_t bytes, int* bucket);
+  static int64_t CapacityOf(size_t bucket);
+  Buckets TakeUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives blocks back to the system; whether there were any.
   bool Release(const Buckets& free);
   void Count(int64_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -57,6 +69,9 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   const std::shared_ptr<KeptPanels> panels_;
   mutable Mutex mutex_;
   Buckets free_ ABSL_GUARDED_BY(mutex_){};
+  std::array<Level, kSizes> levels_ ABSL_GUARDED_BY(mutex_){};
+  int64_t launches_ ABSL_GUARDED_BY(mutex_) = 0, looked_ns_
+                                                 ABSL_GUARDED_BY(mutex_) = 0;  // since the last look, and when it was
   int64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t in_use_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t peak_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -8,11 +8,13 @@
 #include <utility>
 
 #include "src/backends/cpu/kernels/scratch.h"
-#include "src/backends/cpu/launch/trips.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/float_environment.h"
+#include "src/runtime/free_memory.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/narrow.h"
 #include "src/runtime/status.h"
+#include "src/runtime/taken_over.h"
 
 namespace weft::cpu {
 namespace {
@@ -22,6 +24,9 @@ constexpr int64_t kSplitCost = 6'000'000;  // picoseconds: below, one thread is 
 constexpr int64_t kInlineCost = 200'000'000;
 // And on that of who waits for them below this: some milliseconds, after which a wait looks whether it shall give up.
 constexpr int64_t kHelpCost = 20'000'000'000;
+// Programs below run to their end, some milliseconds; others look whether they shall, between tasks of loops after about so long.
+constexpr int64_t kLookCost = 5'000'000'000;
+constexpr int64_t kLookNs = 1'000'000;
 
 class CpuExecutable final : public Executable {
  public:
@@ -32,11 +37,13 @@ class CpuExecutable final : public Executable {
         blocks_(std::move(blocks)),
         panels_(std::move(panels)),
         queue_(std::move(queue)),
-        cost_(TotalCost(loaded_->program.lists[0])) {
+        cost_(TotalCost(loaded_->program.lists[0])),
+        first_uses_(FirstUses(loaded_->program)) {
     ForEachKernel(loaded_->program, [&](const Entry&) { ++stats_.kernels; });
     stats_.temporary_bytes = loaded_->program.arena_bytes;
     stats_.code_bytes = loaded_->code_bytes;
     stats_.kernels_compiled = loaded_->compiled;
+    stats_.memory_bytes = loaded_->loops.bytes + BytesOfProgram(loaded_->program);
   }
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
@@ -73,6 +80,7 @@ class CpuExecutable final : public Executable {
     LaunchTables tables;
     Ref<Event> done;
     std::shared_ptr<std::atomic<int64_t>> written;
+    const BackendServices* services = nullptr;  // the queue's, which outlives what it runs
   };
 
   absl::StatusOr<DeviceResults> Launch(const DeviceArguments& arguments) {
@@ -98,6 +106,7 @@ class CpuExecutable final : public Executable {
       if (done) WEFT_RETURN_IF_ERROR(buffer->ready().status());
       ready = ready && done;
     }
+    blocks_->Launches();
     WEFT_RETURN_IF_ERROR(launch->pool->CheckProcess());
     WEFT_RETURN_IF_ERROR(queue_->CheckProcess());
     if (!loaded_->customs.empty()) WEFT_RETURN_IF_ERROR(queue_->NeedThread());
@@ -109,6 +118,7 @@ class CpuExecutable final : public Executable {
         CpuBuffer* const buffer = CpuBuffer::Of(arguments.buffers[donor].get());
         if (buffer != nullptr && buffer->block()->own() && !buffer->held()) block = buffer->block();
       }
+      if (block) launch->tables.taken_from = std::min(launch->tables.taken_from, first_uses_[r]);
       if (!block) {
         WEFT_ASSIGN_OR_RETURN(block,
                               NewBlock(blocks_, CountOf(program.results[r].dims) * BytesOf(program.results[r].dtype)));
@@ -128,12 +138,14 @@ class CpuExecutable final : public Executable {
     launch->tables.cancel = arguments.cancel;
     launch->done = MakeRef<Event>();
     launch->written = written_;
+    launch->services = &queue_->services();
     launch->tables.MakeRoom(*loaded_);
     DeviceResults results;
     results.done = launch->done;
     for (size_t r = 0; r < program.results.size(); ++r) {
+      const Ref<Event>& ready = launch->done;
       results.buffers.push_back(Ref<Buffer>(
-          new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, launch->done, launch->results[r])));
+          new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, ready, launch->results[r])));
     }
     queue_->Submit([launch] { RunLaunch(*launch); }, ready ? DoneBy() : WorkQueue::By::kQueue);
     return results;
@@ -217,18 +229,21 @@ class CpuExecutable final : public Executable {
       if (status.ok()) status = argument->ready().done() ? argument->ready().status() : argument->ready().Wait();
     }
     if (status.ok()) {
+      const SpanScope span(*launch.services->trace, "run");
+      const int64_t start = MonotonicNow();
       int64_t written = 0;
       launch.tables.constants = launch.loaded->program.constants.data();
       launch.tables.written = &written;
       status = RunLaunchList(*launch.loaded, launch.tables, *launch.pool);
       launch.written->fetch_add(written, std::memory_order_relaxed);
+      launch.services->metrics->Add(Sample::kRun, MonotonicNow() - start);
     }
     Ref<Event> done = launch.done;
     launch.plain.clear();
     launch.arguments.clear();
     launch.results.clear();
     launch.tables.kept.clear();
-    done->Complete(std::move(status));
+    done->Complete(launch.tables.wrote_to_taken ? std::move(status) : Intact(std::move(status)));
   }
 
   std::shared_ptr<const LoadedProgram> loaded_;
@@ -238,14 +253,16 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<LaunchQueue> queue_;
   const std::shared_ptr<std::atomic<int64_t>> written_ = std::make_shared<std::atomic<int64_t>>(0);
   const int64_t cost_;
+  const std::vector<size_t> first_uses_;  // of results
   ExecutableStats stats_;
 };
 
 // One launch's way through the lists.
 class ListRunner {
  public:
-  ListRunner(const LoadedProgram& loaded, LaunchTables& tables, ThreadPool& pool)
-      : loaded_(loaded), program_(loaded.program), tables_(tables), pool_(pool) {}
+  // `look`: null if the launch runs to its end.
+  ListRunner(const LoadedProgram& loaded, LaunchTables& tables, ThreadPool& pool, LaunchLook* look)
+      : loaded_(loaded), program_(loaded.program), tables_(tables), pool_(pool), look_(look) {}
 
   absl::Status Run() {
     for (const int64_t offset : program_.carried) carried_.push_back(tables_.arena + offset);
@@ -255,7 +272,11 @@ class ListRunner {
 
  private:
   absl::Status Run(uint32_t list) {
-    for (const Entry& entry : program_.lists[list]) {
+    const EntryList& entries = program_.lists[list];
+    for (size_t e = 0; e < entries.size(); ++e) {
+      const Entry& entry = entries[e];
+      WEFT_RETURN_IF_ERROR(Look());
+      if (list == 0 && e == tables_.taken_from) RunToTheEnd();
       absl::Status status;
       if (IsControl(entry)) {
         status = RunControl(entry);
@@ -268,6 +289,12 @@ class ListRunner {
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Look() const { return look_ != nullptr && look_->Ended() ? look_->Outcome() : absl::OkStatus(); }
+  void RunToTheEnd() {
+    tables_.wrote_to_taken = true;
+    if (look_ != nullptr) look_->Disarm();
   }
 
   char* Locate(const BufferRef& ref) const {
@@ -287,8 +314,9 @@ class ListRunner {
     if (loaded_.host[entry.code] == nullptr) return loaded_.customs[entry.code]->Run(pointers_, entry.params, pool_);
     BlockLoop epilogue;
     if (entry.epilogue >= 0) {
-      epilogue = {loaded_.loops[entry.epilogue], pointers_.data() + (pointers_.size() - entry.epilogue_buffers),
-                  entry.epilogue_params, entry.epilogue_buffers, entry.epilogue_consumes};
+      epilogue = {loaded_.loops.functions[entry.epilogue],
+                  pointers_.data() + (pointers_.size() - entry.epilogue_buffers), entry.epilogue_params,
+                  entry.epilogue_buffers, entry.epilogue_consumes};
     }
     const HostKernel& kernel = *loaded_.host[entry.code];
     HostCall call{pointers_, entry.params, loaded_.code->kernels(), pool_, entry.epilogue >= 0 ? &epilogue : nullptr};
@@ -335,12 +363,13 @@ class ListRunner {
   }
 
   absl::Status RunLoop(const Entry& entry) {
-    LoopFn* fn = loaded_.loops[entry.code];
+    LoopFn* fn = loaded_.loops.functions[entry.code];
     std::atomic<bool> out_of_memory{false};
     const auto run = [&](int64_t begin, int64_t end, int) {
       void* scratch = entry.scratch_bytes > 0 ? ThreadScratch(ScratchSlot::kLoop, entry.scratch_bytes) : nullptr;
       if (scratch == nullptr && entry.scratch_bytes > 0) return out_of_memory.store(true, std::memory_order_relaxed);
-      fn(pointers_.data(), entry.params.data(), begin, end, scratch);
+      InPieces(entry, begin, end,
+               [&](int64_t from, int64_t to) { fn(pointers_.data(), entry.params.data(), from, to, scratch); });
     };
     if (entry.cost < kSplitCost || entry.tasks < 2) {
       if (entry.tasks > 0) run(0, entry.tasks, 0);
@@ -349,6 +378,25 @@ class ListRunner {
     }
     return out_of_memory.load(std::memory_order_relaxed) ? OutOfScratch("a loop's rows", entry.scratch_bytes)
                                                          : absl::OkStatus();
+  }
+
+  // A loop's tasks, as many at a time as take about kLookNs.
+  template <typename Run>
+  void InPieces(const Entry& entry, int64_t begin, int64_t end, Run run) const {
+    if (look_ == nullptr) return run(begin, end);
+    // By the estimates, which are three times too high, so that memory that is touched for the first time is in time, too.
+    const double tasks = 1e3 * kLookNs * static_cast<double>(entry.tasks) / static_cast<double>(entry.cost + 1);
+    int64_t piece = entry.cost >= kMostCost ? 1 : static_cast<int64_t>(std::clamp(tasks, 1.0, 0x1p40));
+    while (begin < end && !LaunchEnds()) {
+      const int64_t next = std::min(end, begin + piece);
+      const int64_t start = next < end ? MonotonicNow() : 0;
+      run(begin, next);
+      begin = next;
+      if (begin >= end) return;
+      const int64_t took = MonotonicNow() - start;
+      if (took < kLookNs / 2) piece = std::min(2 * piece, int64_t{1} << 40);
+      if (took > 2 * kLookNs) piece = std::max<int64_t>(piece * kLookNs / took, 1);
+    }
   }
 
   absl::Status RunControl(const Entry& entry) {
@@ -361,8 +409,8 @@ class ListRunner {
     }
     const bool counted = control.trips >= 0;
     for (int64_t trip = 0; !counted || trip < control.trips; ++trip) {
+      WEFT_RETURN_IF_ERROR(Look());
       if (!counted) {
-        if (control.trips == kNobodyKnows) WEFT_RETURN_IF_ERROR(tables_.cancel.Look(began_ns_));
         WEFT_RETURN_IF_ERROR(Run(control.lists[0]));
         if (*Locate(entry.buffers[0]) == 0) break;
       }
@@ -380,7 +428,7 @@ class ListRunner {
   ThreadPool& pool_;
   std::vector<void*>& pointers_ = tables_.pointers;
   std::vector<char*>& carried_ = tables_.carried;
-  const int64_t began_ns_ = MonotonicNow();
+  LaunchLook* const look_;
   int64_t written_ = 0;
 };
 
@@ -392,13 +440,18 @@ int64_t BytesWritten(const Executable& executable) {
 }
 
 absl::Status RunLaunchList(const LoadedProgram& loaded, LaunchTables& tables, ThreadPool& pool) {
-  const ThreadPool::Scope scope(tables.scratch);
-  const bool spreads = TotalCost(loaded.program.lists[0]) > kSplitCost;
+  const int64_t cost = TotalCost(loaded.program.lists[0]);
+  LaunchLook look(tables.cancel);
+  LaunchLook* const looks = cost >= kLookCost ? &look : nullptr;
+  RunningLaunch running{looks, tables.scratch};
+  const ThreadPool::Scope scope(&running);
+  const bool spreads = cost > kSplitCost;
   if (spreads) pool.BeginRun();
-  ListRunner runner(loaded, tables, pool);
+  ListRunner runner(loaded, tables, pool, looks);
   absl::Status status;
   try {
     status = runner.Run();
+    if (status.ok()) status = look.Outcome();
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("");  // a text would want memory
   }
@@ -441,6 +494,21 @@ void LaunchQueue::Close() {
   std::shared_ptr<ThreadPool> pool;  // the last to have it joins its threads, without the lock
   MutexLock lock(mutex_);
   pool.swap(pool_);
+}
+
+void LaunchQueue::GiveBack() {
+  std::shared_ptr<void> arena;
+  std::shared_ptr<ScratchSet> scratch;
+  {
+    MutexLock lock(mutex_);
+    arena.swap(arena_);
+    scratch.swap(scratch_);
+    arena_bytes_ = 0;
+  }
+  arena = nullptr;
+  scratch = nullptr;
+  if (blocks_ != nullptr) blocks_->GiveBack();
+  ReleaseFreeMemory();
 }
 
 int64_t LaunchQueue::arena_bytes() const {

@@ -1,6 +1,7 @@
 // A loaded program and the queue that runs launches in order.
 #pragma once
 
+#include <limits>
 #include <memory>
 
 #include "absl/container/flat_hash_map.h"
@@ -10,6 +11,7 @@
 #include "src/backends/cpu/kept_panels.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/custom_call/custom_call.h"
+#include "src/runtime/backend_services.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/work_queue.h"
 
@@ -36,7 +38,7 @@ struct KeptUse {
 struct LoadedProgram {
   Program program;
   std::shared_ptr<CodeCache> code;  // keeps the functions alive
-  std::vector<LoopFn*> loops;
+  LinkedLoops loops;
   std::vector<const HostKernel*> host;                             // null for custom operations, which
   std::vector<std::shared_ptr<const custom::CustomCall>> customs;  // are here in their places; empty if there are none
   ScratchNeeds needs;                                              // of all entries
@@ -51,9 +53,13 @@ struct LoadedProgram {
 // One device's launches, and the memory that they use one after the other. Thread-safe.
 class LaunchQueue : public WorkQueue {
  public:
-  explicit LaunchQueue(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>(0),
-                       std::shared_ptr<ThreadPool> pool = nullptr)
-      : budget_(std::move(budget)), pool_(std::move(pool)) {}
+  explicit LaunchQueue(const BackendServices& services = {}, std::shared_ptr<ThreadPool> pool = nullptr,
+                       std::shared_ptr<BlockPool> blocks = nullptr)
+      : WorkQueue([this] { GiveBack(); }),
+        services_(services),
+        budget_(services.budget),
+        blocks_(std::move(blocks)),
+        pool_(std::move(pool)) {}
   ~LaunchQueue() { Close(); }
 
   // What launches run on. Null once the queue is closed.
@@ -67,9 +73,14 @@ class LaunchQueue : public WorkQueue {
   // Scratch of kernels, likewise; `shares` is the pool's number of threads.
   absl::StatusOr<std::shared_ptr<ScratchSet>> Scratch(int shares, const ScratchNeeds& needs);
   int64_t arena_bytes() const;
+  const BackendServices& services() const { return services_; }
+  // Gives all of that, and blocks that are kept for reuse, back to the system; launches keep theirs until they have run.
+  void GiveBack();
 
  private:
+  const BackendServices services_;
   const std::shared_ptr<MemoryBudget> budget_;
+  const std::shared_ptr<BlockPool> blocks_;  // may be null
   mutable Mutex mutex_;
   std::shared_ptr<ThreadPool> pool_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<void> arena_ ABSL_GUARDED_BY(mutex_);
@@ -97,6 +108,10 @@ struct LaunchTables {
   std::vector<KeptUse> kept;
   KeptPanels* panels = nullptr;  // of the device
   CancelToken cancel;
+  // The entry of the first list from which on it writes to memory that it took over, and whether it got there: from then on it is
+  // not cancelled any more.
+  size_t taken_from = std::numeric_limits<size_t>::max();
+  bool wrote_to_taken = false;
   // Of the run: an entry's buffers, and where each carried value is now. MakeRoom, before a launch that cannot be taken back.
   std::vector<void*> pointers;
   std::vector<char*> carried;

@@ -12,6 +12,7 @@
 
 #include "src/backends/custom_call/guard.h"
 #include "src/runtime/float_environment.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::custom {
@@ -265,7 +266,8 @@ class Call final : public CustomCall {
     const FloatScope floats;
     const ops::CallingCustom calling(registered_->owner.load(std::memory_order_relaxed), function_->name);
     const auto function = FFI_FN(function_->address);
-    for (int64_t element = begin; element < end; ++element) {
+    PieceLook look(1e5);
+    for (int64_t element = begin; element < end && !look.Ends(); ++element) {
       if (guarded) {
         WEFT_RETURN_IF_ERROR(OneGuarded(frame, guards, function, returned, element));
       } else {

@@ -22,7 +22,8 @@ Ref<Event> Done() {
 
 class AbsentBuffer final : public Buffer {
  public:
-  using Buffer::Buffer;
+  AbsentBuffer(Device* device, DType dtype, Dims dims, Ref<Event> ready)
+      : Buffer(device, dtype, std::move(dims), std::move(ready), /*has_bytes=*/false) {}
   void* host_data() override { return nullptr; }
 };
 

@@ -290,7 +290,7 @@ struct DeviceGetDescription {
 struct DescriptionNumber {  // Id, ProcessIndex
   Head head;
   DeviceDescription* description = nullptr;
-  int number = 0;
+  int number = -1;  // until the plugin has written it
 };
 struct DescriptionAttributes {
   Head head;
@@ -327,7 +327,7 @@ struct OfLoadedExecutable {  // Destroy
 struct ExecutableNumber {  // NumOutputs, SizeOfGeneratedCode
   Head head;
   Executable* executable = nullptr;
-  int64_t number = 0;
+  int64_t number = -1;  // until the plugin has written it
 };
 struct LoadedDevices {
   Head head;

@@ -13,6 +13,8 @@ namespace {
 
 std::string JsonOf(const api::NamedValue& value) {
   using enum api::NamedValue::Kind;
+  const bool points = value.kind == kString || value.kind == kInt64List;
+  if (points && value.value_size > 0 && value.string == nullptr) return "null";
   switch (value.kind) {
     case kString: return JsonText({value.string, value.value_size});
     case kInt64: return absl::StrCat(value.integer);
@@ -25,6 +27,7 @@ std::string JsonOf(const api::NamedValue& value) {
 
 void Append(const api::NamedValue* values, size_t count, std::string* to) {
   for (const api::NamedValue& value : std::span(values, count)) {
+    if (value.name == nullptr) continue;
     absl::StrAppend(to, ", ", JsonText({value.name, value.name_size}), ": ", JsonOf(value));
   }
 }

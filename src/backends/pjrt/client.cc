@@ -2,12 +2,18 @@
 #include "src/backends/pjrt/client.h"
 
 #include <cstring>
+#include <new>
 
 #include "src/backends/pjrt/topology.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/narrow.h"
 
 namespace weft::pjrt {
+namespace {
+
+constexpr int64_t kLookNs = 10'000'000;  // how often a call that has not returned is asked about
+
+}  // namespace
 
 api::ElementType ElementTypeOf(DType dtype) {
   using enum api::ElementType;
@@ -38,10 +44,7 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin, con
   std::shared_ptr<Client> client(new Client(plugin));
   const std::vector<api::NamedValue> values = options.NamedValues();
   api::ClientCreate create{.options = values.data(), .num_options = values.size()};
-  {
-    const KeptSignals signals;
-    WEFT_RETURN_IF_ERROR(options.Explain(plugin.Call(api::Function::kClientCreate, &create)));
-  }
+  WEFT_RETURN_IF_ERROR(options.Explain(plugin.Call(api::Function::kClientCreate, &create)));
   client->client_ = create.client;
   api::ClientText name{.client = create.client}, version{.client = create.client};
   WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientPlatformName, &name));
@@ -52,7 +55,7 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin, con
   client->devices_.assign(devices.devices, devices.devices + devices.num_devices);
   if (client->devices_.empty()) {
     return UserErrorOf(absl::StatusCode::kNotFound, "plugin '", plugin.path(), "' (", client->platform_,
-                       ") has no device here");
+                       ") has no device here, as ", NameOf(api::Function::kClientAddressableDevices), " says");
   }
   if (const auto topology = Topology::Of(plugin, create.client); topology.ok()) {
     client->fingerprint_ = (*topology)->fingerprint();
@@ -67,6 +70,7 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin, con
 }
 
 Client::~Client() {
+  Close();
   // Which would wait for what was given up, if that is for ever.
   if (watch_ != nullptr && watch_->AnyRuns()) return;
   if (client_ != nullptr) plugin_.Destroy(api::Function::kClientDestroy, api::ClientDestroy{.client = client_});
@@ -88,11 +92,39 @@ int64_t Client::IdOf(int device) const {
   return plugin_.IdOf(DescriptionOf(devices_[static_cast<size_t>(device)]), device);
 }
 
-void Client::Forward(int device, api::Event* event, std::string what, Ref<Event> to) const {
-  if (watch_ == nullptr) return plugin_.Forward(event, std::move(what), std::move(to));
-  Ref<Event> ended = MakeRef<Event>();
-  watch_->Over(device, ended, what, std::move(to));
-  plugin_.Forward(event, std::move(what), std::move(ended));
+std::optional<absl::Status> Client::Begin(int device, std::string what, Begins begin, const Ref<Event>& done) const {
+  if (watch_ == nullptr) {
+    absl::Status status = begin(done);
+    if (!status.ok()) done->Complete(status);
+    return status;
+  }
+  // It is over when the device has ended it and the calls have returned.
+  const Ref<Event> ended = MakeRef<Event>(), over = MakeRef<Event>(), late = MakeRef<Event>();
+  const Ref<Event> both[] = {ended, over};
+  watch_->Over(device, Event::All(both), std::move(what), done, late);
+  const auto outcome = std::make_shared<absl::Status>();
+  const auto work = [ended, over, outcome, begin = std::move(begin)] {
+    try {
+      *outcome = begin(ended);
+    } catch (const std::bad_alloc&) {
+      *outcome = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+    }
+    if (!outcome->ok()) ended->Complete(*outcome);
+    over->Complete(absl::OkStatus());
+  };
+  const bool returned = aside_.Run(work, [&](const Ref<Event>& returned) {
+    while (!returned->WaitDone(kLookNs) && !late->done()) {
+    }
+    return returned->done();
+  });
+  if (!returned) return std::nullopt;
+  return *outcome;
+}
+
+void Client::Close() const {
+  if (watch_ == nullptr) return;
+  watch_->Close();
+  aside_.Close();
 }
 
 // --- Buffer ----------------------------------------------------------------------------------------------------------------
@@ -106,42 +138,58 @@ PjrtBuffer::PjrtBuffer(std::shared_ptr<Client> client, Device* device, DType dty
 
 PjrtBuffer::~PjrtBuffer() {
   if (fetched_ != nullptr) FreeLarge(fetched_, static_cast<size_t>(bytes()));
+  if (buffer_ == nullptr) return;
   client_->plugin().Destroy(api::Function::kBufferDestroy, api::OfBuffer{.buffer = buffer_});
 }
 
-absl::Status PjrtBuffer::FetchInTime(std::span<std::byte> destination) {
+namespace {
+
+// A copy to the host. Without a layout a plugin hands out its own, which need not be the host's.
+struct HostCopy {
+  HostCopy(api::Buffer* source, size_t rank, std::span<std::byte> destination) : order(rank) {
+    for (size_t i = 0; i < rank; ++i) order[i] = static_cast<int64_t>(rank - 1 - i);
+    layout.head.struct_size = sizeof(layout);
+    layout.tiled.head.struct_size = sizeof(layout.tiled);
+    layout.tiled.minor_to_major = order.data();
+    layout.tiled.minor_to_major_size = rank;
+    call = {.source = source, .host_layout = &layout, .destination = destination.data(), .size = destination.size()};
+  }
+  HostCopy(const HostCopy&) = delete;
+  HostCopy& operator=(const HostCopy&) = delete;
+
+  std::vector<int64_t> order;
+  api::MemoryLayout layout;
+  api::ToHostBuffer call;
+};
+
+}  // namespace
+
+absl::Status PjrtBuffer::Fetch(std::span<std::byte> destination) {
   if (client_->watch() == nullptr) {
-    WEFT_ASSIGN_OR_RETURN(api::Event * copied, Fetch(destination));
-    return client_->plugin().Await(copied);
+    HostCopy copy(buffer_, dims().size(), destination);
+    WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kBufferToHostBuffer, &copy.call));
+    return client_->plugin().Await(copy.call.event);
   }
   // Into memory of our own, which the plugin may write to when nobody waits any more.
   const size_t size = destination.size();
+  const std::string what = absl::StrCat("a copy of ", size, " bytes from ", device()->name);
   const std::shared_ptr<void> memory(AllocateLarge(size), [size](void* at) { FreeLarge(at, size); });
   if (memory == nullptr) return NoLargeMemory(absl::StrCat("the host's copy of ", size, " bytes of ", device()->name));
-  WEFT_ASSIGN_OR_RETURN(api::Event * copied, Fetch({static_cast<std::byte*>(memory.get()), size}));
-  const std::string what = absl::StrCat("a copy of ", size, " bytes from ", device()->name);
-  Ref<Event> ended = MakeRef<Event>(), done = MakeRef<Event>();
-  ended->OnDone([memory](const absl::Status&) {});
-  client_->watch()->Over(device()->id, ended, what, done);
-  client_->plugin().Forward(copied, what, ended);
+  const auto copy = std::make_shared<HostCopy>(buffer_, dims().size(),
+                                               std::span<std::byte>(static_cast<std::byte*>(memory.get()), size));
+  const auto begin = [self = Ref<PjrtBuffer>::Share(this), copy, memory,
+                      what](const Ref<Event>& ended) -> absl::Status {
+    const Plugin& plugin = self->client_->plugin();
+    WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kBufferToHostBuffer, &copy->call));
+    ended->OnDone([memory](const absl::Status&) {});
+    plugin.Forward(copy->call.event, what, ended);
+    return absl::OkStatus();
+  };
+  const Ref<Event> done = MakeRef<Event>();
+  client_->Begin(device()->id, what, begin, done);
   WEFT_RETURN_IF_ERROR(done->Wait());
   std::memcpy(destination.data(), memory.get(), size);
   return absl::OkStatus();
-}
-
-absl::StatusOr<api::Event*> PjrtBuffer::Fetch(std::span<std::byte> destination) {
-  // Without a layout a plugin hands out its own, which need not be the host's.
-  std::vector<int64_t> order(dims().size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
-  api::MemoryLayout layout;
-  layout.head.struct_size = sizeof(layout);
-  layout.tiled.head.struct_size = sizeof(layout.tiled);
-  layout.tiled.minor_to_major = order.data();
-  layout.tiled.minor_to_major_size = order.size();
-  api::ToHostBuffer copy{
-      .source = buffer_, .host_layout = &layout, .destination = destination.data(), .size = destination.size()};
-  WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kBufferToHostBuffer, &copy));
-  return copy.event;
 }
 
 absl::Status PjrtBuffer::Read(int64_t offset, std::span<std::byte> destination) {
@@ -152,14 +200,14 @@ absl::Status PjrtBuffer::Read(int64_t offset, std::span<std::byte> destination) 
                        " asked for of a buffer of ", bytes());
   }
   if (size == 0) return absl::OkStatus();
-  if (size == bytes()) return FetchInTime(destination);
+  if (size == bytes()) return Fetch(destination);
   const auto whole = static_cast<size_t>(bytes());
   MutexLock lock(mutex_);
   if (fetched_ == nullptr) {
     auto* const memory = static_cast<std::byte*>(AllocateLarge(whole));
     if (memory == nullptr)
       return NoLargeMemory(absl::StrCat("the host's copy of ", whole, " bytes of ", device()->name));
-    if (absl::Status status = FetchInTime({memory, whole}); !status.ok()) {
+    if (absl::Status status = Fetch({memory, whole}); !status.ok()) {
       FreeLarge(memory, whole);
       return status;
     }

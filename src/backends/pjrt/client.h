@@ -2,10 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/backends/pjrt/aside.h"
 #include "src/backends/pjrt/create_options.h"
 #include "src/backends/pjrt/plugin.h"
 #include "src/backends/pjrt/usage.h"
@@ -48,8 +51,13 @@ class Client {
   void SetAlone() { alone_.store(true, std::memory_order_relaxed); }
   // Null: there is no deadline.
   Watch* watch() const { return watch_.get(); }
-  // Plugin::Forward, within the deadline, of what a device does.
-  void Forward(int device, api::Event* event, std::string what, Ref<Event> to) const;
+  // Has a device do something within the deadline. `begin` calls the plugin; where it succeeds, its last call is the Forward that
+  // completes the event that it is given. `done` is completed then, when `begin` fails, or when the time is over: the outcome is
+  // nothing if `begin` has not returned by then. It goes on without its caller, so it owns what it uses. `what` is for the error.
+  using Begins = std::function<absl::Status(const Ref<Event>& ended)>;
+  std::optional<absl::Status> Begin(int device, std::string what, Begins begin, const Ref<Event>& done) const;
+  // Ends the threads of the deadline, when nothing begins any more.
+  void Close() const;
 
  private:
   explicit Client(const Plugin& plugin) : plugin_(plugin) {}
@@ -60,13 +68,15 @@ class Client {
   std::vector<api::Device*> devices_;
   std::unique_ptr<Usage[]> usage_;
   std::unique_ptr<Watch> watch_;
+  mutable Aside aside_;
   std::atomic<bool> alone_{false};
 };
 
 // Thread rule: any thread.
 class PjrtBuffer final : public Buffer {
  public:
-  // Takes the plugin's buffer over, and the count of its bytes.
+  // Takes the plugin's buffer over, and the count of its bytes. Null: a launch or copy that was given up has none, and `ready` is an
+  // error already.
   PjrtBuffer(std::shared_ptr<Client> client, Device* device, DType dtype, Dims dims, Ref<Event> ready, Share share,
              api::Buffer* buffer);
 
@@ -82,8 +92,7 @@ class PjrtBuffer final : public Buffer {
 
  private:
   ~PjrtBuffer() override;
-  absl::StatusOr<api::Event*> Fetch(std::span<std::byte> destination);
-  absl::Status FetchInTime(std::span<std::byte> destination);
+  absl::Status Fetch(std::span<std::byte> destination);
 
   const std::shared_ptr<Client> client_;
   Share share_;

@@ -7,6 +7,11 @@
 #include "absl/strings/str_split.h"
 
 namespace weft::pjrt {
+namespace {
+
+constexpr int64_t kMostCpuDevices = 65536;
+
+}  // namespace
 
 absl::StatusOr<CreateOptions> CreateOptions::Parse(std::string_view text) {
   CreateOptions options;
@@ -16,7 +21,15 @@ absl::StatusOr<CreateOptions> CreateOptions::Parse(std::string_view text) {
     if (equals == one.npos || equals == 0) {
       return UserError("option plugin_options: '", one, "' is not name=value");
     }
-    options.all_.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+    const std::string_view name = one.substr(0, equals), value = one.substr(equals + 1);
+    // XLA's plugin for CPUs ends the process over any other number, and over what is none.
+    int64_t devices = 0;
+    if (name == "cpu_device_count" &&
+        (!absl::SimpleAtoi(value, &devices) || devices < 1 || devices > kMostCpuDevices)) {
+      return UserError("option plugin_options: cpu_device_count is '", value, "'; it is an integer of 1 to ",
+                       kMostCpuDevices);
+    }
+    options.all_.emplace_back(name, value);
   }
   return options;
 }

@@ -1,6 +1,8 @@
 // See executable_stats.h.
 #include "src/backends/pjrt/executable_stats.h"
 
+#include <algorithm>
+
 namespace weft::pjrt {
 
 void AddStats(const Plugin& plugin, api::Executable* executable, ExecutableStats* stats) {
@@ -9,11 +11,12 @@ void AddStats(const Plugin& plugin, api::Executable* executable, ExecutableStats
     stats->code_bytes = size.number;
   api::CompiledMemoryStats memory{.executable = executable};
   if (plugin.Call(api::Function::kExecutableGetCompiledMemoryStats, &memory).ok())
-    stats->temporary_bytes = memory.temporaries;
+    stats->temporary_bytes = std::max<int64_t>(0, memory.temporaries);
   api::CostAnalysis cost{.executable = executable};
   if (!plugin.Call(api::Function::kExecutableGetCostAnalysis, &cost).ok()) return;
   for (size_t i = 0; i < cost.num_properties; ++i) {
     const api::NamedValue& property = cost.properties[i];
+    if (property.name == nullptr) continue;
     const double number = property.number;
     // NaN and -1 say that nobody knows.
     if (property.kind != api::NamedValue::Kind::kFloat || !(number >= 0 && number < 0x1p63)) continue;

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 
 #include "src/backends/pjrt/absent_backend.h"
+#include "src/backends/pjrt/aside.h"
 #include "src/backends/pjrt/attributes.h"
 #include "src/backends/pjrt/client.h"
 #include "src/backends/pjrt/executable_stats.h"
@@ -18,6 +20,7 @@
 #include "src/backends/pjrt/program.h"
 #include "src/backends/pjrt/topology.h"
 #include "src/ir/op_def.h"
+#include "src/runtime/alloc_hook.h"
 #include "src/runtime/machine_memory.h"
 #include "src/runtime/narrow.h"
 
@@ -43,6 +46,48 @@ absl::Status CallForMemory(const Plugin& plugin, api::Function function, Argumen
   return plugin.Call(function, arguments);
 }
 
+// A copy to a device as far as it has come, and all that it reads.
+struct HostUpload {
+  explicit HostUpload(std::shared_ptr<Client> of) : client(std::move(of)) {}
+  ~HostUpload() {
+    if (call.buffer != nullptr)
+      client->plugin().Destroy(api::Function::kBufferDestroy, api::OfBuffer{.buffer = call.buffer});
+  }
+  HostUpload(const HostUpload&) = delete;
+  HostUpload& operator=(const HostUpload&) = delete;
+
+  // For Client::Begin, within a deadline or without.
+  absl::Status Begin(const std::string& what, const Ref<Event>& ended);
+
+  const std::shared_ptr<Client> client;
+  Dims dims;
+  std::shared_ptr<void> memory;   // within a deadline; else the caller's is read
+  std::function<void()> release;  // of memory that is read until it is not needed any more; null: none
+  api::BufferFromHostBuffer call;
+};
+
+absl::Status HostUpload::Begin(const std::string& what, const Ref<Event>& ended) {
+  const Plugin& plugin = client->plugin();
+  const absl::Status begun = CallForMemory(plugin, api::Function::kClientBufferFromHostBuffer, &call);
+  api::Event* const read = std::exchange(call.done_with_host_buffer, nullptr);
+  if (!begun.ok() || release == nullptr) {
+    absl::Status used = plugin.Await(read);
+    WEFT_RETURN_IF_ERROR(begun);
+    WEFT_RETURN_IF_ERROR(used);
+  } else {
+    Ref<Event> done = MakeRef<Event>();
+    done->OnDone([release = std::move(release)](const absl::Status&) { release(); });
+    plugin.Forward(read, "", done);
+  }
+  api::ReadyEvent is_ready{.buffer = call.buffer};
+  if (absl::Status asked = plugin.Call(api::Function::kBufferReadyEvent, &is_ready); !asked.ok()) {
+    ended->Complete(std::move(asked));
+  } else {
+    plugin.Forward(is_ready.event, what, ended);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device* device, DType dtype,
                                    std::span<const int64_t> dims, const void* data, std::function<void()> release) {
   const api::ElementType type = ElementTypeOf(dtype);
@@ -56,101 +101,213 @@ absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device
                         absl::StrCat("no memory for a tensor of ", bytes, " bytes: ", counted.message()));
   }
   Share share(&usage, bytes);
-  api::BufferFromHostBuffer copy{.client = client->get()};
-  copy.data = data != nullptr ? data : static_cast<const void*>(&type);  // an empty tensor has no bytes, but an address
-  copy.type = type;
-  copy.dims = dims.data();
-  copy.num_dims = dims.size();
-  copy.semantics = release != nullptr ? api::HostBuffer::kImmutableZeroCopy : api::HostBuffer::kImmutableOnlyDuringCall;
-  copy.device = client->devices()[static_cast<size_t>(device->id)];
-  WEFT_RETURN_IF_ERROR(CallForMemory(client->plugin(), api::Function::kClientBufferFromHostBuffer, &copy));
-  Ref<Event> ready = MakeRef<Event>();
-  Ref<Buffer> buffer(
-      new PjrtBuffer(client, device, dtype, Dims(dims.begin(), dims.end()), ready, std::move(share), copy.buffer));
-  api::ReadyEvent is_ready{.buffer = copy.buffer};
-  absl::Status asked = client->plugin().Call(api::Function::kBufferReadyEvent, &is_ready);
-  if (asked.ok()) {
-    client->Forward(device->id, is_ready.event, absl::StrCat("a copy to ", device->name), ready);
+  const auto upload = std::make_shared<HostUpload>(client);
+  upload->dims.assign(dims.begin(), dims.end());
+  if (client->watch() != nullptr && bytes > 0) {
+    // The plugin may read it when its caller waits no longer.
+    const auto size = static_cast<size_t>(bytes);
+    upload->memory = std::shared_ptr<void>(AllocateLarge(size), [size](void* at) { FreeLarge(at, size); });
+    if (upload->memory == nullptr) return NoLargeMemory(absl::StrCat("a copy of ", bytes, " bytes to ", device->name));
+    std::memcpy(upload->memory.get(), data, size);
+    data = upload->memory.get();
   } else {
-    ready->Complete(asked);
+    upload->release = std::exchange(release, nullptr);
   }
-  if (release == nullptr) {
-    WEFT_RETURN_IF_ERROR(client->plugin().Await(copy.done_with_host_buffer));
+  api::BufferFromHostBuffer& call = upload->call;
+  static constexpr char kNoBytes[16] = {};
+  call.client = client->get();
+  call.data = data != nullptr ? data : kNoBytes;  // an empty tensor has no bytes, but an address
+  call.type = type;
+  call.dims = upload->dims.data();
+  call.num_dims = upload->dims.size();
+  call.semantics =
+      upload->release != nullptr ? api::HostBuffer::kImmutableZeroCopy : api::HostBuffer::kImmutableOnlyDuringCall;
+  call.device = client->devices()[static_cast<size_t>(device->id)];
+  const std::string what = absl::StrCat("a copy to ", device->name);
+  const Ref<Event> ready = MakeRef<Event>();
+  const auto begin = [upload, what](const Ref<Event>& ended) { return upload->Begin(what, ended); };
+  const std::optional<absl::Status> begun = client->Begin(device->id, what, begin, ready);
+  if (!begun.has_value()) return ready->status();
+  WEFT_RETURN_IF_ERROR(*begun);
+  if (release != nullptr) release();
+  return Ref<Buffer>(new PjrtBuffer(client, device, dtype, std::move(upload->dims), ready, std::move(share),
+                                    std::exchange(call.buffer, nullptr)));
+}
+
+// A program as it is loaded, for all who launch it.
+struct LoadedProgram {
+  LoadedProgram(std::shared_ptr<Client> its_client, Program its_program, api::LoadedExecutable* executable)
+      : client(std::move(its_client)), program(std::move(its_program)), loaded(client, program, executable) {}
+
+  const std::shared_ptr<Client> client;
+  Program program;
+  Loaded loaded;
+};
+
+// A launch as far as it has come, and all that it reads.
+struct Launch {
+  Launch(std::shared_ptr<LoadedProgram> of, int on)
+      : program(std::move(of)), device(on), outputs(program->program.results.size()) {}
+  ~Launch() {
+    for (api::Buffer* output : outputs) {
+      if (output != nullptr) plugin().Destroy(api::Function::kBufferDestroy, api::OfBuffer{.buffer = output});
+    }
+  }
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  const Plugin& plugin() const { return program->client->plugin(); }
+  void Takes(const Ref<Buffer>& buffer) {
+    kept_alive.push_back(buffer);
+    arguments.push_back(static_cast<const PjrtBuffer&>(*buffer).get());
+  }
+  // For Client::Begin. Where a plugin runs no program for all devices, it is launched once more by one for this device alone.
+  absl::Status Begin(const std::string& what, const Ref<Event>& ended);
+  // INTERNAL where the plugin has not said of all results what they are, or not when they are ready.
+  absl::Status CheckOutputs() const;
+
+  const std::shared_ptr<LoadedProgram> program;
+  const int device;
+  std::vector<Ref<Buffer>> kept_alive;
+  std::vector<api::Buffer*> arguments;
+  std::vector<int64_t> kept;          // arguments that the program would take over and may not
+  std::vector<api::Buffer*> taken;    // arguments that it takes over
+  std::vector<api::Buffer*> outputs;  // null: none yet, or somebody else has it
+  api::Event* complete = nullptr;
+  absl::Status broken;  // what was launched and cannot be used
+
+ private:
+  absl::Status Enter(api::Execute* execute);
+};
+
+absl::Status Launch::Enter(api::Execute* execute) {
+  Loaded& loaded = program->loaded;
+  const auto launch = [&](const Loaded::Place& place) {
+    execute->executable = place.executable;
+    execute->execute_device = place.device;
+    return CallForMemory(plugin(), api::Function::kLoadedExecutableExecute, execute, taken);
+  };
+  WEFT_ASSIGN_OR_RETURN(const Loaded::Place place, loaded.On(device));
+  absl::Status status = launch(place);
+  // One that has compiled for its first device whatever the options said refuses the device, or the arguments because of theirs.
+  const bool refused = absl::IsUnimplemented(status) || absl::IsInvalidArgument(status);
+  if (!refused || place.device == nullptr || AnyGone(plugin(), taken)) return status;
+  const absl::StatusOr<Loaded::Place> alone = loaded.Alone(device);
+  if (!alone.ok() || !launch(*alone).ok()) return status;
+  program->client->SetAlone();
+  return absl::OkStatus();
+}
+
+absl::Status Launch::CheckOutputs() const {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] == nullptr)
+      return plugin().NotWritten(api::Function::kLoadedExecutableExecute, absl::StrCat("result ", i));
+  }
+  return complete != nullptr ? absl::OkStatus() : plugin().NotWritten(api::Function::kLoadedExecutableExecute, "event");
+}
+
+absl::Status Launch::Begin(const std::string& what, const Ref<Event>& ended) {
+  api::ExecuteOptions options;
+  options.head.struct_size = sizeof(options);
+  options.non_donatable_input_indices = kept.data();
+  options.num_non_donatable_input_indices = kept.size();
+  api::Buffer* const* const argument_list = arguments.data();
+  api::Buffer** const output_list = outputs.data();
+  api::Execute execute{.options = &options, .argument_lists = &argument_list, .num_devices = 1};
+  execute.num_args = arguments.size();
+  execute.output_lists = &output_list;
+  execute.device_complete_events = &complete;
+  WEFT_RETURN_IF_ERROR(Enter(&execute));
+  broken = CheckOutputs();
+  api::Event* const its_end = std::exchange(complete, nullptr);
+  if (broken.ok()) {
+    plugin().Forward(its_end, what, ended);
   } else {
-    Ref<Event> done = MakeRef<Event>();
-    done->OnDone([release = std::move(release)](const absl::Status&) { release(); });
-    client->plugin().Forward(copy.done_with_host_buffer, "", done);
+    if (its_end != nullptr) plugin().Forward(its_end, "", MakeRef<Event>());
+    ended->Complete(absl::Status(broken.code(), absl::StrCat(what, ": ", broken.message())));
   }
-  return buffer;
+  return absl::OkStatus();
 }
 
 class PjrtExecutable final : public Executable {
  public:
   PjrtExecutable(std::shared_ptr<Client> client, std::span<Device* const> devices, Program program,
                  api::LoadedExecutable* loaded, bool compiled)
-      : client_(std::move(client)),
-        devices_(devices),
-        program_(std::move(program)),
-        loaded_(client_, program_, loaded) {
+      : devices_(devices), its_(std::make_shared<LoadedProgram>(std::move(client), std::move(program), loaded)) {
     if (!compiled) return;
-    loaded_
+    its_->loaded
         .WithExecutable([&](api::Executable* executable) {
-          AddStats(client_->plugin(), executable, &program_.stats);
+          AddStats(its_->client->plugin(), executable, &its_->program.stats);
           return absl::OkStatus();
         })
         .IgnoreError();
-    program_.stats.kernels_compiled = 1;
+    its_->program.stats.kernels_compiled = 1;
   }
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override;
 
   absl::StatusOr<std::string> Serialize() const override {
     std::string packed;
-    WEFT_RETURN_IF_ERROR(loaded_.WithExecutable([&](api::Executable* executable) {
-      return pjrt::Serialize(client_->plugin(), executable, [&](std::string_view bytes) {
-        packed = Pack(program_, bytes);
+    WEFT_RETURN_IF_ERROR(its_->loaded.WithExecutable([&](api::Executable* executable) {
+      return pjrt::Serialize(its_->client->plugin(), executable, [&](std::string_view bytes) {
+        packed = Pack(its_->program, bytes);
         return absl::OkStatus();
       });
     }));
     return packed;
   }
-  ExecutableStats stats() const override { return program_.stats; }
+  ExecutableStats stats() const override { return its_->program.stats; }
 
   // The plugin counts the results that it will hand out: as many as we have room for.
   absl::Status Check() const {
-    return loaded_.WithExecutable([&](api::Executable* executable) -> absl::Status {
+    return its_->loaded.WithExecutable([&](api::Executable* executable) -> absl::Status {
+      const Plugin& plugin = its_->client->plugin();
       api::ExecutableNumber outputs{.executable = executable};
-      WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kExecutableNumOutputs, &outputs));
-      if (outputs.number == static_cast<int64_t>(program_.results.size())) return absl::OkStatus();
-      return InternalError("plugin '", client_->plugin().path(), "' made a program of ", outputs.number,
-                           " results, not ", program_.results.size());
+      WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kExecutableNumOutputs, &outputs));
+      if (outputs.number == static_cast<int64_t>(its_->program.results.size())) return absl::OkStatus();
+      return InternalError("plugin '", plugin.path(), "' made a program of ", outputs.number, " results, not ",
+                           its_->program.results.size(), ", as ", NameOf(api::Function::kExecutableNumOutputs),
+                           " says");
     });
   }
 
  private:
-  // Where a plugin runs no program for all devices, it is launched once more by one for this device alone.
-  absl::Status Launch(int device, std::span<api::Buffer* const> taken, api::Execute* execute);
+  // Takes the arguments as they are given; `gone`: bytes that the launch takes over.
+  absl::Status Take(const DeviceArguments& given, Device* device, Launch* launch, int64_t* gone) const;
 
-  const std::shared_ptr<Client> client_;
   const std::span<Device* const> devices_;  // the backend's, which outlives its executables
-  Program program_;
-  Loaded loaded_;
+  const std::shared_ptr<LoadedProgram> its_;
 };
 
-absl::Status PjrtExecutable::Launch(int device, std::span<api::Buffer* const> taken, api::Execute* execute) {
-  const auto launch = [&](const Loaded::Place& place) {
-    execute->executable = place.executable;
-    execute->execute_device = place.device;
-    return CallForMemory(client_->plugin(), api::Function::kLoadedExecutableExecute, execute, taken);
-  };
-  WEFT_ASSIGN_OR_RETURN(const Loaded::Place place, loaded_.On(device));
-  absl::Status status = launch(place);
-  // One that has compiled for its first device whatever the options said refuses the device, or the arguments because of theirs.
-  const bool refused = absl::IsUnimplemented(status) || absl::IsInvalidArgument(status);
-  if (!refused || place.device == nullptr || AnyGone(client_->plugin(), taken)) return status;
-  const absl::StatusOr<Loaded::Place> alone = loaded_.Alone(device);
-  if (!alone.ok() || !launch(*alone).ok()) return status;
-  client_->SetAlone();
+absl::Status PjrtExecutable::Take(const DeviceArguments& given, Device* device, Launch* launch, int64_t* gone) const {
+  const Program& program = its_->program;
+  if (given.buffers.size() != program.arguments.size() || given.words.size() < program.words) {
+    return InternalError("a plugin's program takes ", program.arguments.size(), " buffers and ", program.words,
+                         " words; ", given.buffers.size(), " and ", given.words.size(), " given");
+  }
+  for (size_t i = 0; i < given.buffers.size(); ++i) {
+    const Buffer& buffer = *given.buffers[i];
+    const ir::Type& type = program.arguments[i];
+    if (buffer.device() != device || StorageOf(buffer.dtype()) != type.dtype || buffer.dims() != type.dims) {
+      return InternalError("argument ", i, " is ", NameOf(buffer.dtype()), DimsToString(buffer.dims()), " on ",
+                           buffer.device()->name, "; the program takes ", ToString(type), " on ", device->name);
+    }
+    // The outcome of a launch that failed reaches all that depend on it.
+    if (buffer.ready().done()) WEFT_RETURN_IF_ERROR(buffer.ready().status());
+    launch->Takes(given.buffers[i]);
+    if (!program.aliased[i]) continue;
+    if (i < given.donated.size() && given.donated[i] != 0) {
+      launch->taken.push_back(launch->arguments.back());
+      *gone += buffer.bytes();
+    } else {
+      launch->kept.push_back(static_cast<int64_t>(i));
+    }
+  }
+  if (program.words == 0) return absl::OkStatus();
+  const int64_t count = program.words;
+  WEFT_ASSIGN_OR_RETURN(const Ref<Buffer> words,
+                        Upload(its_->client, device, DType::kU32, {&count, 1}, given.words.data(), nullptr));
+  launch->Takes(words);
   return absl::OkStatus();
 }
 
@@ -158,72 +315,36 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   if (devices.size() != 1) return InternalError("a plugin's program runs on one device, ", devices.size(), " given");
   const DeviceArguments& given = devices[0];
   Device* const device = given.device != nullptr ? given.device : devices_[0];
-  if (given.buffers.size() != program_.arguments.size() || given.words.size() < program_.words) {
-    return InternalError("a plugin's program takes ", program_.arguments.size(), " buffers and ", program_.words,
-                         " words; ", given.buffers.size(), " and ", given.words.size(), " given");
-  }
-  std::vector<api::Buffer*> arguments;
-  std::vector<int64_t> kept;
-  std::vector<api::Buffer*> taken;
+  const Program& program = its_->program;
+  const std::shared_ptr<Client>& client = its_->client;
+  const auto launch = std::make_shared<Launch>(its_, device->id);
   int64_t gone = 0, more = 0;
-  for (size_t i = 0; i < given.buffers.size(); ++i) {
-    const Buffer& buffer = *given.buffers[i];
-    const ir::Type& type = program_.arguments[i];
-    if (buffer.device() != device || StorageOf(buffer.dtype()) != type.dtype || buffer.dims() != type.dims) {
-      return InternalError("argument ", i, " is ", NameOf(buffer.dtype()), DimsToString(buffer.dims()), " on ",
-                           buffer.device()->name, "; the program takes ", ToString(type), " on ", device->name);
-    }
-    // The outcome of a launch that failed reaches all that depend on it.
-    if (buffer.ready().done()) WEFT_RETURN_IF_ERROR(buffer.ready().status());
-    arguments.push_back(static_cast<const PjrtBuffer&>(buffer).get());
-    if (!program_.aliased[i]) continue;
-    if (i < given.donated.size() && given.donated[i] != 0) {
-      taken.push_back(arguments.back());
-      gone += buffer.bytes();
-    } else {
-      kept.push_back(static_cast<int64_t>(i));
-    }
-  }
-  Ref<Buffer> words;
-  if (program_.words > 0) {
-    const int64_t count = program_.words;
-    WEFT_ASSIGN_OR_RETURN(words, Upload(client_, device, DType::kU32, {&count, 1}, given.words.data(), nullptr));
-    arguments.push_back(static_cast<const PjrtBuffer&>(*words).get());
-  }
-  for (const ir::Type& type : program_.results) more += type.bytes();
-  Usage& usage = client_->usage(device->id);
-  WEFT_RETURN_IF_ERROR(usage.Exchange(more, gone, program_.stats.temporary_bytes));
-  api::ExecuteOptions options;
-  options.head.struct_size = sizeof(options);
-  options.non_donatable_input_indices = kept.data();
-  options.num_non_donatable_input_indices = kept.size();
-  std::vector<api::Buffer*> outputs(program_.results.size());
-  api::Buffer* const* const argument_list = arguments.data();
-  api::Buffer** const output_list = outputs.data();
-  api::Event* complete = nullptr;
-  api::Execute execute{.options = &options, .argument_lists = &argument_list, .num_devices = 1};
-  execute.num_args = arguments.size();
-  execute.output_lists = &output_list;
-  execute.device_complete_events = &complete;
-  if (absl::Status status = Launch(device->id, taken, &execute); !status.ok()) {
-    usage.GiveBack(more - gone);
-    return status;
-  }
-  for (size_t i = 0; i < given.buffers.size(); ++i) {
-    if (i < given.donated.size() && given.donated[i] != 0 && program_.aliased[i])
-      static_cast<PjrtBuffer&>(*given.buffers[i]).TakenOver();
-  }
+  WEFT_RETURN_IF_ERROR(Take(given, device, launch.get(), &gone));
+  for (const ir::Type& type : program.results) more += type.bytes();
+  Usage& usage = client->usage(device->id);
+  WEFT_RETURN_IF_ERROR(usage.Exchange(more, gone, program.stats.temporary_bytes));
+  std::string what = absl::StrCat("a launch on ", device->name);
+  if (!launch->taken.empty())
+    absl::StrAppend(&what, " that had taken over ", launch->taken.size(), " of ", given.buffers.size(), " buffers");
   std::vector<DeviceResults> results(1);
   results[0].done = MakeRef<Event>();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const ir::Type& type = program_.results[i];
-    results[0].buffers.push_back(Ref<Buffer>(new PjrtBuffer(client_, device, type.dtype, type.dims, results[0].done,
-                                                            Share(&usage, type.bytes()), outputs[i])));
+  const auto begin = [launch, what](const Ref<Event>& ended) { return launch->Begin(what, ended); };
+  const std::optional<absl::Status> begun = client->Begin(device->id, what, begin, results[0].done);
+  if (begun.has_value() && !begun->ok()) {
+    usage.GiveBack(more - gone);
+    return *begun;
   }
-  std::string what = absl::StrCat("a launch on ", device->name);
-  if (!taken.empty())
-    absl::StrAppend(&what, " that had taken over ", taken.size(), " of ", given.buffers.size(), " buffers");
-  client_->Forward(device->id, complete, std::move(what), results[0].done);
+  // One that has not returned has taken over what it was given, for all that is known, and has no results.
+  for (size_t i = 0; i < given.buffers.size(); ++i) {
+    if (i < given.donated.size() && given.donated[i] != 0 && program.aliased[i])
+      static_cast<PjrtBuffer&>(*given.buffers[i]).TakenOver();
+  }
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    const ir::Type& type = program.results[i];
+    api::Buffer* const output = begun.has_value() ? std::exchange(launch->outputs[i], nullptr) : nullptr;
+    results[0].buffers.push_back(Ref<Buffer>(
+        new PjrtBuffer(client, device, type.dtype, type.dims, results[0].done, Share(&usage, type.bytes()), output)));
+  }
   return results;
 }
 
@@ -239,13 +360,12 @@ class PjrtBackend final : public Backend {
       device.name = absl::StrCat(platform_, ":", i);
       device.kind = client_->KindOf(client_->devices()[i]);
       device.backend = this;
+      device.live = devices_[0].live;
       pointers_.push_back(&device);
     }
   }
 
-  void Close() override {
-    if (client_->watch() != nullptr) client_->watch()->Close();
-  }
+  void Close() override { client_->Close(); }
 
   std::string_view platform() const override { return platform_; }
   std::span<Device* const> devices() const override { return pointers_; }
@@ -344,6 +464,22 @@ class PjrtBackend final : public Backend {
   std::vector<Device*> pointers_;
 };
 
+absl::StatusOr<std::unique_ptr<Backend>> OnDevices(const Plugin& plugin, const CreateOptions& create,
+                                                   const Options& options) {
+  absl::StatusOr<std::shared_ptr<Client>> client =
+      Client::Create(plugin, create, {options.memory_limit, options.launch_deadline_ms});
+  if (!client.ok()) {
+    const bool tpu = options.platform == "tpu";
+    std::string_view why = client.status().message();
+    if (tpu && why.ends_with('.')) why.remove_suffix(1);
+    return absl::Status(client.status().code(),
+                        absl::StrCat("plugin '", plugin.path(), "' (PJRT ", plugin.version(),
+                                     ") gives no devices: ", why, tpu ? WhatToCheckOfTpu() : ""));
+  }
+  WEFT_RETURN_IF_ERROR(CheckPlatform(plugin, options.platform, (*client)->platform()));
+  return std::make_unique<PjrtBackend>(*std::move(client), options);
+}
+
 }  // namespace
 
 absl::Status CheckPlatform(const Plugin& plugin, std::string_view platform, std::string_view plugins) {
@@ -374,19 +510,14 @@ absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options) 
   // Else GPUs' plugins take most of the device's memory at once, whoever else computes there.
   if (!tpu && options.platform != "pjrt") create.Default("preallocate", "false");
   if (tpu) PrepareLibtpu();
-  WEFT_ASSIGN_OR_RETURN(const Plugin* const plugin, Plugin::Open(path));
-  if (!options.topology.empty()) return NewAbsentBackend(*plugin, options);
-  absl::StatusOr<std::shared_ptr<Client>> client =
-      Client::Create(*plugin, create, {options.memory_limit, options.launch_deadline_ms});
-  if (!client.ok()) {
-    std::string_view why = client.status().message();
-    if (tpu && why.ends_with('.')) why.remove_suffix(1);
-    return absl::Status(client.status().code(),
-                        absl::StrCat("plugin '", plugin->path(), "' (PJRT ", plugin->version(),
-                                     ") gives no devices: ", why, tpu ? WhatToCheckOfTpu() : ""));
-  }
-  WEFT_RETURN_IF_ERROR(CheckPlatform(*plugin, options.platform, (*client)->platform()));
-  return std::make_unique<PjrtBackend>(*std::move(client), options);
+  WEFT_ASSIGN_OR_RETURN(const Plugin* const plugin, Plugin::Open(path, options.start_deadline_ms));
+  const auto made = std::make_shared<absl::StatusOr<std::unique_ptr<Backend>>>(nullptr);
+  const std::string what = absl::StrCat("plugin '", plugin->path(), "' (PJRT ", plugin->version(), ")");
+  const KeptSignals signals;
+  WEFT_RETURN_IF_ERROR(StartInTime(options.start_deadline_ms, what, [made, plugin, create, options] {
+    *made = options.topology.empty() ? OnDevices(*plugin, create, options) : NewAbsentBackend(*plugin, options);
+  }));
+  return std::move(*made);
 }
 
 }  // namespace weft::pjrt

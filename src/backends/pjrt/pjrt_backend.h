@@ -18,6 +18,7 @@ struct Options {
   std::string matmul_precision = "HIGHEST";  // ir::StableHloOptions::precision
   int64_t memory_limit = 0;                  // bytes of tensors and temporaries on each device; 0: none
   int64_t launch_deadline_ms = 0;            // of each launch and copy of a device; 0: none
+  int64_t start_deadline_ms = 0;             // of loading and initialising the plugin, and of its client; 0: none
 };
 
 // DLPack's number for devices that it has no name for.

@@ -2,11 +2,9 @@
 #include "src/backends/pjrt/plugin.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -17,7 +15,10 @@
 #include <vector>
 
 #include "serialization/checksum.h"
+#include "src/backends/pjrt/aside.h"
+#include "src/runtime/io.h"
 #include "src/runtime/lasting.h"
+#include "src/runtime/library_file.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/thread_pool.h"
 
@@ -27,27 +28,56 @@ namespace {
 // What a client cannot do without: the last of them that a table must reach.
 constexpr api::Function kLastNeeded = api::Function::kExecutableOutputDimensions;
 
+// A plugin that is being opened or has been.
+struct Start {
+  std::unique_ptr<const Plugin> plugin;  // written before `done` is
+  const Ref<Event> done = MakeRef<Event>();
+};
+
 struct Opened {
   Mutex mutex;
-  std::map<std::string, std::unique_ptr<Plugin>> by_path ABSL_GUARDED_BY(mutex);
+  std::map<std::string, std::shared_ptr<Start>> by_path ABSL_GUARDED_BY(mutex);
+};
+
+Opened& AllOpened() {
+  static Lasting<Opened> opened;
+  return opened.Get();
+}
+
+// Says how a start has ended, whether or not anybody still waits for it. One that has failed may be tried again.
+class Opening {
+ public:
+  Opening(std::shared_ptr<Start> start, std::string path) : start_(std::move(start)), path_(std::move(path)) {}
+  ~Opening() {
+    if (!outcome.ok()) {
+      Opened& all = AllOpened();
+      MutexLock lock(all.mutex);
+      all.by_path.erase(path_);
+    }
+    start_->done->Complete(outcome);
+  }
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+
+  const std::string& path() const { return path_; }
+  void Opens(std::unique_ptr<const Plugin> plugin) { start_->plugin = std::move(plugin); }
+
+  absl::Status outcome = absl::UnavailableError("the plugin was not opened");
+
+ private:
+  const std::shared_ptr<Start> start_;
+  const std::string path_;
 };
 
 // The bytes of a file, hashed: plugins have versions, but builds of one version differ.
-absl::StatusOr<std::string> HashOfFile(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) {
-    return UserErrorOf(absl::StatusCode::kNotFound, "plugin '", path, "' cannot be read: ", std::strerror(errno));
-  }
+absl::StatusOr<std::string> HashOfFile(const File& file, int64_t size) {
   RunningChecksum sum;
   std::vector<std::byte> block(1 << 20);
-  ssize_t got;
-  while ((got = read(file, block.data(), block.size())) > 0 || (got < 0 && errno == EINTR)) {
-    if (got > 0) sum.Add({block.data(), static_cast<size_t>(got)});
+  for (int64_t at = 0; at < size; at += static_cast<int64_t>(block.size())) {
+    block.resize(static_cast<size_t>(std::min<int64_t>(size - at, 1 << 20)));
+    WEFT_RETURN_IF_ERROR(file.ReadAt(at, block));
+    sum.Add(block);
   }
-  const int error = errno;
-  close(file);
-  if (got < 0)
-    return UserErrorOf(absl::StatusCode::kNotFound, "plugin '", path, "' cannot be read: ", std::strerror(error));
   return absl::StrCat(absl::Hex(sum.Value().high, absl::kZeroPad16), absl::Hex(sum.Value().low, absl::kZeroPad16));
 }
 
@@ -65,19 +95,36 @@ struct Pending {
 
 // --- Signals ---------------------------------------------------------------------------------------------------------------
 
-struct KeptSignals::State {
-  std::array<struct sigaction, 65> before;
+namespace {
+
+struct Handlers {
+  Mutex mutex;
+  int kept ABSL_GUARDED_BY(mutex) = 0;
+  std::array<struct sigaction, 65> before ABSL_GUARDED_BY(mutex);
 };
 
-KeptSignals::KeptSignals() : state_(std::make_unique<State>()) {
+Handlers& TheHandlers() {
+  static Lasting<Handlers> handlers;
+  return handlers.Get();
+}
+
+}  // namespace
+
+KeptSignals::KeptSignals() {
+  Handlers& its = TheHandlers();
+  MutexLock lock(its.mutex);
+  if (its.kept++ > 0) return;
   for (int signal = 1; signal < 65; ++signal) {
-    if (sigaction(signal, nullptr, &state_->before[signal]) != 0) state_->before[signal].sa_flags = -1;
+    if (sigaction(signal, nullptr, &its.before[signal]) != 0) its.before[signal].sa_flags = -1;
   }
 }
 
 KeptSignals::~KeptSignals() {
+  Handlers& its = TheHandlers();
+  MutexLock lock(its.mutex);
+  if (--its.kept > 0) return;
   for (int signal = 1; signal < 65; ++signal) {
-    const struct sigaction& before = state_->before[signal];
+    const struct sigaction& before = its.before[signal];
     // libtpu starts a timer whose signal would end the process.
     if (signal == SIGPROF && before.sa_handler == SIG_DFL) continue;
     if (before.sa_flags != -1) sigaction(signal, &before, nullptr);
@@ -143,31 +190,52 @@ bool Plugin::Has(api::Function function) const {
   return end <= table_->head.struct_size && table_->functions[static_cast<size_t>(function)] != nullptr;
 }
 
+api::Error* Plugin::Enter(api::Function function, void* arguments) const {
+  void* const address = table_->functions[static_cast<size_t>(function)];
+  if (LastCall* const noted = CallsNotedIn()) noted->store(NameOf(function).data(), std::memory_order_relaxed);
+  if (function == api::Function::kErrorDestroy || function == api::Function::kErrorMessage) {
+    reinterpret_cast<void (*)(void*)>(address)(arguments);
+    return nullptr;
+  }
+  const bool outer = std::exchange(tls_calling, true);
+  api::Error* const error = reinterpret_cast<api::Error* (*)(void*)>(address)(arguments);
+  tls_calling = outer;
+  return error;
+}
+
 absl::Status Plugin::Call(api::Function function, void* arguments) const {
   if (!Has(function)) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "plugin '", path_, "' (PJRT ", version_, ") has no ",
                        NameOf(function));
   }
-  void* const address = table_->functions[static_cast<size_t>(function)];
-  if (function == api::Function::kErrorDestroy || function == api::Function::kErrorMessage) {
-    reinterpret_cast<void (*)(void*)>(address)(arguments);
-    return absl::OkStatus();
-  }
-  const bool outer = std::exchange(tls_calling, true);
-  api::Error* const error = reinterpret_cast<api::Error* (*)(void*)>(address)(arguments);
-  tls_calling = outer;
-  return error == nullptr ? absl::OkStatus() : TakeOver(error, NameOf(function));
+  return TakeOver(Enter(function, arguments), NameOf(function));
+}
+
+absl::Status Plugin::NotWritten(api::Function function, std::string_view what) const {
+  return UserErrorOf(absl::StatusCode::kInternal, "plugin '", path_, "': ", NameOf(function),
+                     " answered success and wrote no ", what);
 }
 
 absl::Status Plugin::TakeOver(api::Error* error, std::string_view what) const {
   if (error == nullptr) return absl::OkStatus();
   api::ErrorMessage message{.error = error};
-  api::ErrorGetCode code{.error = error};
-  Call(api::Function::kErrorMessage, &message).IgnoreError();
-  if (!Call(api::Function::kErrorGetCode, &code).ok() || code.code == 0 || code.code > 16) code.code = 2;  // UNKNOWN
-  std::string text = absl::StrCat(what, ": ", std::string_view(message.message, message.message_size));
+  const bool said = Call(api::Function::kErrorMessage, &message).ok();
+  const std::string_view text = said ? std::string_view(message.message, message.message_size) : "";
+  absl::Status status(CodeOf(error), absl::StrCat(what, ": ", text.empty() ? "failed and did not say why" : text));
   Destroy(api::Function::kErrorDestroy, api::ErrorDestroy{.error = error});
-  return absl::Status(static_cast<absl::StatusCode>(code.code), std::move(text));
+  return RetryAfterRelease(std::move(status));
+}
+
+// UNKNOWN where the plugin has no code that we know, INTERNAL where it fails to say one: an error of that is not asked for its own.
+absl::StatusCode Plugin::CodeOf(const api::Error* error) const {
+  api::ErrorGetCode code{.head = {sizeof(code), nullptr}, .error = error};
+  if (!Has(api::Function::kErrorGetCode)) return absl::StatusCode::kUnknown;
+  api::Error* const failed = Enter(api::Function::kErrorGetCode, &code);
+  if (failed != nullptr && failed != error) {
+    Destroy(api::Function::kErrorDestroy, api::ErrorDestroy{.error = failed});
+  }
+  if (failed != nullptr || code.code == 0) return absl::StatusCode::kInternal;
+  return code.code > 16 ? absl::StatusCode::kUnknown : static_cast<absl::StatusCode>(code.code);
 }
 
 int64_t Plugin::IdOf(api::DeviceDescription* description, int64_t otherwise) const {
@@ -201,30 +269,49 @@ void Plugin::Forward(api::Event* event, std::string what, Ref<Event> to) const {
 
 // --- Opening ---------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<const Plugin*> Plugin::Open(const std::string& path) {
-  static Lasting<Opened> opened;
+absl::StatusOr<const Plugin*> Plugin::Open(const std::string& path, int64_t start_deadline_ms) {
   std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), &std::free);
   if (real == nullptr) {
     return UserErrorOf(absl::StatusCode::kNotFound, "plugin '", path, "' cannot be opened: ", std::strerror(errno));
   }
-  Opened& all = opened.Get();
-  MutexLock lock(all.mutex);
-  std::unique_ptr<Plugin>& plugin = all.by_path[real.get()];
-  if (plugin == nullptr) {
-    std::unique_ptr<Plugin> fresh(new Plugin);
-    if (absl::Status status = fresh->Initialize(real.get()); !status.ok()) {
-      all.by_path.erase(real.get());
-      return status;
+  std::shared_ptr<Start> start;
+  std::shared_ptr<Opening> opening;
+  {
+    Opened& all = AllOpened();
+    MutexLock lock(all.mutex);
+    std::shared_ptr<Start>& known = all.by_path[real.get()];
+    if (known == nullptr) {
+      known = std::make_shared<Start>();
+      opening = std::make_shared<Opening>(known, real.get());
     }
-    plugin = std::move(fresh);
+    start = known;
   }
-  return plugin.get();
+  if (!start->done->done()) {
+    const KeptSignals signals;
+    const std::string what = absl::StrCat("plugin '", real.get(), "'");
+    if (opening != nullptr) {
+      const auto open = [opening = std::move(opening)] {
+        std::unique_ptr<Plugin> fresh(new Plugin);
+        opening->outcome = fresh->Initialize(opening->path());
+        if (opening->outcome.ok()) opening->Opens(std::move(fresh));
+      };
+      WEFT_RETURN_IF_ERROR(StartInTime(start_deadline_ms, what, open));
+    } else if (!start->done->WaitDone(start_deadline_ms == 0 ? -1 : InNanoseconds(start_deadline_ms))) {
+      return NotStarted(start_deadline_ms, what, nullptr);
+    }
+  }
+  WEFT_RETURN_IF_ERROR(start->done->Wait());
+  return start->plugin.get();
 }
 
 absl::Status Plugin::Initialize(const std::string& path) {
   path_ = path;
-  WEFT_ASSIGN_OR_RETURN(identity_, HashOfFile(path));
-  const KeptSignals signals;
+  {
+    FileInfo info;
+    WEFT_ASSIGN_OR_RETURN(const File file, OpenLibrary(PosixFileSystem(), path, "plugin", &info));
+    WEFT_ASSIGN_OR_RETURN(identity_, HashOfFile(file, info.size));
+  }
+  if (LastCall* const noted = CallsNotedIn()) noted->store("dlopen", std::memory_order_relaxed);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return UserError("plugin '", path, "' cannot be loaded: ", dlerror());
   const auto get = reinterpret_cast<const api::Table* (*)()>(dlsym(library, "GetPjrtApi"));
@@ -233,7 +320,10 @@ absl::Status Plugin::Initialize(const std::string& path) {
     return UserError("'", path, "' is no PJRT plugin: it has no function GetPjrtApi");
   }
   table_ = get();
-  if (table_ == nullptr) return UserError("plugin '", path, "': GetPjrtApi gave nothing");
+  if (table_ == nullptr || table_->head.struct_size < offsetof(api::Table, functions)) {
+    return UserErrorOf(absl::StatusCode::kInternal, "plugin '", path, "': GetPjrtApi gave ",
+                       table_ == nullptr ? "nothing" : "a table that ends before its functions");
+  }
   version_ = absl::StrCat(table_->version.major, ".", table_->version.minor);
   if (table_->version.major != 0) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "plugin '", path, "' speaks PJRT ", version_,

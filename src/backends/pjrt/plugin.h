@@ -2,11 +2,12 @@
 // own threads.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "src/backends/pjrt/api.h"
+#include "src/backends/pjrt/outputs.h"
 #include "src/runtime/event.h"
 #include "src/runtime/status.h"
 
@@ -15,8 +16,9 @@ namespace weft::pjrt {
 // Thread rule: any thread, but for the plugin's own rules, which are the same.
 class Plugin {
  public:
-  // The plugin at this path, initialised. Errors say what is at the path instead.
-  static absl::StatusOr<const Plugin*> Open(const std::string& path);
+  // The plugin at this path, initialised. Errors say what is at the path instead. DEADLINE_EXCEEDED if that takes longer than the
+  // deadline (0: none): the thread that opens it is then left behind, and the next one who opens it waits for that one.
+  static absl::StatusOr<const Plugin*> Open(const std::string& path, int64_t start_deadline_ms = 0);
 
   const std::string& path() const { return path_; }
   // "0.115"
@@ -26,12 +28,17 @@ class Plugin {
   bool Has(api::Function function) const;
 
   // One call. The struct's head is filled in; an error is taken over from the plugin and names the function. UNIMPLEMENTED where
-  // the plugin has none such.
+  // the plugin has none such, INTERNAL where it answers success and has not written what outputs.h wants; it may then have written
+  // something else.
   template <typename Arguments>
   absl::Status Call(api::Function function, Arguments* arguments) const {
     arguments->head = {sizeof(Arguments), nullptr};
-    return Call(function, static_cast<void*>(arguments));
+    WEFT_RETURN_IF_ERROR(Call(function, static_cast<void*>(arguments)));
+    const char* const missing = Unwritten(*arguments);
+    return missing == nullptr ? absl::OkStatus() : NotWritten(function, missing);
   }
+  // INTERNAL: it answered success and wrote no `what`.
+  absl::Status NotWritten(api::Function function, std::string_view what) const;
   // The same for what cannot fail or whose failure nobody could act on.
   template <typename Arguments>
   void Destroy(api::Function function, Arguments arguments) const {
@@ -51,7 +58,9 @@ class Plugin {
   Plugin() = default;
   absl::Status Initialize(const std::string& path);
   absl::Status Call(api::Function function, void* arguments) const;
+  api::Error* Enter(api::Function function, void* arguments) const;
   absl::Status TakeOver(api::Error* error, std::string_view what) const;
+  absl::StatusCode CodeOf(const api::Error* error) const;
 
   std::string path_, version_, identity_;
   const api::Table* table_ = nullptr;
@@ -60,19 +69,15 @@ class Plugin {
 // As PJRT calls it, for messages: "PJRT_Client_Compile".
 std::string_view NameOf(api::Function function);
 
-// While it lives the process's signal handlers are its own; afterwards they are what they were. Plugins set handlers for
-// SIGSEGV, SIGTERM and others when they start. One at a time. Where nobody has a handler for SIGPROF the plugin's stays: libtpu
-// starts a timer that sends it.
+// When the last of those that live at the same time has gone, the process's signal handlers are what they were before the first.
+// Plugins set handlers for SIGSEGV, SIGTERM and others when they start; what one sets that has been left behind stays. Where nobody
+// has a handler for SIGPROF the plugin's stays, too: libtpu starts a timer that sends it.
 class KeptSignals {
  public:
   KeptSignals();
   ~KeptSignals();
   KeptSignals(const KeptSignals&) = delete;
   KeptSignals& operator=(const KeptSignals&) = delete;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace weft::pjrt

@@ -8,8 +8,10 @@ absl::Status Usage::Exchange(int64_t more, int64_t gone, int64_t besides) {
   do {
     now = before + more - gone;
     if (limit_ > 0 && more > 0 && now + besides > limit_) {
-      return UserErrorOf(absl::StatusCode::kResourceExhausted, "memory_limit is ", limit_, " bytes, of which ", before,
-                         " are in use, and ", more + besides - gone, " more are needed");
+      absl::Status status =
+          UserErrorOf(absl::StatusCode::kResourceExhausted, "memory_limit is ", limit_, " bytes, of which ", before,
+                      " are in use, and ", more + besides - gone, " more are needed");
+      return more + besides <= limit_ ? RetryAfterRelease(std::move(status)) : status;
     }
   } while (!bytes_.compare_exchange_weak(before, now, std::memory_order_relaxed));
   int64_t most = peak();

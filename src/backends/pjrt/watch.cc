@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/backends/pjrt/aside.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
@@ -15,11 +16,9 @@
 namespace weft::pjrt {
 namespace {
 
-constexpr int64_t kMostMs = int64_t{1} << 40;  // 35 years; in nanoseconds it is still a number
-
 struct Entry {
   std::string what;
-  Ref<Event> to;
+  Ref<Event> to, when_late;
   bool over = false;  // done or given up
 };
 
@@ -39,7 +38,7 @@ struct Line {
 }  // namespace
 
 struct Watch::State {
-  State(int64_t deadline_ms, size_t devices) : deadline_ms(std::min(deadline_ms, kMostMs)), lines(devices) {}
+  State(int64_t deadline_ms, size_t devices) : deadline_ms(deadline_ms), lines(devices) {}
   const int64_t deadline_ms;
   mutable Mutex mutex;
   CondVar changed;
@@ -72,7 +71,7 @@ void Watch::State::Run() {
     int64_t end = std::numeric_limits<int64_t>::max();
     for (Line& line : lines) {
       if (line.entries.empty()) continue;
-      const int64_t its_end = line.began_ns + deadline_ms * 1'000'000;
+      const int64_t its_end = line.began_ns + InNanoseconds(deadline_ms);
       if (its_end < end) {
         end = its_end;
         next = &line;
@@ -91,15 +90,22 @@ void Watch::State::Run() {
       lock.Unlock();
       late->to->Complete(UserErrorOf(absl::StatusCode::kDeadlineExceeded, late->what, " had not ended after ",
                                      deadline_ms, " ms, the option launch_deadline_ms"));
+      if (late->when_late != nullptr) late->when_late->Complete(absl::OkStatus());
       lock.Lock();
     }
   }
 }
 
 Watch::Watch(int64_t deadline_ms, size_t devices)
-    : state_(std::make_shared<State>(deadline_ms, devices)), thread_([state = state_] { state->Run(); }) {}
+    : state_(std::make_shared<State>(deadline_ms, devices)), thread_([state = state_] { state->Run(); }) {
+  fork_.Started();
+}
 
 void Watch::Close() {
+  if (fork_.Forked()) {
+    new std::thread(std::move(thread_));  // its thread is the parent's, and nobody can wait for it here
+    return;
+  }
   {
     MutexLock lock(state_->mutex);
     state_->ended = true;
@@ -108,10 +114,11 @@ void Watch::Close() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Watch::Over(int device, const Ref<Event>& event, std::string what, Ref<Event> to) {
+void Watch::Over(int device, const Ref<Event>& event, std::string what, Ref<Event> to, Ref<Event> late) {
   auto entry = std::make_shared<Entry>();
   entry->what = std::move(what);
   entry->to = std::move(to);
+  entry->when_late = std::move(late);
   {
     MutexLock lock(state_->mutex);
     Line& line = state_->lines[static_cast<size_t>(device)];

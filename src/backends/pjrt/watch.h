@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "src/runtime/event.h"
+#include "src/runtime/fork.h"
 #include "src/runtime/ref.h"
 
 namespace weft::pjrt {
@@ -21,7 +22,8 @@ class Watch {
 
   // Completes `to` as `event` was completed, or, if that takes longer than the deadline, with DEADLINE_EXCEEDED; `what` begins its
   // text. A device does one thing after the other: the time counts from when what was watched there before was done or given up.
-  void Over(int device, const Ref<Event>& event, std::string what, Ref<Event> to);
+  // `late` is done when it is given up, and never else.
+  void Over(int device, const Ref<Event>& event, std::string what, Ref<Event> to, Ref<Event> late = nullptr);
   // Ends the thread: from now on nothing is given up. Once.
   void Close();
   // Whether anything that was given up has not ended since.
@@ -30,6 +32,7 @@ class Watch {
  private:
   struct State;
   const std::shared_ptr<State> state_;  // events that are never completed hold it
+  ForkGuard fork_;
   std::thread thread_;
 };
 

@@ -6,7 +6,6 @@
 
 #include "src/backends/custom_call/host_call.h"
 #include "src/ops/call.h"
-#include "src/ops/control/counted.h"
 #include "src/runtime/hash_map.h"
 
 namespace weft::reference {
@@ -15,13 +14,45 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-thread_local const CancelScope* g_cancel = nullptr;
+// Elements of an elementwise operation at a time: some tens of milliseconds of the slowest functions.
+constexpr int64_t kElementsAtOnce = 1 << 16;
+
 thread_local const CustomScope* g_custom = nullptr;
 
-absl::StatusOr<std::vector<HostTensor>> RunUnlessCancelled(const ir::Function& region,
-                                                           std::span<const HostTensor> arguments) {
-  if (g_cancel != nullptr) WEFT_RETURN_IF_ERROR(g_cancel->Look());
-  return Interpret(region, arguments);
+// Elements [begin, begin + count) as a tensor of one dimension.
+HostTensor Elements(const HostTensor& x, int64_t begin, int64_t count) {
+  const auto bytes = static_cast<size_t>(BytesOf(x.dtype()));
+  return {x.dtype(), {count}, x.bytes().subspan(begin * bytes, count * bytes)};
+}
+
+// Whether an operation on each element by itself can be done for some of them after the others.
+bool RunsInPieces(const ir::ReferenceCall& call) {
+  if (call.op.lowering != ir::Lowering::kScalar || !call.regions.empty() || call.results.size() != 1) return false;
+  const HostTensor& y = call.results[0];
+  if (y.count() <= kElementsAtOnce || BytesOf(y.dtype()) == 0) return false;
+  return std::ranges::all_of(call.operands, [&](const HostTensor* x) {
+    return x == nullptr || (x->dims() == y.dims() && BytesOf(x->dtype()) > 0);
+  });
+}
+
+absl::Status Reference(const ir::ReferenceCall& call) {
+  if (!RunsInPieces(call)) return call.op.reference(call);
+  HostTensor& y = call.results[0];
+  for (int64_t begin = 0; begin < y.count(); begin += kElementsAtOnce) {
+    WEFT_RETURN_IF_ERROR(CancelScope::Look());
+    const int64_t count = std::min(kElementsAtOnce, y.count() - begin);
+    std::vector<HostTensor> pieces;
+    for (const HostTensor* x : call.operands)
+      pieces.push_back(x == nullptr ? HostTensor() : Elements(*x, begin, count));
+    std::vector<const HostTensor*> operands;
+    for (size_t i = 0; i < pieces.size(); ++i) operands.push_back(call.operands[i] == nullptr ? nullptr : &pieces[i]);
+    std::vector<HostTensor> results;
+    results.emplace_back(y.dtype(), Dims{count});
+    WEFT_RETURN_IF_ERROR(
+        call.op.reference(ir::ReferenceCall{call.op, operands, call.attrs, results, call.regions, call.run}));
+    std::ranges::copy(results[0].bytes(), y.mutable_bytes().begin() + begin * BytesOf(y.dtype()));
+  }
+  return absl::OkStatus();
 }
 
 ir::Value NewParameter(const ir::Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
@@ -54,8 +85,11 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
 
 }  // namespace
 
-CancelScope::CancelScope(const CancelToken& token) : token_(token), before_(std::exchange(g_cancel, this)) {}
-CancelScope::~CancelScope() { g_cancel = before_; }
+absl::Status CancelScope::Look() { return LaunchEnds() ? Stopped() : absl::OkStatus(); }
+absl::Status CancelScope::Stopped() {
+  const auto* const launch = static_cast<const RunningLaunch*>(ThreadPool::owner());
+  return launch != nullptr && launch->look != nullptr ? launch->look->Outcome() : absl::OkStatus();
+}
 
 CustomScope::CustomScope(std::shared_ptr<ops::CustomFunctions> registered)
     : registered_(std::move(registered)), before_(std::exchange(g_custom, this)) {}
@@ -76,9 +110,8 @@ absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::
   }
   std::vector<const HostTensor*> all(operands.begin(), operands.end());
   all.resize(std::max(all.size(), op.operands.size()), nullptr);
-  const bool endless = &op == &ops::kOp_while && !ops::EndsByItself(*regions[0], *regions[1]);
-  const ir::RunRegionFn run = endless ? &RunUnlessCancelled : &Interpret;
-  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results, regions, run}));
+  WEFT_RETURN_IF_ERROR(Reference(ir::ReferenceCall{op, all, attrs, results, regions, &Interpret}));
+  WEFT_RETURN_IF_ERROR(CancelScope::Stopped());
   return results;
 }
 
@@ -87,6 +120,7 @@ absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, 
     return InternalError(function.name(), " takes ", function.parameters().size(), " arguments, ", arguments.size(),
                          " given");
   }
+  WEFT_RETURN_IF_ERROR(CancelScope::Look());
   HashMap<const Node*, size_t> last_user;
   for (size_t i = 0; i < function.nodes().size(); ++i) {
     for (const Value& operand : function.nodes()[i]->operands()) {
@@ -100,6 +134,7 @@ absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, 
   for (size_t i = 0; i < function.nodes().size(); ++i) {
     const Node* node = function.nodes()[i];
     if (values.contains(node)) continue;  // a parameter
+    WEFT_RETURN_IF_ERROR(CancelScope::Look());
     std::vector<const HostTensor*> operands;
     for (const Value& operand : node->operands()) {
       operands.push_back(operand ? &values.at(operand.node.get())[operand.result] : nullptr);

@@ -9,8 +9,9 @@
 #include "src/ir/function.h"
 #include "src/ir/op_def.h"
 #include "src/ops/custom/functions.h"
-#include "src/runtime/cancel.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
+#include "src/runtime/thread_pool.h"
 
 namespace weft::reference {
 
@@ -18,19 +19,19 @@ namespace weft::reference {
 // with their last user. Arguments are in the order of the function's parameters.
 absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, std::span<const HostTensor> arguments);
 
-// While one stands, loops that are not known to end do so on this thread before their next run once it is cancelled or late: then
-// that is the outcome.
+// While one stands, what runs on this thread ends once it is cancelled or late: then that is the outcome.
 class CancelScope {
  public:
-  explicit CancelScope(const CancelToken& token);
-  ~CancelScope();
+  explicit CancelScope(const CancelToken& token) : look_(token) {}
   CancelScope(const CancelScope&) = delete;
-  absl::Status Look() const { return token_.Look(began_ns_); }
+  static absl::Status Look();
+  // Of an operation that may have stopped halfway.
+  static absl::Status Stopped();
 
  private:
-  const CancelToken& token_;
-  const int64_t began_ns_ = MonotonicNow();
-  const CancelScope* const before_;
+  const LaunchLook look_;
+  RunningLaunch launch_{.look = &look_};
+  const ThreadPool::Scope scope_{&launch_};
 };
 
 // While one stands, custom operations on this thread are what is registered there; without one they are UNIMPLEMENTED. They are

@@ -14,6 +14,7 @@
 #include "src/runtime/hash_map.h"
 #include "src/runtime/machine_memory.h"
 #include "src/runtime/narrow.h"
+#include "src/runtime/taken_over.h"
 #include "src/runtime/work_queue.h"
 
 namespace weft {
@@ -197,9 +198,9 @@ class ReferenceExecutable final : public Executable {
  private:
   absl::StatusOr<std::vector<DeviceResults>> Now(const DeviceArguments& given) {
     absl::StatusOr<std::vector<HostTensor>> values = program_->Run(given, nullptr);
-    // A launch that was cancelled had begun: its results have no values, and nobody starts it again.
-    const absl::Status outcome = values.status();
-    if (!outcome.ok() && !absl::IsCancelled(outcome) && !absl::IsDeadlineExceeded(outcome)) return outcome;
+    // It has begun, as on other devices: what it was to compute has this outcome. Memory may be there the next time.
+    const absl::Status outcome = Intact(values.status());
+    if (absl::IsResourceExhausted(outcome)) return outcome;
     WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(Event::Done(outcome)));
     for (size_t i = 0; values.ok() && i < values->size(); ++i) Fill(*results[0].buffers[i], (*values)[i].bytes());
     return results;
@@ -217,7 +218,7 @@ class ReferenceExecutable final : public Executable {
           const absl::StatusOr<std::vector<HostTensor>> values =
               program->Run({.buffers = buffers, .words = words, .donated = {}, .cancel = cancel}, custom);
           for (size_t i = 0; values.ok() && i < values->size(); ++i) Fill(*results[i], (*values)[i].bytes());
-          done->Complete(values.status());
+          done->Complete(Intact(values.status()));
         },
         WorkQueue::By::kQueue);
     return results;

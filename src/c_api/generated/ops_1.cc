@@ -433,9 +433,10 @@ weft_error* weft_argmax(weft_context* ctx, weft_tensor* x, const weft_argmax_opt
     call.Operand(x);
     weft_argmax_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_argmax_opts", &o));
-    call.CheckPresent(o.present, 3u);
+    call.CheckPresent(o.present, 7u);
     if (o.present & WEFT_ARGMAX_HAS_AXIS) call.SetInt(0, o.axis);
     if (o.present & WEFT_ARGMAX_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    if (o.present & WEFT_ARGMAX_HAS_DTYPE) call.SetDType(2, o.dtype);
     return call.Record({out});
   });
 }
@@ -446,9 +447,10 @@ weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opt
     call.Operand(x);
     weft_argmin_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_argmin_opts", &o));
-    call.CheckPresent(o.present, 3u);
+    call.CheckPresent(o.present, 7u);
     if (o.present & WEFT_ARGMIN_HAS_AXIS) call.SetInt(0, o.axis);
     if (o.present & WEFT_ARGMIN_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    if (o.present & WEFT_ARGMIN_HAS_DTYPE) call.SetDType(2, o.dtype);
     return call.Record({out});
   });
 }

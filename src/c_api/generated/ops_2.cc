@@ -203,9 +203,10 @@ weft_error* weft_select_and_scatter(weft_context* ctx, weft_tensor* operand, wef
     call.SetInts(0, window_dimensions, window_dimensions_count);
     weft_select_and_scatter_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_select_and_scatter_opts", &o));
-    call.CheckPresent(o.present, 3u);
+    call.CheckPresent(o.present, 7u);
     if (o.present & WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES) call.SetInts(1, o.window_strides, o.window_strides_count);
     if (o.present & WEFT_SELECT_AND_SCATTER_HAS_PADDING) call.SetInts(2, o.padding, o.padding_count);
+    if (o.present & WEFT_SELECT_AND_SCATTER_HAS_SELECT) call.SetEnum(3, o.select);
     return call.Record({out});
   });
 }
@@ -471,11 +472,13 @@ weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q,
     call.Optional(mask);
     weft_scaled_dot_product_attention_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scaled_dot_product_attention_opts", &o));
-    call.CheckPresent(o.present, 15u);
+    call.CheckPresent(o.present, 63u);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL) call.SetBool(0, o.causal);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE) call.SetDouble(1, o.scale);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE) call.SetDType(2, o.dtype);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA) call.SetBool(3, o.enable_gqa);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT) call.SetEnum(4, o.causal_alignment);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN) call.SetBool(5, o.nan_if_unseen);
     return call.Record({out});
   });
 }
@@ -491,8 +494,9 @@ weft_error* weft_softmax(weft_context* ctx, weft_tensor* x, const weft_softmax_o
     call.Operand(x);
     weft_softmax_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softmax_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_SOFTMAX_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_SOFTMAX_HAS_SAFE) call.SetBool(1, o.safe);
     return call.Record({out});
   });
 }
@@ -521,9 +525,10 @@ weft_error* weft_categorical(weft_context* ctx, weft_tensor* logits, const weft_
     call.Operand(logits);
     weft_categorical_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_categorical_opts", &o));
-    call.CheckPresent(o.present, 3u);
+    call.CheckPresent(o.present, 7u);
     if (o.present & WEFT_CATEGORICAL_HAS_AXIS) call.SetInt(0, o.axis);
     if (o.present & WEFT_CATEGORICAL_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    if (o.present & WEFT_CATEGORICAL_HAS_DTYPE) call.SetDType(2, o.dtype);
     return call.Record({out});
   });
 }

@@ -22,7 +22,11 @@ constexpr OperandDef kOperands[] = {
      .optional = true,
      .variadic = true,
      .group = 0}};
-constexpr AttrDef kAttrs[] = {{"inputs", AttrType::kInt, "so many operands are inputs", true}};
+constexpr AttrDef kAttrs[] = {
+    {"inputs", AttrType::kInt, "so many operands are inputs", true},
+    {"settled", AttrType::kBool,
+     "a gradient was taken by the rule, and these are the results that it reads: their derivatives are those of forward",
+     false, "false"}};
 constexpr RegionDef kRegions[] = {{"function", "the inputs in, the results out"},
                                   {"forward", "the inputs in, the results and residuals out"},
                                   {"backward",
@@ -78,7 +82,34 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
+// That of a call of forward, of whose results the first ones are these.
+absl::Status GradientOfForward(const GradCall& call, std::span<Value> grads) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<size_t> places, ForwardPlaces(call.node));
+  Values operands;
+  absl::InlinedVector<bool, 8> wanted;
+  for (const size_t place : places) {
+    operands.push_back(call.operands[place]);
+    wanted.push_back(call.wanted[place]);
+  }
+  const Values results = CallAll(call.b, kOp_call, operands, {}, call.node.regions().subspan(1, 1));
+  WEFT_RETURN_IF_ERROR(call.b.status());
+  Values cotangents(results.size()), found(operands.size());
+  std::ranges::copy(call.cotangents, cotangents.begin());
+  const GradCall of{call.b,
+                    *results[0].node,
+                    operands,
+                    results,
+                    cotangents,
+                    std::span(wanted.data(), wanted.size()),
+                    call.region_gradient,
+                    call.region_split};
+  WEFT_RETURN_IF_ERROR(kOp_call.gradient(of, found));
+  for (size_t i = 0; i < places.size(); ++i) grads[places[i]] = std::move(found[i]);
+  return absl::OkStatus();
+}
+
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  if (IsSettled(call.node)) return GradientOfForward(call, grads);
   WEFT_ASSIGN_OR_RETURN(const CustomParts p, PartsOf(call.node));
   for (size_t i = p.inputs; i < call.wanted.size(); ++i) {
     if (!call.wanted[i]) continue;
@@ -241,10 +272,58 @@ absl::StatusOr<CustomParts> CustomPartsOf(RegionSpan regions, size_t inputs, con
   return p;
 }
 
-absl::StatusOr<Values> ForwardOperands(const Node& node) {
+absl::StatusOr<std::vector<size_t>> ForwardPlaces(const Node& node) {
   WEFT_ASSIGN_OR_RETURN(const CustomParts p, PartsOf(node));
-  const Operands operands(p, node.operands());
-  return Joined(operands.inputs, operands.forward);
+  std::vector<size_t> places;
+  for (size_t i = 0; i < p.inputs; ++i) places.push_back(i);
+  for (size_t i = 0; i < p.own(p.forward); ++i) places.push_back(p.inputs + p.own(p.function) + i);
+  return places;
+}
+
+bool HasRule(const Node& node) { return &node.op() == &kOp_custom_gradient; }
+bool IsSettled(const Node& node) { return HasRule(node) && Attr<kAttrs, "settled">(node.attrs()); }
+
+bool Settler::Carries(const Function& function) {
+  const auto [found, first] = carries_.try_emplace(&function, false);
+  if (!first) return found->second;
+  const bool carries = std::ranges::any_of(function.nodes(), [&](const Node* node) { return Needs(*node); });
+  return carries_[&function] = carries;
+}
+
+bool Settler::Needs(const Node& node) {
+  if (HasRule(node)) return !IsSettled(node) || Carries(*node.regions()[1]);
+  return std::ranges::any_of(node.regions(), [&](const Ref<const Function>& region) { return Carries(*region); });
+}
+
+Ref<const Node> Settler::Settled(const Node& node, Values operands) {
+  std::vector<Ref<const Function>> regions(node.regions().begin(), node.regions().end());
+  if (HasRule(node)) {
+    if (IsSettled(node)) regions[1] = Settled(*regions[1]);
+    Attrs attrs = node.attrs();
+    attrs.set(AttrPosition<kAttrs, "settled">(), int64_t{1});
+    std::unique_ptr<const Regions> owned(new Regions{std::move(regions)});
+    return Node::Create(node.op(), std::move(operands), std::move(attrs),
+                        {node.results().begin(), node.results().end()}, std::move(owned), node.location());
+  }
+  for (Ref<const Function>& region : regions) region = Settled(*region);
+  return CopyNode(node, std::move(operands), regions);
+}
+
+Ref<const Function> Settler::Settled(const Function& function) {
+  if (!Carries(function)) return Ref<const Function>::Share(&function);
+  if (Ref<const Function> known = function.Derived("settled")) return known;
+  ValueMap map;
+  std::vector<Value> parameters = ParametersLike(function.parameters()), results;
+  for (size_t i = 0; i < parameters.size(); ++i) map.Bind(function.parameters()[i], parameters[i]);
+  for (const Node* node : function.nodes().subspan(parameters.size())) {
+    Values operands;
+    for (const Value& operand : node->operands()) operands.push_back(operand ? *map.Find(operand) : Value());
+    const Ref<const Node> copy = Settled(*node, std::move(operands));
+    for (uint32_t i = 0; i < node->results().size(); ++i) map.Bind({Ref<const Node>::Share(node), i}, {copy, i});
+  }
+  for (const Value& result : function.results()) results.push_back(*map.Find(result));
+  return function.Derive("settled",
+                         Intern(Function::Create(function.name(), std::move(parameters), std::move(results))));
 }
 
 constinit const OpDef kOp_custom_gradient = {

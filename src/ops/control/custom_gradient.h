@@ -1,7 +1,11 @@
 // A function with a gradient of its own: what belongs to what.
 #pragma once
 
+#include <vector>
+
+#include "src/ir/rewrite.h"
 #include "src/ops/families.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::ops {
 
@@ -23,7 +27,29 @@ struct TakenInputs {
 };
 absl::StatusOr<CustomParts> CustomPartsOf(ir::RegionSpan regions, size_t inputs, const TakenInputs* taken = nullptr);
 
-// Of such a node: what forward is called with where its gradient is taken.
-absl::StatusOr<ir::Values> ForwardOperands(const ir::Node& node);
+bool HasRule(const ir::Node& node);
+// Of such a node: which operands forward is called with where its gradient is taken.
+absl::StatusOr<std::vector<size_t>> ForwardPlaces(const ir::Node& node);
+
+// What a rule gives is differentiated as what it is: forward and backward, functions like any other, in reverse and forward mode
+// (JAX's custom_vjp: there, forward runs in the place of the function once a gradient is taken). So the gradient by a rule must not
+// read the function's results, whose derivative would be the rule again, but forward's, and what was computed of those. A settled
+// node computes the same by the same function; its derivatives are those of forward. In one program it is the same value.
+bool IsSettled(const ir::Node& node);
+
+// Thread rule: one thread.
+class Settler {
+ public:
+  // Whether the node, or a function that it runs, has a rule by which no gradient was taken yet.
+  bool Needs(const ir::Node& node);
+  bool Carries(const ir::Function& function);
+  // The node on these operands, and all that it runs, settled.
+  Ref<const ir::Node> Settled(const ir::Node& node, ir::Values operands);
+
+ private:
+  Ref<const ir::Function> Settled(const ir::Function& function);
+
+  HashMap<const ir::Function*, bool> carries_;
+};
 
 }  // namespace weft::ops

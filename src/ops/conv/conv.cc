@@ -6,8 +6,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "[batch, spatial…, features], NHWC for images"},
-                                    {"w", kF, "[window…, features / groups, output features], HWIO for images"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber, "[batch, spatial…, features], NHWC for images"},
+                                    {"w", kNumber, "[window…, features / groups, output features], HWIO for images"}};
 constexpr AttrDef kAttrs[] = {
     {"strides", AttrType::kInts, "step of the window in each spatial dimension; absent: 1"},
     {"padding", AttrType::kEnum, "valid: none; same: ceil(in / stride) outputs; explicit: see pads", false, "valid",
@@ -15,7 +15,7 @@ constexpr AttrDef kAttrs[] = {
     {"pads", AttrType::kInts, "zeros before and after each spatial dimension: [low0, high0, low1, …]"},
     {"dilation", AttrType::kInts, "spacing of the window's elements; absent: 1"},
     {"groups", AttrType::kInt, "groups of features that see only each other", false, "1"},
-    {"dtype", AttrType::kDType, "element type of the result; absent: x's. f32 keeps the sums of bf16"},
+    {"dtype", AttrType::kDType, kResultDTypeDoc},
     kPrecisionAttr,
 };
 
@@ -87,6 +87,8 @@ constexpr Sample kSamples[] = {{"T[2,5,6,3] T[3,3,3,4]"},
                                {"T[1,3,4,5,2] T[2,2,2,2,3] padding=same"},
                                {"T[0,5,5,1] T[3,3,1,2]"},
                                {"bf16[1,5,5,3] bf16[3,3,3,4] dtype=f32"},
+                               {"f32[1,5,5,3] f32[3,3,3,4] dtype=f64"},
+                               {"i8[1,5,5,4] i8[3,3,2,4] groups=2 dtype=i32"},
                                {"T[1,4,4,2] T[2,2,2,3] precision=DEFAULT"}};
 
 }  // namespace

@@ -107,9 +107,7 @@ ir::Attrs ChannelsLast(ir::Ints strides, ir::Ints padding, ir::Ints input_dilati
 absl::StatusOr<DType> ConvResultType(const ir::Attrs& attrs, DType operand) {
   if (!attrs.has(kConvDType)) return operand;
   const DType dtype = attrs.Type(kConvDType);
-  if (!ir::Contains(IsFloat(operand) ? ir::kF : IsComplex(operand) ? ir::kC : ir::kI, dtype)) {
-    return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(operand));
-  }
+  WEFT_RETURN_IF_ERROR(CheckResultDType(dtype, operand));
   return dtype;
 }
 

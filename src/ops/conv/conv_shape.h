@@ -6,6 +6,7 @@
 
 #include "src/ops/conv/window.h"
 #include "src/ops/linalg/precision.h"
+#include "src/ops/result_dtype.h"
 
 namespace weft::ops {
 
@@ -37,7 +38,7 @@ inline constexpr std::array<ir::AttrDef, 12> kConvAttrs = {{
     {"feature_group_count", ir::AttrType::kInt, "groups of features that see only each other", false, "1"},
     {"batch_group_count", ir::AttrType::kInt, "groups of the batch that make groups of output features", false, "1"},
     {"window_reversal", ir::AttrType::kInts, "1 where the kernel is turned around, else 0; absent: nowhere"},
-    {"dtype", ir::AttrType::kDType, "element type of the result; absent: the operands'. f32 keeps the sums of bf16"},
+    {"dtype", ir::AttrType::kDType, kResultDTypeDoc},
     kPrecisionAttr,
 }};
 // Of the transposes.

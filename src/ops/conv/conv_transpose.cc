@@ -6,8 +6,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "[batch, spatial…, features], NHWC for images"},
-                                    {"w", kF, "[window…, features / groups, output features], HWIO for images"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber, "[batch, spatial…, features], NHWC for images"},
+                                    {"w", kNumber, "[window…, features / groups, output features], HWIO for images"}};
 constexpr AttrDef kAttrs[] = {
     {"strides", AttrType::kInts, "output pixels between the windows of neighbouring pixels; absent: 1"},
     {"pads", AttrType::kInts, "cut off before and after each spatial dimension: [low0, high0, low1, …]; absent: 0"},
@@ -15,7 +15,7 @@ constexpr AttrDef kAttrs[] = {
      "pixels more at the end of each spatial dimension, of windows that would not fit a stride; absent: 0"},
     {"dilation", AttrType::kInts, "spacing of the window's elements; absent: 1"},
     {"groups", AttrType::kInt, "groups of features that see only each other", false, "1"},
-    {"dtype", AttrType::kDType, "element type of the result; absent: x's. f32 keeps the sums of bf16"},
+    {"dtype", AttrType::kDType, kResultDTypeDoc},
     kPrecisionAttr,
 };
 
@@ -95,7 +95,9 @@ constexpr Sample kSamples[] = {{"T[2,3,4,3] T[2,2,3,4] strides=[2,2]"},
                                {"T[2,5,3] T[4,3,5] strides=[3] pads=[2,0]"},
                                {"T[1,2,3,2,2] T[2,2,2,2,3] strides=[2,1,2]"},
                                {"T[0,3,3,1] T[2,2,1,2] strides=[2,2]"},
-                               {"bf16[1,3,3,3] bf16[2,2,3,4] strides=[2,2] dtype=f32"}};
+                               {"bf16[1,3,3,3] bf16[2,2,3,4] strides=[2,2] dtype=f32"},
+                               {"f32[1,3,3,3] f32[2,2,3,4] strides=[2,2] dtype=f64"},
+                               {"i8[1,3,3,3] i8[2,2,3,4] strides=[2,2] dtype=i32"}};
 
 }  // namespace
 

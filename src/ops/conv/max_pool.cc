@@ -25,7 +25,9 @@ constinit const OpDef kOp_max_pool = {
     .name = "weft.max_pool",
     .c_name = "max_pool",
     .kind = Kind::kMacro,
-    .doc = "The largest element under each window of channels-last data. The gradient goes to the first of equals.",
+    .doc =
+        "The largest element under each window of channels-last data. NaN if any is. The gradient goes to the "
+        "first of equals, or to the first NaN.",
     .example = "h = wf_max_pool(s, h, WF_INTS(2, 2));",
     .operands = kPoolOperands,
     .attrs = kPoolAttrs,

@@ -156,7 +156,8 @@ constinit const OpDef kOp_reduce_window = {
     .c_name = "reduce_window",
     .doc =
         "Combines the elements under a window that slides over all dimensions; padding counts as the reducer's "
-        "neutral element. Sums of f16 and bf16 are kept in f32. For images see max_pool and avg_pool.",
+        "neutral element. Sums of f16 and bf16 are kept in f32. max and min propagate NaN; their gradient goes to the first of equals, "
+        "or to the first NaN. For images see max_pool and avg_pool.",
     .example = "y = wf_reduce_window(s, x, WF_INTS(1, 2, 2, 1), WEFT_REDUCE_WINDOW_REDUCER_MAX);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -1,11 +1,13 @@
 // select_and_scatter: adds each source element to the largest operand element of its window. The gradient of
 // max pooling.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/nan.h"
 #include "src/ops/reducer_read.h"
 
 namespace weft::ops {
@@ -15,15 +17,23 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"operand", kNumber, "what is compared"},
                                     {"source", kNumber, "what is added, one element a window"}};
+constexpr std::string_view kSelections[] = {"largest", "ge"};
 constexpr AttrDef kAttrs[] = {
     {"window_dimensions", AttrType::kInts, "size of the window in each dimension", true},
     {"window_strides", AttrType::kInts, "step of the window in each dimension; absent: 1"},
     {"padding", AttrType::kInts, "low and high of each dimension: [low0, high0, low1, …]; absent: 0"},
+    {"select", AttrType::kEnum,
+     "largest: NaN is larger than everything, as max says; ge: an element stays selected while it is >= the next, as StableHLO "
+     "programs say, so that NaN gives way",
+     false, "largest", kSelections},
 };
 
 constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
                                   .strides = AttrPosition<kAttrs, "window_strides">(),
                                   .padding = AttrPosition<kAttrs, "padding">()};
+
+constexpr int64_t kLargest = 0, kGe = 1;
+bool NanWins(const Attrs& attrs) { return Attr<kAttrs, "select">(attrs) == kLargest; }
 
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
   return WindowsOf(op, attrs, dims, kWindows);
@@ -92,9 +102,10 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
       return;
     }
     Value keeps = Compare(b, Direction::kGe, best, candidate);
+    if (NanWins(call.node.attrs())) keeps = Either(b, keeps, IsNan(b, best));
     if (present) {
-      keeps = Call(b, kOp_bitwise_or, {Unary(b, kOp_bitwise_not, present), And(b, found, keeps)});
-      found = Call(b, kOp_bitwise_or, {found, present});
+      keeps = Either(b, Unary(b, kOp_bitwise_not, present), And(b, found, keeps));
+      found = Either(b, found, present);
     }
     best = Select(b, keeps, best, candidate);
     taken = Select(b, keeps, taken, value);
@@ -114,11 +125,13 @@ absl::Status Reference(const ReferenceCall& call) {
   HostTensor& y = call.results[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims()));
   const Dims strides = StridesOf(x.dims());
-  const bool is_float = IsFloat(x.dtype());
-  // The first of equals keeps the place; NaN gives it up to whatever follows, as `selected >= candidate`
-  // says.
+  const bool is_float = IsFloat(x.dtype()), nan_wins = NanWins(call.attrs);
+  // The first of equals keeps the place.
   auto keeps = [&](int64_t selected, int64_t candidate) {
-    if (is_float) return x.GetDouble(selected) >= x.GetDouble(candidate);
+    if (is_float) {
+      const double best = x.GetDouble(selected);
+      return best >= x.GetDouble(candidate) || (nan_wins && std::isnan(best));
+    }
     const int64_t a = x.GetInt(selected), b = x.GetInt(candidate);
     return IsUnsigned(x.dtype()) ? static_cast<uint64_t>(a) >= static_cast<uint64_t>(b) : a >= b;
   };
@@ -136,6 +149,33 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+double LargestNumber(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return 0x1.FFCp15;
+    case DType::kBF16: return 0x1.FEp127;
+    case DType::kF32: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
+}
+
+// What `>=` selects from as `largest` does from x: NaN becomes infinite, and what is infinite the largest number. Plugins do not
+// all know other comparisons than >=. A window with both inf and that number, in the other order, is the one that differs.
+std::string NanLargest(StableHloWriter& writer, const Value& x) {
+  const Type& type = x.type();
+  const auto full = [&](double value) {
+    HostTensor scalar(x.dtype(), {});
+    scalar.SetDouble(0, value);
+    const std::string operand[] = {writer.Constant(scalar)};
+    return writer.Op("broadcast_in_dim", operand, type, {{"broadcast_dimensions", ShloArray({})}});
+  };
+  const std::string same[] = {writer.Name(x), writer.Name(x)};
+  const std::string nan = writer.Op("compare", same, Type::Tensor(DType::kBool, type.dims),
+                                    {{"comparison_direction", ShloEnum("comparison_direction", "NE")}});
+  const std::string finite[] = {writer.Name(x), full(LargestNumber(x.dtype()))};
+  const std::string chosen[] = {nan, full(std::numeric_limits<double>::infinity()), writer.Op("minimum", finite, type)};
+  return writer.Op("select", chosen, type);
+}
+
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Value& x = node.operands()[0];
   auto windows = Windows(node.op(), node.attrs(), x.dims());
@@ -146,7 +186,8 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
     low.push_back(w.low);
     high.push_back(w.high);
   }
-  const std::string operands[] = {writer.Name(x), writer.Name(node.operands()[1]),
+  const bool nan = NanWins(node.attrs()) && IsFloat(x.dtype()) && !IsNarrow(x.dtype());
+  const std::string operands[] = {nan ? NanLargest(writer, x) : writer.Name(x), writer.Name(node.operands()[1]),
                                   writer.Constant(Identity(Reducer::kSum, x.dtype()))};
   writer.EmitOn("select_and_scatter", operands,
                 {{"window_dimensions", ShloArray(Attr<kAttrs, "window_dimensions">(node.attrs()))},
@@ -172,7 +213,9 @@ Values Read(StableHloOp& op) {
   if (select.results().size() != 1 || !SelectsLargest(select) || ReducerOf(scatter) != Reducer::kSum) {
     return ReadByBody(op, kOp_select_and_scatter_by);
   }
-  const Value sums = Call(op.b, kOp_select_and_scatter, {op.operands[0], op.operands[1]}, op.SchemaAttrs());
+  Attrs attrs = op.SchemaAttrs();
+  if (IsFloat(op.operands[0].dtype())) attrs.set(AttrPosition<kAttrs, "select">(), kGe);
+  const Value sums = Call(op.b, kOp_select_and_scatter, {op.operands[0], op.operands[1]}, std::move(attrs));
   return {StartFrom(op.b, Reducer::kSum, op.operands[2], sums)};
 }
 
@@ -189,7 +232,7 @@ constinit const OpDef kOp_select_and_scatter = {
     .c_name = "select_and_scatter",
     .doc =
         "For each window over operand, adds the window's source element to the place of its largest operand element, "
-        "the first of equals: the gradient of max pooling. Zeros elsewhere.",
+        "the first of equals, NaN being the largest of all: the gradient of max pooling. Zeros elsewhere.",
     .example = "dx = wf_select_and_scatter(s, x, dy, WF_INTS(1, 2, 2, 1));",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -1,6 +1,7 @@
 // select_and_scatter_by: takes each source element in where a function has chosen one of the window's elements.
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/scalar_function.h"
 
 namespace weft::ops {
@@ -181,7 +182,11 @@ Value SelectAndScatterBy(Builder& b, Values operands, const Ref<const Function>&
   if (!b.ok()) return {};
   const bool plain = operands.size() == 3 && ComparesGe(*select) && PlainReducer(*scatter) == Reducer::kSum &&
                      IsNeutral(operands[2], Reducer::kSum) && Contains(kNumber, operands[0].dtype());
-  if (plain) return Call(b, kOp_select_and_scatter, {operands[0], operands[1]}, windows);
+  if (plain) {
+    Attrs attrs = windows;
+    attrs.set(SelectAndScatterAttrs::kSelect, int64_t{1});  // ge
+    return Call(b, kOp_select_and_scatter, {operands[0], operands[1]}, std::move(attrs));
+  }
   return Call(b, kOp_select_and_scatter_by, std::move(operands), windows, std::vector{select, scatter});
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/ops/families.h"
+#include "src/runtime/launch_look.h"
 
 namespace weft::ops {
 
@@ -69,7 +70,8 @@ template <typename F>
 void ForEachIndex(std::span<const int64_t> dims, F f) {
   const int64_t count = CountOf(dims);
   Dims index(dims.size(), 0);
-  for (int64_t k = 0; k < count; ++k) {
+  PieceLook look(1000);
+  for (int64_t k = 0; k < count && !look.Ends(); ++k) {
     f(k, index);
     for (size_t d = dims.size(); d-- > 0;) {
       if (++index[d] < dims[d]) break;

@@ -2,6 +2,7 @@
 #include "src/ops/custom/functions.h"
 
 #include "absl/strings/str_join.h"
+#include "src/runtime/fork.h"
 #include "src/runtime/lasting.h"
 
 namespace weft::ops {
@@ -12,6 +13,8 @@ constinit thread_local const CallingCustom* t_calling = nullptr;
 struct Turns {
   Mutex mutex;
   std::map<void*, std::weak_ptr<Mutex>> by_address ABSL_GUARDED_BY(mutex);
+
+  void HoldOverFork() { weft::HoldOverFork(mutex, ForkOrder::kThen); }
 };
 constinit Lasting<Turns> g_turns;
 

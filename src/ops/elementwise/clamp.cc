@@ -1,5 +1,6 @@
 // clamp: x held between two bounds.
 #include "src/ops/families.h"
+#include "src/ops/nan.h"
 
 namespace weft::ops {
 namespace {
@@ -10,7 +11,8 @@ constexpr OperandDef kOperands[] = {
     {"low", kAnyType, "lower bound"}, {"x", kAnyType, "operand"}, {"high", kAnyType, "upper bound"}};
 
 // The bound that holds gets the gradient; x gets it where neither does, half of it where it is equal to one. Bounds that are
-// equal or crossed leave x and low no room: then the result is high, whatever they are.
+// equal or crossed leave x and low no room: then the result is high, whatever they are. NaN goes to all that it was compared with,
+// as by maximum and minimum.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& g = call.cotangents[0];
@@ -18,16 +20,22 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& x = call.operands[1];
   const Value& high = call.operands[2];
   Value zero = FullLike(b, g, 0), half = Mul(b, g, 0.5);
-  auto either = [&](Value p, Value q) { return Call(b, kOp_bitwise_or, {std::move(p), std::move(q)}); };
   Value below = Compare(b, Direction::kLt, x, low), above = Compare(b, Direction::kGt, x, high);
   Value on_low = Compare(b, Direction::kEq, x, low), on_high = Compare(b, Direction::kEq, x, high);
   Value closed = Compare(b, Direction::kGe, low, high);
-  if (call.wanted[0]) grads[0] = Select(b, closed, zero, Select(b, below, g, Select(b, on_low, half, zero)));
-  if (call.wanted[1]) {
-    Value inside = Select(b, either(on_low, on_high), half, g);
-    grads[1] = Select(b, either(closed, either(below, above)), zero, inside);
+  Value nan = Either(b, IsNan(b, x), IsNan(b, low));
+  if (call.wanted[0]) {
+    Value open = Select(b, closed, zero, Select(b, below, g, Select(b, on_low, half, zero)));
+    grads[0] = Select(b, nan, g, open);
   }
-  if (call.wanted[2]) grads[2] = Select(b, either(closed, above), g, Select(b, on_high, half, zero));
+  if (call.wanted[1]) {
+    Value inside = Select(b, Either(b, on_low, on_high), half, g);
+    grads[1] = Select(b, nan, g, Select(b, Either(b, closed, Either(b, below, above)), zero, inside));
+  }
+  if (call.wanted[2]) {
+    Value all = Either(b, Either(b, closed, above), Either(b, nan, IsNan(b, high)));
+    grads[2] = Select(b, all, g, Select(b, on_high, half, zero));
+  }
   return absl::OkStatus();
 }
 
@@ -63,7 +71,7 @@ constinit const OpDef kOp_clamp = {
     .doc =
         "Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high wins where "
         "it is below low. NaN stays NaN. Where x is equal to a bound each gets "
-        "half of the gradient, as from minimum and maximum.",
+        "half of the gradient, as from minimum and maximum; where one is NaN each that it was compared with gets all of it.",
     .example = "y = wf_clamp(s, zero, x, six);",
     .operands = kOperands,
     .results = kResult,

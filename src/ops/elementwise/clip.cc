@@ -60,7 +60,7 @@ constinit const OpDef kOp_clip = {
     .kind = Kind::kMacro,
     .doc =
         "Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the "
-        "nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0, as that of relu.",
+        "nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0 and at NaN 1, as that of relu.",
     .example = "y = wf_clip(s, x, .low = -1, .high = 1);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -15,8 +15,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Value zero = FullLike(b, g, 0);
   for (int i = 0; i < 2; ++i) {
     if (!call.wanted[i]) continue;
-    Value won = Compare(b, Direction::kLt, call.operands[i], call.operands[1 - i]);
-    grads[i] = Select(b, equal, Mul(b, g, 0.5), Select(b, won, g, zero));
+    Value lost = Compare(b, Direction::kGt, call.operands[i], call.operands[1 - i]);
+    grads[i] = Select(b, equal, Mul(b, g, 0.5), Select(b, lost, zero, g));
   }
   return absl::OkStatus();
 }
@@ -40,7 +40,7 @@ constinit const OpDef kOp_minimum = {
     .c_name = "minimum",
     .doc =
         "Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the "
-        "gradient.",
+        "gradient; where either is NaN each gets all of it, as in PyTorch.",
     .example = "z = wf_minimum(s, x, y);",
     .operands = kOperands,
     .results = kResult,

@@ -406,17 +406,21 @@ struct AnyAttrs {
 };
 
 struct ArgmaxAttrs {
-  enum Position : size_t { kAxis, kKeepdims };
+  enum Position : size_t { kAxis, kKeepdims, kDtype };
   int64_t axis() const { return attrs.Int(kAxis); }
   bool keepdims() const { return attrs.Bool(kKeepdims); }
+  bool has_dtype() const { return attrs.has(kDtype); }
+  DType dtype() const { return attrs.Type(kDtype); }
 
   const ir::Attrs& attrs;
 };
 
 struct ArgminAttrs {
-  enum Position : size_t { kAxis, kKeepdims };
+  enum Position : size_t { kAxis, kKeepdims, kDtype };
   int64_t axis() const { return attrs.Int(kAxis); }
   bool keepdims() const { return attrs.Bool(kKeepdims); }
+  bool has_dtype() const { return attrs.has(kDtype); }
+  DType dtype() const { return attrs.Type(kDtype); }
 
   const ir::Attrs& attrs;
 };
@@ -850,12 +854,13 @@ struct ReduceWindowByAttrs {
 };
 
 struct SelectAndScatterAttrs {
-  enum Position : size_t { kWindowDimensions, kWindowStrides, kPadding };
+  enum Position : size_t { kWindowDimensions, kWindowStrides, kPadding, kSelect };
   const ir::Ints& window_dimensions() const { return attrs.IntList(kWindowDimensions); }
   bool has_window_strides() const { return attrs.has(kWindowStrides); }
   const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
   bool has_padding() const { return attrs.has(kPadding); }
   const ir::Ints& padding() const { return attrs.IntList(kPadding); }
+  int64_t select() const { return attrs.Int(kSelect); }
 
   const ir::Attrs& attrs;
 };
@@ -1001,30 +1006,35 @@ struct RmsNormAttrs {
 };
 
 struct ScaledDotProductAttentionAttrs {
-  enum Position : size_t { kCausal, kScale, kDtype, kEnableGqa };
+  enum Position : size_t { kCausal, kScale, kDtype, kEnableGqa, kCausalAlignment, kNanIfUnseen };
   bool causal() const { return attrs.Bool(kCausal); }
   bool has_scale() const { return attrs.has(kScale); }
   double scale() const { return attrs.Double(kScale); }
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
   bool enable_gqa() const { return attrs.Bool(kEnableGqa); }
+  int64_t causal_alignment() const { return attrs.Int(kCausalAlignment); }
+  bool nan_if_unseen() const { return attrs.Bool(kNanIfUnseen); }
 
   const ir::Attrs& attrs;
 };
 
 struct ScaledDotProductAttentionGradientAttrs {
-  enum Position : size_t { kCausal, kScale, kEnableGqa };
+  enum Position : size_t { kCausal, kScale, kEnableGqa, kCausalAlignment, kNanIfUnseen };
   bool causal() const { return attrs.Bool(kCausal); }
   bool has_scale() const { return attrs.has(kScale); }
   double scale() const { return attrs.Double(kScale); }
   bool enable_gqa() const { return attrs.Bool(kEnableGqa); }
+  int64_t causal_alignment() const { return attrs.Int(kCausalAlignment); }
+  bool nan_if_unseen() const { return attrs.Bool(kNanIfUnseen); }
 
   const ir::Attrs& attrs;
 };
 
 struct SoftmaxAttrs {
-  enum Position : size_t { kAxis };
+  enum Position : size_t { kAxis, kSafe };
   int64_t axis() const { return attrs.Int(kAxis); }
+  bool safe() const { return attrs.Bool(kSafe); }
 
   const ir::Attrs& attrs;
 };
@@ -1038,9 +1048,11 @@ struct BernoulliAttrs {
 };
 
 struct CategoricalAttrs {
-  enum Position : size_t { kAxis, kKeepdims };
+  enum Position : size_t { kAxis, kKeepdims, kDtype };
   int64_t axis() const { return attrs.Int(kAxis); }
   bool keepdims() const { return attrs.Bool(kKeepdims); }
+  bool has_dtype() const { return attrs.has(kDtype); }
+  DType dtype() const { return attrs.Type(kDtype); }
 
   const ir::Attrs& attrs;
 };
@@ -1167,8 +1179,9 @@ struct CallAttrs {
 };
 
 struct CustomGradientAttrs {
-  enum Position : size_t { kInputs };
+  enum Position : size_t { kInputs, kSettled };
   int64_t inputs() const { return attrs.Int(kInputs); }
+  bool settled() const { return attrs.Bool(kSettled); }
 
   const ir::Attrs& attrs;
 };

@@ -6,6 +6,8 @@
 #include "src/ops/families.h"
 #include "src/ops/linalg/precision.h"
 #include "src/ops/linalg/product_read.h"
+#include "src/ops/result_dtype.h"
+#include "src/runtime/launch_look.h"
 
 namespace weft::ops {
 namespace {
@@ -18,8 +20,7 @@ constexpr AttrDef kAttrs[] = {
     {"rhs_batching_dimensions", AttrType::kInts, "the same of rhs, in the same order", true},
     {"lhs_contracting_dimensions", AttrType::kInts, "dimensions of lhs that are summed over", true},
     {"rhs_contracting_dimensions", AttrType::kInts, "the same of rhs, in the same order", true},
-    {"dtype", AttrType::kDType,
-     "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"},
+    {"dtype", AttrType::kDType, kResultDTypeDoc},
     kPrecisionAttr,
 };
 
@@ -71,10 +72,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(CheckDims("rhs", y, yb, yc));
   WEFT_RETURN_IF_ERROR(CheckPairs("batching", x, xb, y, yb));
   WEFT_RETURN_IF_ERROR(CheckPairs("contracting", x, xc, y, yc));
-  const DType dtype = HasAttr<kAttrs, "dtype">(call.attrs) ? Attr<kAttrs, "dtype">(call.attrs) : x.dtype;
-  if (!Contains(IsFloat(x.dtype) ? kF : IsComplex(x.dtype) ? kC : IsBool(x.dtype) ? kB : kI, dtype)) {
-    return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(x.dtype));
-  }
+  const DType dtype = ResultDType<kAttrs>(call.attrs, x.dtype);
+  WEFT_RETURN_IF_ERROR(CheckResultDType(dtype, x.dtype));
   Dims dims;
   for (int64_t d : xb) dims.push_back(x.dims[d]);
   for (int64_t d : Free(x.rank(), xb, xc)) dims.push_back(x.dims[d]);
@@ -92,10 +91,10 @@ Value OperandGradient(Builder& b, const Value& g, int64_t g_free_start, const Va
   Ints g_batch = Axes(xb.size());
   Ints g_contracting;
   for (size_t i = 0; i < y_free.size(); ++i) g_contracting.push_back(g_free_start + i);
-  // bf16 factors with an f32 result: the products of the gradient have bf16 factors too.
   Attrs attrs = {g_batch, yb, g_contracting, y_free};
   attrs.set(AttrPosition<kAttrs, "precision">(), precision);
-  Value d = Call(b, kOp_dot_general, {Convert(b, g, y.dtype()), y}, std::move(attrs));
+  const DType factor = GradientDType(y.dtype(), g.dtype());
+  Value d = Call(b, kOp_dot_general, {Convert(b, g, factor), Convert(b, y, factor)}, std::move(attrs));
   // Where each dimension of x stands in d: batch, free, then y's contracting dimensions ascending.
   Ints sorted = yc;
   std::sort(sorted.begin(), sorted.end());
@@ -104,7 +103,7 @@ Value OperandGradient(Builder& b, const Value& g, int64_t g_free_start, const Va
   for (int64_t dim : xb) at[dim] = next++;
   for (int64_t dim : x_free) at[dim] = next++;
   for (int64_t dim : sorted) at[xc[std::find(yc.begin(), yc.end(), dim) - yc.begin()]] = next++;
-  return Transpose(b, d, at);
+  return Convert(b, Transpose(b, d, at), x.dtype());
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
@@ -148,13 +147,15 @@ absl::Status Reference(const ReferenceCall& call) {
   const auto x_sum = Offsets(x.dims(), xc), y_sum = Offsets(y.dims(), yc);
   const auto x_free = Offsets(x.dims(), Free(x.dims().size(), xb, xc));
   const auto y_free = Offsets(y.dims(), Free(y.dims().size(), yb, yc));
-  const bool is_float = IsFloat(x.dtype());
+  const bool is_float = IsFloat(z.dtype());
   const std::vector<double> xs = is_float ? ToDoubles(x) : std::vector<double>();
   const std::vector<double> ys = is_float ? ToDoubles(y) : std::vector<double>();
   int64_t k = 0;
+  PieceLook look(static_cast<double>(x_sum.size()));
   for (size_t n = 0; n < x_batch.size(); ++n) {
     for (int64_t i : x_free) {
       for (int64_t j : y_free) {
+        if (look.Ends()) return absl::OkStatus();
         const int64_t at_x = x_batch[n] + i, at_y = y_batch[n] + j;
         double sum = 0;
         uint64_t integer = 0;
@@ -206,6 +207,9 @@ constexpr Sample kSamples[] = {{"T[4,5] T[5,3]" WEFT_DOT("[]", "[]", "[1]", "[0]
                                {"T[3,0] T[0,2]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
                                {"T[0,3] T[3,2]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
                                {"bf16[9,17] bf16[17,33]" WEFT_DOT("[]", "[]", "[1]", "[0]") " dtype=f32"},
+                               {"f32[2,9,17] f32[2,17,5]" WEFT_DOT("[0]", "[0]", "[2]", "[1]") " dtype=f64"},
+                               {"u8[9,17] u8[17,33]" WEFT_DOT("[]", "[]", "[1]", "[0]") " dtype=i32"},
+                               {"i32[9,17] i32[17,5]" WEFT_DOT("[]", "[]", "[1]", "[0]") " dtype=i8"},
                                {"T[3,4] T[4,5]" WEFT_DOT("[]", "[]", "[1]", "[0]") " precision=DEFAULT"},
                                {"T[33,65] T[65,17]" WEFT_DOT("[]", "[]", "[1]", "[0]")}};
 #undef WEFT_DOT

@@ -2,6 +2,7 @@
 #include "src/ops/families.h"
 #include "src/ops/generated/attributes.h"
 #include "src/ops/linalg/precision.h"
+#include "src/ops/result_dtype.h"
 
 namespace weft::ops {
 namespace {
@@ -10,9 +11,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "[..., m, k], or [k]"},
                                     {"y", kNumber | kC, "[..., k, n], or [k]"}};
-constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType,
-                               "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"},
-                              kPrecisionAttr};
+constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, kResultDTypeDoc}, kPrecisionAttr};
 
 struct Plan {
   Dims x, y;   // with vectors made matrices
@@ -38,11 +37,8 @@ absl::StatusOr<Plan> MakePlan(const Type& x, const Type& y) {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*call.operands[0], *call.operands[1]));
-  const DType dtype =
-      HasAttr<kAttrs, "dtype">(call.attrs) ? Attr<kAttrs, "dtype">(call.attrs) : call.operands[0]->dtype;
-  if (!Contains(IsFloat(call.operands[0]->dtype) ? kF : IsComplex(call.operands[0]->dtype) ? kC : kI, dtype)) {
-    return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(call.operands[0]->dtype));
-  }
+  const DType dtype = ResultDType<kAttrs>(call.attrs, call.operands[0]->dtype);
+  WEFT_RETURN_IF_ERROR(CheckResultDType(dtype, call.operands[0]->dtype));
   results->push_back(Type::Tensor(dtype, std::move(plan.result)));
   return absl::OkStatus();
 }
@@ -82,6 +78,8 @@ constexpr Sample kSamples[] = {{"T[4,5] T[5,3]"},
                                {"T[4,5] T[2,5,3]"},
                                {"T[0,5] T[5,3]"},
                                {"bf16[4,5] bf16[5,3] dtype=f32"},
+                               {"f32[4,5] f32[5,3] dtype=f64"},
+                               {"i8[4,5] i8[5,3] dtype=i32"},
                                {"T[2,3] T[3,4] precision=HIGH"}};
 
 }  // namespace

@@ -5,12 +5,13 @@
 
 #include "src/ops/build.h"
 #include "src/ops/linalg/precision.h"
+#include "src/ops/result_dtype.h"
 
 namespace weft::ops {
 namespace {
 
 // The type that holds what both do, as far as products of them ask for it.
-DType Wider(DType x, DType y) {
+DType Common(DType x, DType y) {
   if (x == y) return x;
   if (IsComplex(x) || IsComplex(y)) {
     const bool wide = PartOf(x) == DType::kF64 || PartOf(y) == DType::kF64;
@@ -45,13 +46,9 @@ ir::Values ReadProduct(ir::StableHloOp& op, const ir::OpDef& product, ir::Attrs 
     return {};
   }
   const DType result = op.results[0].dtype;
-  DType factor = Wider(op.operands[0].dtype(), op.operands[1].dtype());
-  DType sum = factor;
-  if (IsHalf(factor) && result == DType::kF32) {
-    sum = result;
-  } else {
-    factor = sum = Wider(factor, result);
-  }
+  DType factor = Common(op.operands[0].dtype(), op.operands[1].dtype());
+  DType sum = result;
+  if (!CheckResultDType(result, factor).ok()) factor = sum = Common(factor, result);
   ir::Values factors;
   for (const ir::Value& x : op.operands) factors.push_back(Convert(op.b, x, factor));
   attrs.set(dtype_at, {});

@@ -8,8 +8,8 @@ namespace weft::ops {
 // What the text says of the precision: of two factors the more exact. HIGHEST reads as absent, which is written as that.
 ir::AttrValue ReadPrecision(ir::StableHloOp& op);
 
-// `product` of two factors, on types that it has (both factors of one, sums of halves kept in f32 where attribute
-// `dtype_at` says so), converted to what the text says. Sums are at least as exact as those of the result's type.
+// `product` of two factors, both of one type, with sums of the type that the text says (attribute `dtype_at`); where no product of such
+// factors gives that, on types that hold both, and converted. Sums are at least as exact as those of the result's type.
 ir::Values ReadProduct(ir::StableHloOp& op, const ir::OpDef& product, ir::Attrs attrs, size_t dtype_at);
 
 }  // namespace weft::ops

@@ -1,10 +1,11 @@
 // StableHLO's batch_norm_training, batch_norm_inference and batch_norm_grad, as composites of our own.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
-#include "absl/strings/str_format.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
+#include "src/runtime/number_text.h"
 
 namespace weft::ops {
 namespace {
@@ -101,7 +102,7 @@ absl::Status ExpandGrad(const ExpandCall& call, std::span<Value> results) {
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const auto epsilon = static_cast<float>(Attr<kAttrs, "epsilon">(node.attrs()));
-  writer.Emit(node.op().name, {{"epsilon", absl::StrFormat("%.9e : f32", epsilon)},
+  writer.Emit(node.op().name, {{"epsilon", NumberText(epsilon, std::chars_format::scientific, 9) + " : f32"},
                                {"feature_index", ShloI64(Attr<kAttrs, "feature_index">(node.attrs()))}});
 }
 

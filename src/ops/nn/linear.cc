@@ -7,7 +7,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {
-    {"x", kF, "[..., in]"}, {"w", kF, "weights [in, out]"}, {"b", kF, "bias [out]", true}};
+    {"x", kNumber, "[..., in]"}, {"w", kNumber, "weights [in, out]"}, {"b", kNumber, "bias [out]", true}};
 constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, kResultDTypeDoc}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -31,7 +31,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const DType x = call.operands[0].dtype(), dtype = ResultDType<kAttrs>(call.attrs, x);
-  const DType sums = Wider(x, dtype);
+  const DType sums = SumDType(x, dtype);
   const auto operand = [&](size_t i) { return Convert(b, call.operands[i], sums); };
   Value y = Call(b, kOp_matmul, {operand(0), operand(1)});
   if (call.operands[2]) y = Add(b, y, operand(2));
@@ -45,6 +45,7 @@ constexpr Sample kSamples[] = {{"T[4,5] T[5,3] T[3]"},
                                {"T[0,5] T[5,1] T[1]"},
                                {"bf16[4,5] bf16[5,3] bf16[3] dtype=f32"},
                                {"f32[4,5] f32[5,3] f32[3] dtype=f64"},
+                               {"i8[4,5] i8[5,3] dtype=i32"},
                                {"f32[4,5] f32[5,3] f32[3] dtype=f16"}};
 
 }  // namespace

@@ -1,4 +1,5 @@
 // log_softmax: x - log(sum(exp(x))) along one axis.
+#include "src/ops/axes.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
 
@@ -12,7 +13,7 @@ constexpr AttrDef kAttrs[] = {
     {"axis", AttrType::kInt, "axis whose exponentials sum to one; negative counts from the end", false, "-1"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  WEFT_RETURN_IF_ERROR(NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), call.operands[0]->rank()).status());
+  WEFT_RETURN_IF_ERROR(AxisOfRow("axis", Attr<kAttrs, "axis">(call.attrs), call.operands[0]->rank()).status());
   results->push_back(*call.operands[0]);
   return absl::OkStatus();
 }
@@ -22,21 +23,21 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& y = call.results[0];
   const Value& g = call.cotangents[0];
-  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.node.attrs()), y.dims().size()));
-  grads[0] = Sub(b, g, Mul(b, Exp(b, y), ReduceKeep(b, g, Reducer::kSum, {axis})));
+  WEFT_ASSIGN_OR_RETURN(const Ints axes, AlongAxis("axis", Attr<kAttrs, "axis">(call.node.attrs()), y.dims().size()));
+  grads[0] = Sub(b, g, Mul(b, Exp(b, y), ReduceKeep(b, g, Reducer::kSum, axes)));
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.dims().size()));
-  Value shifted = Sub(b, x, ReduceKeep(b, x, Reducer::kMax, {axis}));
-  results[0] = Sub(b, shifted, Log(b, ReduceKeep(b, Exp(b, shifted), Reducer::kSum, {axis})));
+  WEFT_ASSIGN_OR_RETURN(const Ints axes, AlongAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.dims().size()));
+  Value shifted = Sub(b, x, ReduceKeep(b, x, Reducer::kMax, axes));
+  results[0] = Sub(b, shifted, Log(b, ReduceKeep(b, Exp(b, shifted), Reducer::kSum, axes)));
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[4,7]"}, {"T[3,5,2] axis=1"}, {"T[1]"}, {"T[0,3]"}, {"T[2,1030]"}};
+constexpr Sample kSamples[] = {{"T[4,7]"}, {"T[3,5,2] axis=1"}, {"T[1]"}, {"T[]"}, {"T[0,3]"}, {"T[2,1030]"}};
 
 }  // namespace
 

@@ -13,7 +13,7 @@ constexpr OperandDef kOperands[] = {{"x", kF | kSI, "operand"}};
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& g = call.cotangents[0];
-  grads[0] = Select(b, Compare(b, Direction::kGt, call.results[0], 0), g, FullLike(b, g, 0));
+  grads[0] = Select(b, Compare(b, Direction::kLe, call.results[0], 0), FullLike(b, g, 0), g);  // NaN: g
   return absl::OkStatus();
 }
 
@@ -34,7 +34,7 @@ constinit const OpDef kOp_relu = {
     .name = "weft.relu",
     .c_name = "relu",
     .kind = Kind::kComposite,
-    .doc = "Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0.",
+    .doc = "Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0, at NaN 1.",
     .example = "y = wf_relu(s, x);",
     .operands = kOperands,
     .results = kResult,

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/nan.h"
 
 namespace weft::ops {
 namespace {
@@ -14,8 +15,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
   const Value& g = call.cotangents[0];
-  Value inside = And(b, Compare(b, Direction::kGt, x, 0), Compare(b, Direction::kLt, x, 6));
-  grads[0] = Select(b, inside, g, FullLike(b, g, 0));
+  Value outside = Either(b, Compare(b, Direction::kLe, x, 0), Compare(b, Direction::kGe, x, 6));
+  grads[0] = Select(b, outside, FullLike(b, g, 0), g);  // NaN: g
   return absl::OkStatus();
 }
 
@@ -38,7 +39,7 @@ constinit const OpDef kOp_relu6 = {
     .c_name = "relu6",
     .kind = Kind::kComposite,
     .doc =
-        "Rectifier capped at 6: min(max(x, 0), 6), elementwise. Source: Krizhevsky, Convolutional Deep Belief "
+        "Rectifier capped at 6: min(max(x, 0), 6), elementwise; NaN stays NaN. The gradient at 0 and at 6 is 0, at NaN 1. Source: Krizhevsky, Convolutional Deep Belief "
         "Networks (2010).",
     .example = "y = wf_relu6(s, x);",
     .operands = kOperands,

@@ -15,34 +15,45 @@ constexpr OperandDef kOperands[] = {
     {"k", kF, "[..., keys, width]"},
     {"v", kF, "[..., keys, value width]"},
     {"mask", kF | kB, "broadcasts to [..., queries, keys]; bool: true is seen; float: added", true, false, 0}};
+constexpr std::string_view kAlignments[] = {"none", "upper_left", "lower_right"};
+enum Alignment : int64_t { kNone = 0, kUpperLeft = 1, kLowerRight = 2 };
 constexpr AttrDef kAttrs[] = {
-    {"causal", AttrType::kBool, "query i sees keys up to i (counted from the end if there are more keys)", false,
-     "false"},
+    {"causal", AttrType::kBool, "query i sees keys up to i: causal_alignment upper_left, unless that says another",
+     false, "false"},
     {"scale", AttrType::kDouble, "factor of the scores; absent: 1 / sqrt(width)"},
     {"dtype", AttrType::kDType, kResultDTypeDoc},
     {"enable_gqa", AttrType::kBool,
      "q may have more heads, the dimension before queries, than k and v: a multiple; head h sees key head h / (heads / key "
      "heads)",
-     false, "false"}};
+     false, "false"},
+    {"causal_alignment", AttrType::kEnum,
+     "where the diagonal lies behind which keys are hidden. upper_left: query i sees keys up to i, as PyTorch's is_causal; "
+     "lower_right: the last query sees all keys, query i those up to i + keys - queries (a cache of keys); none: as causal says",
+     false, "none", kAlignments},
+    {"nan_if_unseen", AttrType::kBool, "a query that sees no key gives NaN, and gradients of NaN, instead of 0", false,
+     "false"}};
 
 constexpr OperandDef kGradientOperands[] = {kOperands[0],
                                             kOperands[1],
                                             kOperands[2],
                                             {"grad_output", kF, "cotangent of the result: [..., queries, value width]"},
                                             kOperands[3]};
-constexpr AttrDef kGradientAttrs[] = {kAttrs[0], kAttrs[1], kAttrs[3]};
+constexpr AttrDef kGradientAttrs[] = {kAttrs[0], kAttrs[1], kAttrs[3], kAttrs[4], kAttrs[5]};
 constexpr std::string_view kGradientResults[] = {"grad_q", "grad_k", "grad_v"};
 
 // What both operations are told.
 struct Scores {
-  bool causal = false;
+  int64_t alignment = kNone;
   double scale = 1;
+  bool nan_if_unseen = false;
 };
 template <const auto& schema>
 Scores ScoresOf(const Attrs& attrs, const Dims& q) {
   const bool given = HasAttr<schema, "scale">(attrs);
-  return {Attr<schema, "causal">(attrs),
-          given ? Attr<schema, "scale">(attrs) : 1 / std::sqrt(static_cast<double>(q.back()))};
+  const int64_t alignment = Attr<schema, "causal_alignment">(attrs);
+  return {alignment == kNone && Attr<schema, "causal">(attrs) ? kUpperLeft : alignment,
+          given ? Attr<schema, "scale">(attrs) : 1 / std::sqrt(static_cast<double>(q.back())),
+          Attr<schema, "nan_if_unseen">(attrs)};
 }
 
 absl::Status CheckShapes(const Type& q, const Type& k, const Type& v, const Type* mask, bool enable_gqa) {
@@ -156,7 +167,7 @@ Value SumByKey(Builder& b, const Value& x, const Value& y, const Value& of_keys)
   return BatchMatmul(b, ByKeyHead(b, x, of_keys), ByKeyHead(b, y, of_keys), true, false);
 }
 
-// The probabilities [..., queries, keys]. Hidden scores are -inf: a query that sees no key gives NaN.
+// The probabilities [..., queries, keys]. Hidden scores are -inf.
 Value Probabilities(Builder& b, const Value& q, const Value& k, const Value* mask, const Scores& of) {
   const size_t rank = q.dims().size();
   Value scores = Mul(b, TimesKeys(b, q, k, true), of.scale);
@@ -167,14 +178,15 @@ Value Probabilities(Builder& b, const Value& q, const Value& k, const Value* mas
     Value added = BroadcastTo(b, *mask, dims);
     scores = IsBool(mask->dtype()) ? Select(b, added, scores, hidden) : Add(b, scores, added);
   }
-  if (of.causal) {
-    const int64_t lead = dims[rank - 1] - dims[rank - 2];  // keys before the first query's own
+  if (of.alignment != kNone) {
+    // Keys before the first query's own.
+    const int64_t lead = of.alignment == kLowerRight ? dims[rank - 1] - dims[rank - 2] : 0;
     Value query = Iota(b, DType::kI32, {dims[rank - 2], dims[rank - 1]}, 0);
     Value key = Iota(b, DType::kI32, {dims[rank - 2], dims[rank - 1]}, 1);
     Value seen = Compare(b, Direction::kLe, key, Add(b, query, static_cast<double>(lead)));
     scores = Select(b, BroadcastTo(b, seen, dims), scores, hidden);
   }
-  return Call(b, kOp_softmax, {scores});
+  return Call(b, kOp_softmax, {scores}, {int64_t{-1}, int64_t{!of.nan_if_unseen}});
 }
 
 // From the probabilities, computed again: with dp = g v^T and ds = p (dp - sum(dp p)), dq = ds k scale, dk =
@@ -197,8 +209,13 @@ Values GradientOperands(const GradCall& call, std::span<const Value> computed, c
   const std::span<const Value> given = call.node.operands();
   const bool narrow = IsWidened(given[0].dtype()) && computed[0].dtype() == ComputeType(given[0].dtype()) &&
                       IsWidening(*g.node) && g.node->operands()[0].dtype() == given[0].dtype();
-  const std::span<const Value> from = narrow ? given : computed;
-  return {from[0], from[1], from[2], narrow ? g.node->operands()[0] : g, from.size() > 3 ? from[3] : Value()};
+  const auto from = [&](size_t i) {
+    if (i >= computed.size() || !computed[i]) return Value();
+    const Node& node = *computed[i].node;
+    const bool was = narrow && IsWidening(node) && node.operands()[0].dtype() == given[i].dtype();
+    return was ? node.operands()[0] : computed[i];
+  };
+  return {from(0), from(1), from(2), narrow ? g.node->operands()[0] : g, from(3)};
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
@@ -212,7 +229,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   if (call.wanted[0] && call.wanted[1] && call.wanted[2] && !of_mask) {
     Attrs told = {attrs.at(0)};
     if (attrs.has(1)) told.set(1, attrs.at(1));
-    told.set(2, static_cast<int64_t>(Attr<kAttrs, "enable_gqa">(attrs)));
+    for (size_t i = 2; i < std::size(kGradientAttrs); ++i) told.set(i, attrs.at(i + 1));
     Values three = CallAll(b, kOp_scaled_dot_product_attention_gradient, GradientOperands(call, operands, g), told);
     std::ranges::move(three, grads.begin());
   } else {
@@ -252,6 +269,9 @@ constexpr Sample kSamples[] = {{"T[2,3,4,5] T[2,3,6,5] T[2,3,6,7]"},
                                {"T[2,4,3,5] T[2,2,6,5] T[2,2,6,4] T[4,3,6] causal=true enable_gqa=true"},
                                {"T[3,2,5] T[1,4,5] T[1,4,5] enable_gqa=true"},
                                {"bf16[2,3,5] bf16[2,4,5] bf16[2,4,5] bf16[3,4] dtype=f32"},
+                               {"T[7,5] T[4,5] T[4,5] causal=true"},
+                               {"T[2,7,5] T[2,4,5] T[2,4,6] causal_alignment=lower_right"},
+                               {"T[2,3,5] T[2,7,5] T[2,7,6] causal_alignment=lower_right nan_if_unseen=true"},
                                {"f32[3,5] f32[4,5] f32[4,5] dtype=f64"},
                                {"f32[3,5] f32[4,5] f32[4,5] dtype=bf16"}};
 constexpr Sample kGradientSamples[] = {{"T[2,3,4,5] T[2,3,6,5] T[2,3,6,7] T[2,3,4,7]"},
@@ -259,6 +279,8 @@ constexpr Sample kGradientSamples[] = {{"T[2,3,4,5] T[2,3,6,5] T[2,3,6,7] T[2,3,
                                        {"T[2,3,5] T[2,7,5] T[2,7,5] T[2,3,5] causal=true scale=0.3"},
                                        {"T[2,3,5] T[2,4,5] T[2,4,5] T[2,3,5] T[3,4]"},
                                        {"T[0,3,5] T[0,4,5] T[0,4,5] T[0,3,5]"},
+                                       {"T[7,5] T[4,5] T[4,5] T[7,5] causal=true"},
+                                       {"T[2,7,5] T[2,4,5] T[2,4,6] T[2,7,6] causal_alignment=lower_right"},
                                        {"T[2,4,3,5] T[2,2,6,5] T[2,2,6,4] T[2,4,3,4] causal=true enable_gqa=true"}};
 constexpr Absent kReached[] = {{Part::kGradient, Reason::kExpands},
                                {Part::kReference, Reason::kExpands},
@@ -273,8 +295,8 @@ constinit const OpDef kOp_scaled_dot_product_attention = {
     .kind = Kind::kComposite,
     .doc =
         "Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). With enable_gqa several "
-        "heads of q may share one of k and v. The gradient computes the probabilities again instead of keeping them. A query that sees no key gives NaN. Source: Vaswani et al. "
-        "(2017).",
+        "heads of q may share one of k and v. The gradient computes the probabilities again instead of keeping them. A query "
+        "that sees no key, all of whose scores are -inf, gives 0, and so are its gradients. Source: Vaswani et al. (2017).",
     .example = "y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -1,7 +1,7 @@
 // silu: x * sigmoid(x).
 #include <cmath>
 
-#include "src/ops/families.h"
+#include "src/ops/elementwise/special.h"
 
 namespace weft::ops {
 namespace {
@@ -13,7 +13,7 @@ constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
 // s + x s (1 - s)
 Value FromSigmoid(Builder& b, const Value& s, const Value& x) { return Add(b, s, Mul(b, Mul(b, x, s), Sub(b, 1, s))); }
 
-Value Derivative(Builder& b, const Value& x, const Value& y) { return FromSigmoid(b, Sigmoid(b, x), x); }
+Value Derivative(Builder& b, const Value& x, const Value& y) { return FromSigmoid(b, Sigmoid(b, x), Held(b, x, 1000)); }
 
 Value Expansion(Builder& b, const Value& x) { return Mul(b, x, Sigmoid(b, x)); }
 

@@ -1,6 +1,7 @@
 // categorical: draws an index from the distribution that logits describe.
 #include <cmath>
 
+#include "src/ops/axes.h"
 #include "src/ops/random/bits.h"
 #include "src/ops/reduce/extreme_index.h"
 
@@ -32,19 +33,18 @@ Value Exponential(Builder& b, const Value& state, const Dims& dims, DType dtype)
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& logits = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
-                        NormalizeAxis("axis", Attr<kExtremeIndexAttrs, "axis">(call.attrs), logits.dims().size()));
-  Value most = ReduceKeep(b, logits, Reducer::kMax, {axis});
+  WEFT_ASSIGN_OR_RETURN(const Ints axes,
+                        AlongAxis("axis", Attr<kExtremeIndexAttrs, "axis">(call.attrs), logits.dims().size()));
+  Value most = ReduceKeep(b, logits, Reducer::kMax, axes);
   most = Select(b, Unary(b, kOp_is_finite, most), most, FullLike(b, most, 0));
   const Value gumbel = Neg(b, Log(b, Exponential(b, call.operands[1], logits.dims(), logits.dtype())));
   results[0] = Call(b, kOp_argmax, {Add(b, Sub(b, logits, most), gumbel)}, call.attrs);
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[4,7] u64[3]<0:1000>"},
-                               {"T[3,5,2] u64[3]<0:1000> axis=1 keepdims=true"},
-                               {"T[1] u64[3]<0:9>"},
-                               {"T[0,3] u64[3]<0:9>"},
+constexpr Sample kSamples[] = {{"T[4,7] u64[3]<0:1000>"}, {"T[3,5,2] u64[3]<0:1000> axis=1 keepdims=true"},
+                               {"T[1] u64[3]<0:9>"},      {"T[0,3] u64[3]<0:9>"},
+                               {"T[] u64[3]<0:9>"},       {"T[3,4] u64[3]<0:9> dtype=i64"},
                                {"T[2,131] u64[3]<-2:-1>"}};
 
 }  // namespace
@@ -55,7 +55,7 @@ constinit const OpDef kOp_categorical = {
     .since = 1,
     .kind = Kind::kComposite,
     .doc =
-        "An index along one axis, as i32, drawn from the context's generator with the probabilities softmax(logits): the argmax "
+        "An index along one axis, drawn from the context's generator with the probabilities softmax(logits): the argmax "
         "of logits - log(e), e exponentially distributed. Logits of -inf are never drawn (a row of nothing else gives 0); of "
         "several +inf the first is, and before everything the first NaN, as argmax finds them. Divide by a temperature before; "
         "broadcast for several draws of a row. Source: Gumbel (1954); Maddison et al., A* Sampling (2014).",

@@ -17,7 +17,7 @@ constinit const OpDef kOp_argmax = {
     .c_name = "argmax",
     .kind = Kind::kComposite,
     .doc =
-        "Index of the largest element along one axis, as i32; the first of equals. NaN counts as the largest, as in "
+        "Index of the largest element along one axis, the first of equals. NaN counts as the largest, as in "
         "NumPy.",
     .example = "label = wf_argmax(s, logits);",
     .operands = kExtremeIndexOperands,

@@ -17,7 +17,7 @@ constinit const OpDef kOp_argmin = {
     .c_name = "argmin",
     .kind = Kind::kComposite,
     .doc =
-        "Index of the smallest element along one axis, as i32; the first of equals. NaN counts as the smallest, as in "
+        "Index of the smallest element along one axis, the first of equals. NaN counts as the smallest, as in "
         "NumPy.",
     .example = "nearest = wf_argmin(s, distances);",
     .operands = kExtremeIndexOperands,

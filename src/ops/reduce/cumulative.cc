@@ -1,4 +1,5 @@
 // cumsum, cumprod, cummax, cummin: what the elements up to each one along an axis combine to.
+#include "src/ops/axes.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
 
@@ -16,12 +17,12 @@ constexpr Absent kDifferentiatedExpansion[] = {
     {Part::kGradient, Reason::kExpands}, {Part::kReference, Reason::kExpands}, {Part::kStableHlo, Reason::kExpands}};
 
 absl::StatusOr<int64_t> AxisOf(const Attrs& attrs, size_t rank) {
-  return NormalizeAxis("axis", Attr<kAttrs, "axis">(attrs), rank);
+  return AxisOfRow("axis", Attr<kAttrs, "axis">(attrs), rank);
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(AxisOf(call.attrs, call.operands[0]->rank()).status());
-  results->push_back(*call.operands[0]);
+  results->push_back(Type::Tensor(call.operands[0]->dtype, RowDims(call.operands[0]->dims)));
   return absl::OkStatus();
 }
 
@@ -29,7 +30,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 // log2(n) passes over memory, all of them element by element, and errors of sums grow with the logarithm.
 template <typename Step>
 absl::Status Passes(const ExpandCall& call, Step step) {
-  const Dims& dims = call.operands[0].dims();
+  const Dims dims = RowDims(call.operands[0].dims());
   WEFT_ASSIGN_OR_RETURN(const int64_t axis, AxisOf(call.attrs, dims.size()));
   const bool reverse = Attr<kAttrs, "reverse">(call.attrs);
   for (int64_t by = 1; by < dims[axis] && call.b.ok(); by *= 2) {
@@ -46,7 +47,7 @@ absl::Status Passes(const ExpandCall& call, Step step) {
 
 template <Value (*combine)(Builder&, Value, Value)>
 absl::Status Combined(const ExpandCall& call, double identity, std::span<Value> results) {
-  Value y = call.operands[0];
+  Value y = AsRow(call.b, call.operands[0]);
   const Value none = Scalar(call.b, y.dtype(), identity);
   WEFT_RETURN_IF_ERROR(Passes(call, [&](auto partner) { y = combine(call.b, y, partner(y, none)); }));
   results[0] = y;
@@ -61,14 +62,15 @@ absl::Status ExpandProd(const ExpandCall& call, std::span<Value> results) { retu
 
 absl::Status GradientSum(const GradCall& call, std::span<Value> grads) {
   const Attrs& a = call.node.attrs();
-  grads[0] =
+  const Value slope =
       Call(call.b, kOp_cumsum, {call.cotangents[0]}, {Attr<kAttrs, "axis">(a), int64_t{!Attr<kAttrs, "reverse">(a)}});
+  grads[0] = slope ? Reshape(call.b, slope, call.operands[0].dims()) : slope;
   return absl::OkStatus();
 }
 
 absl::Status InferExtreme(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(Infer(call, results));
-  const Type& x = *call.operands[0];
+  const Type x = (*results)[0];
   WEFT_ASSIGN_OR_RETURN(const int64_t axis, AxisOf(call.attrs, x.rank()));
   if (x.dims[axis] > INT32_MAX) {
     return UserError("axis ", axis, " has ", x.dims[axis], " elements; their positions must fit i32");
@@ -81,7 +83,7 @@ absl::Status InferExtreme(const InferCall& call, Types* results) {
 template <Reducer reducer, Direction wins>
 absl::Status ExpandExtreme(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
-  Value y = call.operands[0];
+  Value y = AsRow(b, call.operands[0]);
   WEFT_ASSIGN_OR_RETURN(const int64_t axis, AxisOf(call.attrs, y.dims().size()));
   Value at = Iota(b, DType::kI32, y.dims(), axis);
   const Value none = Constant(b, Identity(reducer, y.dtype())), nowhere = Scalar(b, DType::kI32, 0);
@@ -105,7 +107,8 @@ constexpr Sample kSamples[] = {{"T[7]"},
                                {.call = "T[2,300]", .gradient = false},
                                {"T[0,3] axis=0"},
                                {"T[3,0]"},
-                               {"T[1]"}};
+                               {"T[1]"},
+                               {"T[]"}};
 
 }  // namespace
 
@@ -125,7 +128,7 @@ constinit const OpDef kOp_cumsum = {
     .gradient = GradientSum,
     .expand = ExpandSum,
     .batching = BatchAlong<AttrPosition<kAttrs, "axis">()>,
-    .lowering = Lowering::kExpand,
+    .lowering = Lowering::kKernel,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 4e-6},
     .absent = kCompositeAbsent,
@@ -146,7 +149,7 @@ constinit const OpDef kOp_cumprod = {
     .infer = Infer,
     .expand = ExpandProd,
     .batching = BatchAlong<AttrPosition<kAttrs, "axis">()>,
-    .lowering = Lowering::kExpand,
+    .lowering = Lowering::kKernel,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 4e-6},
     .absent = kDifferentiatedExpansion,
@@ -167,7 +170,7 @@ constinit const OpDef kOp_cummax = {
     .infer = InferExtreme,
     .expand = ExpandExtreme<Reducer::kMax, Direction::kGe>,
     .batching = BatchAlong<AttrPosition<kAttrs, "axis">()>,
-    .lowering = Lowering::kExpand,
+    .lowering = Lowering::kKernel,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kDifferentiatedExpansion,
@@ -188,7 +191,7 @@ constinit const OpDef kOp_cummin = {
     .infer = InferExtreme,
     .expand = ExpandExtreme<Reducer::kMin, Direction::kLe>,
     .batching = BatchAlong<AttrPosition<kAttrs, "axis">()>,
-    .lowering = Lowering::kExpand,
+    .lowering = Lowering::kKernel,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kDifferentiatedExpansion,

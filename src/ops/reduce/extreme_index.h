@@ -9,9 +9,11 @@ inline constexpr ir::OperandDef kExtremeIndexOperands[] = {{"x", ir::kNumber, "o
 inline constexpr ir::AttrDef kExtremeIndexAttrs[] = {
     {"axis", ir::AttrType::kInt, "axis to search; negative counts from the end", false, "-1"},
     {"keepdims", ir::AttrType::kBool, "keep the axis with size 1", false, "false"},
+    {"dtype", ir::AttrType::kDType, "of the index: i32, or i64 for axes of 2^31 elements and more; absent: i32"},
 };
 inline constexpr ir::Sample kExtremeIndexSamples[] = {
-    {"T[4,7]"}, {"T[3,5,2] axis=1 keepdims=true"}, {"T[1]"}, {"T[0,3]"}, {"T[2,131]"}};
+    {"T[4,7]"}, {"T[3,5,2] axis=1 keepdims=true"}, {"T[1]"}, {"T[0,3]"}, {"T[2,131]"},
+    {"T[]"},    {"T[3,4] axis=0 dtype=i64"}};
 
 absl::Status InferExtremeIndex(const ir::InferCall& call, ir::Types* results);
 

@@ -18,7 +18,8 @@ constinit const OpDef kOp_max = {
     .c_name = "max",
     .kind = Kind::kMacro,
     .doc =
-        "Largest element over some axes, by default all; NaN if any is. Equal largest elements share the gradient. "
+        "Largest element over some axes, by default all; NaN if any is. Equal largest elements share the gradient, "
+        "which is NaN where the result is, as that of PyTorch's amax and JAX's max. "
         "For the larger of two tensors see maximum.",
     .example = "y = wf_max(s, x);",
     .operands = kOperands,

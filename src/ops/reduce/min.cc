@@ -18,7 +18,8 @@ constinit const OpDef kOp_min = {
     .c_name = "min",
     .kind = Kind::kMacro,
     .doc =
-        "Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the gradient. "
+        "Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the gradient, "
+        "which is NaN where the result is, as that of PyTorch's amin and JAX's min. "
         "For the smaller of two tensors see minimum.",
     .example = "y = wf_min(s, x);",
     .operands = kOperands,

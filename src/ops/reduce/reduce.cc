@@ -4,8 +4,10 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/nan.h"
 #include "src/ops/reduce/product.h"
 #include "src/ops/reducer_read.h"
+#include "src/runtime/launch_look.h"
 
 namespace weft::ops {
 namespace {
@@ -43,11 +45,13 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   switch (reducer) {
     case Reducer::kSum: grads[0] = g; break;
     case Reducer::kMax:
-    case Reducer::kMin: {  // equal extremes share
-      Value won = Compare(b, Direction::kEq, x, Unreduce(b, call.results[0], x.dims(), axes));
+    case Reducer::kMin: {  // equal extremes share; of NaN nobody is one, and all get it
+      Value y = Unreduce(b, Unary(b, kOp_stop_gradient, call.results[0]), x.dims(), axes), nan = IsNan(b, y);
+      Value won = Either(b, Compare(b, Direction::kEq, x, y), nan);
       Value zero = FullLike(b, x, 0);
       Value count = Reduce(b, Select(b, won, FullLike(b, x, 1), zero), Reducer::kSum, axes);
-      grads[0] = Select(b, won, Div(b, g, Unreduce(b, count, x.dims(), axes)), zero);
+      // Times g, also where that makes no difference: rules are linear in the cotangent.
+      grads[0] = Select(b, nan, Mul(b, g, y), Select(b, won, Div(b, g, Unreduce(b, count, x.dims(), axes)), zero));
       break;
     }
     default: break;
@@ -70,7 +74,8 @@ absl::Status Reference(const ReferenceCall& call) {
   }
   std::vector<Accumulator> sums(y.count(),
                                 Accumulator(static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs)), x.dtype()));
-  for (int64_t k = 0; k < x.count(); ++k) {
+  PieceLook look(100);
+  for (int64_t k = 0; k < x.count() && !look.Ends(); ++k) {
     int64_t to = 0;
     for (size_t d = 0; d < x.dims().size(); ++d) to += (k / x_strides[d]) % x.dims()[d] * y_strides[d];
     sums[to].Take(x, k);
@@ -110,7 +115,7 @@ constinit const OpDef kOp_reduce = {
     .doc =
         "Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. Over "
         "nothing sum and or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all "
-        "ones. max and min propagate NaN. See also sum, mean, max, min, prod.",
+        "ones. max and min propagate NaN; their gradient is shared by equal extremes, and NaN where the result is. See also sum, mean, max, min, prod.",
     .example = "y = wf_reduce(s, x, WF_INTS(0), WEFT_REDUCE_REDUCER_SUM);",
     .operands = kOperands,
     .attrs = kAttrs,

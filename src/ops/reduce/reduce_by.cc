@@ -4,6 +4,7 @@
 #include "src/ir/differentiable.h"
 #include "src/ops/batching.h"
 #include "src/ops/scalar_function.h"
+#include "src/runtime/launch_look.h"
 
 namespace weft::ops {
 namespace {
@@ -222,7 +223,8 @@ absl::Status Reference(const ReferenceCall& call) {
   for (size_t i = 0; i < n; ++i) {
     for (int64_t k = 0; k < call.results[i].count(); ++k) CopyElement(*call.operands[n + i], 0, call.results[i], k);
   }
-  for (int64_t k = 0; k < x.count(); ++k) {
+  PieceLook look(1000);
+  for (int64_t k = 0; k < x.count() && !look.Ends(); ++k) {
     int64_t to = 0;
     for (size_t d = 0, next = 0; d < x.dims().size(); ++d) {
       if (std::ranges::find(axes, static_cast<int64_t>(d)) != axes.end()) continue;

@@ -18,7 +18,9 @@ constinit const OpDef kOp_var = {
     .name = "weft.var",
     .c_name = "var",
     .kind = Kind::kMacro,
-    .doc = "Variance over some axes, by default all: mean squared distance from the mean, over count - correction.",
+    .doc =
+        "Variance over some axes, by default all: mean squared distance from the mean, over count - correction. "
+        "Where that is not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.",
     .example = "y = wf_var(s, x);",
     .operands = kVarianceOperands,
     .attrs = kVarianceAttrs,

@@ -1,17 +1,16 @@
 // What var and std share.
 #include "src/ops/reduce/variance.h"
 
+#include <algorithm>
+
 namespace weft::ops {
 
 using namespace ir;
 
 absl::Status InferVariance(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferReduction(call, results));
-  WEFT_ASSIGN_OR_RETURN(const int64_t count, ReducedCount(call.attrs, call.operands[0]->dims));
-  if (Attr<kVarianceAttrs, "correction">(call.attrs) < 0 || Attr<kVarianceAttrs, "correction">(call.attrs) >= count) {
-    return UserError("correction is ", Attr<kVarianceAttrs, "correction">(call.attrs), "; with ", count,
-                     " elements it must be 0 to ", count - 1);
-  }
+  const int64_t correction = Attr<kVarianceAttrs, "correction">(call.attrs);
+  if (correction < 0) return UserError("correction is ", correction, "; it must be 0 or more");
   return absl::OkStatus();
 }
 
@@ -23,7 +22,9 @@ absl::StatusOr<Value> Variance(const ExpandCall& call) {
   WEFT_ASSIGN_OR_RETURN(const int64_t count, ReducedCount(call.attrs, x.dims()));
   Value mean = Mul(b, ReduceKeep(b, x, Reducer::kSum, axes), 1.0 / static_cast<double>(count));
   WEFT_ASSIGN_OR_RETURN(Value sum, ReduceByAttrs(call, Reducer::kSum, Square(b, Sub(b, x, mean))));
-  return Mul(b, sum, 1.0 / static_cast<double>(count - Attr<kVarianceAttrs, "correction">(call.attrs)));
+  // Over 0 or less there is no variance: NaN where nothing is left to be divided, else infinity, as NumPy and PyTorch have it.
+  const int64_t divisor = std::max<int64_t>(0, count - Attr<kVarianceAttrs, "correction">(call.attrs));
+  return Mul(b, sum, 1.0 / static_cast<double>(divisor));
 }
 
 }  // namespace weft::ops

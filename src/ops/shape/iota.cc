@@ -2,6 +2,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/families.h"
+#include "src/runtime/launch_look.h"
 
 namespace weft::ops {
 namespace {
@@ -30,7 +31,8 @@ absl::Status Reference(const ReferenceCall& call) {
   HostTensor& y = call.results[0];
   const int64_t dimension = Attr<kAttrs, "dimension">(call.attrs);
   const int64_t stride = StridesOf(y.dims())[dimension];
-  for (int64_t k = 0; k < y.count(); ++k) y.SetInt(k, (k / stride) % y.dims()[dimension]);
+  PieceLook look(100);
+  for (int64_t k = 0; k < y.count() && !look.Ends(); ++k) y.SetInt(k, (k / stride) % y.dims()[dimension]);
   return absl::OkStatus();
 }
 

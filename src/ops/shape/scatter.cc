@@ -4,6 +4,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/nan.h"
 #include "src/ops/reducer_read.h"
 #include "src/ops/shape/gather_dims.h"
 
@@ -86,16 +87,18 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   };
   Value g = call.cotangents[0];
   Value none = FullLike(b, updates, 0);
-  if (reducer == 2 || reducer == 3) {  // equal extremes share, as in reduce
-    const Value& y = call.results[0];
-    Value kept = Select(b, Compare(b, Direction::kEq, x, y), FullLike(b, x, 1), FullLike(b, x, 0));
-    Value won = And(b, inside, Compare(b, Direction::kEq, updates, take(y)));
-    won = Select(b, won, FullLike(b, updates, 1), none);
+  if (reducer == 2 || reducer == 3) {  // equal extremes share, and NaN goes to all, as in reduce
+    const Value y = Unary(b, kOp_stop_gradient, call.results[0]), mine = take(y);
+    Value kept = Either(b, Compare(b, Direction::kEq, x, y), IsNan(b, y));
+    Value won = And(b, inside, Either(b, Compare(b, Direction::kEq, updates, mine), IsNan(b, mine)));
     Attrs sum = a;
     sum.set(AttrPosition<kAttrs, "reducer">(), int64_t{0});
-    g = Div(b, g, Call(b, kOp_scatter, {kept, indices, won}, sum));
-    if (call.wanted[0]) grads[0] = Mul(b, g, kept);
-    if (call.wanted[2]) grads[2] = Mul(b, take(g), won);
+    const Value zero = FullLike(b, x, 0), one = FullLike(b, updates, 1);
+    const Value winners = Call(
+        b, kOp_scatter, {Select(b, kept, FullLike(b, x, 1), zero), indices, Select(b, won, one, none)}, std::move(sum));
+    g = Select(b, IsNan(b, y), Mul(b, g, y), Div(b, g, winners));
+    if (call.wanted[0]) grads[0] = Select(b, kept, g, zero);
+    if (call.wanted[2]) grads[2] = Select(b, won, take(g), none);
     return absl::OkStatus();
   }
   if (call.wanted[0]) {
@@ -223,7 +226,8 @@ constinit const OpDef kOp_scatter = {
     .doc =
         "x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. "
         "What would fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. "
-        "Sums and products of f16 and bf16 are rounded once.",
+        "Sums and products of f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and "
+        "NaN where the result is.",
     .example =
         "y = wf_scatter(s, x, ids, rows, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, "
         "WEFT_SCATTER_REDUCER_SUM);",

@@ -1,4 +1,5 @@
 // squeeze: drops dimensions of size 1.
+#include "src/ops/axes.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -13,7 +14,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   Ints axes;
   if (HasAttr<kAttrs, "dims">(call.attrs)) {
-    WEFT_ASSIGN_OR_RETURN(axes, NormalizeAxes("dims", Attr<kAttrs, "dims">(call.attrs), x.rank()));
+    WEFT_ASSIGN_OR_RETURN(axes, AxesOrAll(call.attrs, AttrPosition<kAttrs, "dims">(), x.rank()));
   } else {
     for (size_t d = 0; d < x.rank(); ++d) {
       if (x.dims[d] == 1) axes.push_back(d);
@@ -34,7 +35,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,1,3]"}, {"T[1,3,1] dims=[-1]"}, {"T[1]"}, {"T[0,1]"}, {"T[2,3] dims=[]"}};
+constexpr Sample kSamples[] = {{"T[2,1,3]"}, {"T[1,3,1] dims=[-1]"}, {"T[1]"},
+                               {"T[0,1]"},   {"T[2,3] dims=[]"},     {"T[] dims=[0]"}};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // take: the slices of x at given indices along one axis.
 #include <algorithm>
 
+#include "src/ops/axes.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -12,9 +13,10 @@ constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}, {"indices", kI
 constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis to take from; negative counts from the end", false, "0"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const Type& x = *call.operands[0];
+  const Type x = Type::Tensor(call.operands[0]->dtype, RowDims(call.operands[0]->dims));
   const Type& indices = *call.operands[1];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.rank()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
+                        AxisOfRow("axis", Attr<kAttrs, "axis">(call.attrs), call.operands[0]->rank()));
   if (x.dims[axis] == 0 && indices.count() != 0)
     return UserError("axis ", axis, " of x is empty: nothing can be taken");
   Dims dims(x.dims.begin(), x.dims.begin() + axis);
@@ -25,7 +27,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  const Value& x = call.operands[0];
+  const Value x = AsRow(call.b, call.operands[0]);
+  if (!x) return call.b.status();
   const Value& indices = call.operands[1];
   const int64_t rank = x.dims().size(), index_rank = indices.dims().size();
   WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), rank));
@@ -39,13 +42,16 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 }
 
 absl::Status InRange(const IndexCall& call) {
-  const Type& x = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.rank()));
-  return CheckIndices("indices", *call.values[1], x.dims[axis] - 1);
+  const Dims& dims = call.operands[0]->dims;
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, AxisOfRow("axis", Attr<kAttrs, "axis">(call.attrs), dims.size()));
+  return CheckIndices("indices", *call.values[1], RowDims(dims)[axis] - 1);
 }
 
-constexpr Sample kSamples[] = {
-    {"T[5,3] i32[4]<0:5>"}, {"T[2,5,3] i64[2,2]<0:5> axis=1"}, {"T[7] u8[]<0:7>"}, {"T[3,4] i32[0]<0:3> axis=-1"}};
+constexpr Sample kSamples[] = {{"T[5,3] i32[4]<0:5>"},
+                               {"T[2,5,3] i64[2,2]<0:5> axis=1"},
+                               {"T[7] u8[]<0:7>"},
+                               {"T[3,4] i32[0]<0:3> axis=-1"},
+                               {"T[] i32[2]<0:1> axis=-1"}};
 
 }  // namespace
 

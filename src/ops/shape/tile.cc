@@ -1,6 +1,7 @@
 // tile, repeat_interleave: a tensor, or each of its slices, several times.
 #include <algorithm>
 
+#include "src/ops/axes.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -62,8 +63,9 @@ absl::Status ExpandTile(const ExpandCall& call, std::span<Value> results) {
 }
 
 absl::Status InferRepeat(const InferCall& call, Types* results) {
-  Type x = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kRepeatAttrs, "axis">(call.attrs), x.rank()));
+  Type x = Type::Tensor(call.operands[0]->dtype, RowDims(call.operands[0]->dims));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
+                        AxisOfRow("axis", Attr<kRepeatAttrs, "axis">(call.attrs), call.operands[0]->rank()));
   const int64_t repeats = Attr<kRepeatAttrs, "repeats">(call.attrs);
   if (repeats < 0) return UserError("repeats is ", repeats, "; it must not be negative");
   WEFT_ASSIGN_OR_RETURN(x.dims[axis], Times(x.dims[axis], repeats));
@@ -72,7 +74,8 @@ absl::Status InferRepeat(const InferCall& call, Types* results) {
 }
 
 absl::Status ExpandRepeat(const ExpandCall& call, std::span<Value> results) {
-  const Value& x = call.operands[0];
+  const Value x = AsRow(call.b, call.operands[0]);
+  if (!x) return call.b.status();
   Dims spread = x.dims(), merged = x.dims();
   WEFT_ASSIGN_OR_RETURN(const int64_t axis,
                         NormalizeAxis("axis", Attr<kRepeatAttrs, "axis">(call.attrs), spread.size()));
@@ -88,11 +91,8 @@ absl::Status ExpandRepeat(const ExpandCall& call, std::span<Value> results) {
 constexpr Sample kTileSamples[] = {{"T[3] reps=[2]"},     {"T[2,3] reps=[4,5]"}, {"T[2,3] reps=[2]"},
                                    {"T[3] reps=[2,1,2]"}, {"T[0,3] reps=[2,2]"}, {"T[] reps=[2,3]"},
                                    {"T[2,3] reps=[0,1]"}, {"T[2] reps=[]"}};
-constexpr Sample kRepeatSamples[] = {{"T[3] repeats=2"},
-                                     {"T[2,3] repeats=3 axis=1"},
-                                     {"T[2,3,2] repeats=2 axis=-2"},
-                                     {"T[0,3] repeats=2"},
-                                     {"T[2] repeats=0"}};
+constexpr Sample kRepeatSamples[] = {{"T[3] repeats=2"},   {"T[2,3] repeats=3 axis=1"}, {"T[2,3,2] repeats=2 axis=-2"},
+                                     {"T[0,3] repeats=2"}, {"T[2] repeats=0"},          {"T[] repeats=3"}};
 
 }  // namespace
 

@@ -62,7 +62,11 @@ absl::Status ExpandAlong(const ExpandCall& call, std::span<Value> results) {
   const Places places = FirstTrue(b, Reshape(b, mask, {n}), size);
   results[1] = places.count;
   if (n == 0) {
-    results[0] = Full(b, x.dtype(), Chosen(x.dims(), axis, rank, size), fill);
+    // Of nothing, but x's all the same, for the gradient.
+    const Dims none = Chosen(x.dims(), axis, rank, 0);
+    Ints low(none.size(), 0), high = low;
+    high[axis] = size;
+    results[0] = Pad(b, Reshape(b, x, none), fill, low, high, low);
   } else {
     const Value joined = Reshape(b, x, Chosen(x.dims(), axis, rank, n));
     results[0] = WhereThere(b, places.there, Call(b, kOp_take, {joined, places.at}, {axis}), axis, fill);

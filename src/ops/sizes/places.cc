@@ -44,7 +44,7 @@ Value PutAt(Builder& b, const Value& slots, const Value& values, int64_t count, 
   Dims dims = values.dims();
   dims[0] = count;
   const Value begun = Full(b, values.dtype(), dims, fill);
-  if (count == 0) return begun;
+  if (count == 0) return Slice(b, values, Ints(dims.size(), 0), ToInts(dims), Ints(dims.size(), 1));
   Ints window = Axes(dims.size());
   window.erase(window.begin());
   return Call(b, kOp_scatter, {begun, slots, values},

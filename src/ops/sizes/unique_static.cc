@@ -48,7 +48,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const int64_t size = Attr<kAttrs, "size">(call.attrs), n = CountOf(dims);
   const double fill = Attr<kAttrs, "fill">(call.attrs);
   if (n == 0) {
-    results[0] = Full(b, call.operands[0].dtype(), {size}, fill);
+    results[0] = Pad(b, Reshape(b, call.operands[0], {0}), fill, {0}, {size}, {0});  // for the gradient
     results[1] = Scalar(b, DType::kI32, 0);
     results[2] = Full(b, DType::kI32, dims, 0);
     results[3] = Full(b, DType::kI32, {size}, 0);

@@ -1,4 +1,5 @@
 // argsort: where the elements along one axis stand that a sorted row would have.
+#include "src/ops/axes.h"
 #include "src/ops/sort/order.h"
 
 namespace weft::ops {
@@ -7,8 +8,9 @@ namespace {
 using namespace ir;
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const Type& x = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kSortAttrs, "axis">(call.attrs), x.rank()));
+  const Type x = Type::Tensor(call.operands[0]->dtype, RowDims(call.operands[0]->dims));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
+                        AxisOfRow("axis", Attr<kSortAttrs, "axis">(call.attrs), call.operands[0]->rank()));
   if (x.dims[axis] > INT32_MAX) {
     return UserError("axis ", axis, " has ", x.dims[axis], " elements; their positions must fit i32");
   }
@@ -17,7 +19,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  const Value& x = call.operands[0];
+  const Value x = AsRow(call.b, call.operands[0]);
+  if (!x) return call.b.status();
   WEFT_ASSIGN_OR_RETURN(const int64_t axis,
                         NormalizeAxis("axis", Attr<kSortAttrs, "axis">(call.attrs), x.dims().size()));
   results[0] = SortByFirst(call.b, {x, Iota(call.b, DType::kI32, x.dims(), axis)}, axis,
@@ -25,7 +28,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[7]"}, {"T[3,5] axis=0"}, {"T[2,300] descending=true"}, {"T[0,3]"}, {"bool[9]"}};
+constexpr Sample kSamples[] = {{"T[7]"},   {"T[3,5] axis=0"}, {"T[2,300] descending=true"},
+                               {"T[0,3]"}, {"bool[9]"},       {"T[]"}};
 
 }  // namespace
 

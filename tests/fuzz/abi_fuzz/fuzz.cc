@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <ctime>
 #include <limits>
+#include <utility>
 
 namespace weft::fuzz {
 
@@ -22,6 +23,10 @@ constexpr uint32_t kUnsigned[] = {WEFT_U32, WEFT_U64, WEFT_U8, WEFT_U16};
 constexpr uint32_t kNarrow[] = {WEFT_I2,      WEFT_I4,           WEFT_U2,       WEFT_U4,         WEFT_F8E3M4,  WEFT_F8E4M3,
                                 WEFT_F8E4M3FN, WEFT_F8E4M3B11FNUZ, WEFT_F8E4M3FNUZ, WEFT_F8E5M2, WEFT_F8E5M2FNUZ, WEFT_F8E8M0FNU};
 constexpr int64_t kMostElements = 4096;  // of a tensor that stays in a pool
+// Bodies in bodies, so many; one in so many calls begins one, with 1 to 32 calls in it, so that every sixth or so is nested.
+constexpr size_t kDeepest = 4;
+constexpr int kNestOneIn = 100;
+constexpr int kMostInside = 16;  // tensors of a body that calls inside it draw from
 
 const char* const kKeyWords[] = {"w", "b", "list", "model", "model.w", "step", "list.0", "a key that is longer than short ones are", "ключ", ""};
 const char* const kFileWords[] = {"a.weft", "b.weft", "c.weft", "digits.idx", "missing/d.weft", ".", "e.weft"};
@@ -128,7 +133,14 @@ void Fuzz::Epoch(int epoch, int thread) {
   busy_.epoch.store(epoch, std::memory_order_relaxed);
 }
 
+Role Fuzz::DrawRole() {
+  if (OneIn(g_settings.cpu)) return Role::kCpu;
+  const int share = Roll(1000);
+  return share < 800 ? Role::kReference : share < 880 ? Role::kCuts : share < 940 ? Role::kEager : share < 970 ? Role::kDebug : Role::kAny;
+}
+
 void Fuzz::OneCall() {
+  if (inside_.size() < kDeepest && OneIn(g_settings.only >= 0 ? 4 : kNestOneIn)) Nest();
   const auto wanted = [&](const Function& f) {
     if (f.rarely > 1 && !OneIn(f.rarely)) return false;
     return std::ranges::find(g_settings.skip, f.name) == g_settings.skip.end();
@@ -139,14 +151,7 @@ void Fuzz::OneCall() {
     function_ = only ? g_settings.only : Roll(static_cast<int>(kFunctionCount));
   } while (function_ != g_settings.only && !wanted(kFunctions[function_]));
   ++call_;
-  const int share = Roll(1000);
-  const Role role = OneIn(g_settings.cpu) ? Role::kCpu
-                    : share < 800         ? Role::kReference
-                    : share < 880         ? Role::kCuts
-                    : share < 940         ? Role::kEager
-                    : share < 970         ? Role::kDebug
-                                          : Role::kAny;
-  role_ = static_cast<int>(role);
+  if (inside_.empty()) role_ = static_cast<int>(DrawRole());
   const int level = Roll(16);
   wrong_ = level < 9 ? 0 : level < 15 ? UINT32_MAX / 10 : UINT32_MAX / 2;
   poisoned_ = strange_ = false;
@@ -175,6 +180,10 @@ void Fuzz::Left(bool ok) {
   Seen& seen = seen_[function_];
   ++seen.calls;
   if (ok) ++seen.ok;
+  if (!inside_.empty()) {
+    ++seen.nested;
+    if (ok) ++seen.nested_ok;
+  }
   seen.longest_ns = std::max(seen.longest_ns, NowNs() - started_ns_);
   // Elsewhere operations run as they are recorded, or what is pending becomes too much: then they wait for it.
   if (role_ > static_cast<int>(Role::kCpu) || strange_) return;
@@ -235,6 +244,114 @@ void Fuzz::EndCall() {
   watched_.clear();
   for (void* block : blocks_) std::free(block);
   blocks_.clear();
+  if (thread_ == 0 && g_settings.fork != 0 && OneIn(g_settings.fork)) CallInAChild();
+}
+
+// --- Calls inside bodies ---------------------------------------------------------------------------------------------------
+
+class Fuzz::Aside {
+ public:
+  explicit Aside(Fuzz& f)
+      : f_(f), op_(f.op_), sample_(f.sample_), poisoned_(f.poisoned_), strange_(f.strange_), wrong_(f.wrong_), type_(f.type_),
+        function_(f.function_), started_ns_(f.started_ns_), hooks_(std::exchange(t_hooks, {})), blocks_(std::move(f.blocks_)),
+        watched_(std::move(f.watched_)), made_(std::move(f.made_)) {
+    f_.blocks_.clear(), f_.watched_.clear(), f_.made_.clear();
+  }
+  ~Aside() {
+    f_.op_ = op_, f_.sample_ = sample_, f_.poisoned_ = poisoned_, f_.strange_ = strange_, f_.wrong_ = wrong_, f_.type_ = type_;
+    f_.function_ = function_, f_.started_ns_ = started_ns_;
+    f_.blocks_ = std::move(blocks_), f_.watched_ = std::move(watched_), f_.made_ = std::move(made_);
+    f_.busy_.since_ns.store(NowNs(), std::memory_order_relaxed);
+    f_.busy_.function.store(hooks_.counts ? function_ : -1, std::memory_order_release);
+    t_hooks = hooks_;
+  }
+  Aside(const Aside&) = delete;
+
+ private:
+  Fuzz& f_;
+  const OpInfo* op_;
+  const Sample* sample_;
+  bool poisoned_, strange_;
+  uint32_t wrong_, type_;
+  int function_;
+  int64_t started_ns_;
+  CallHooks hooks_;
+  std::vector<void*> blocks_;
+  std::vector<Watch> watched_;
+  std::vector<weft_tensor*> made_;
+};
+
+void Fuzz::CallInside(weft_context* body, weft_tensor* const* parameters, size_t count) {
+  const Aside aside(*this);
+  inside_.push_back({body, {}});
+  for (size_t i = 0; i < count; ++i) {
+    weft_tensor_retain(parameters[i]);
+    inside_.back().tensors.push_back(parameters[i]);
+  }
+  for (int left = 1 + Roll(32); left > 0; --left) {
+    if (OneIn(64)) {  // others find it, too, and may end it or what is around it
+      weft_context_retain(body);
+      Put(Kind::kContext, body);
+    }
+    OneCall();
+  }
+  const Inside done = std::move(inside_.back());
+  inside_.pop_back();
+  for (weft_tensor* tensor : done.tensors) {
+    if (OneIn(8)) {
+      Put(Kind::kTensor, tensor);
+    } else {
+      weft_tensor_release(tensor);
+      Bury(Kind::kTensor, tensor);
+    }
+  }
+}
+
+// A body of this thread's, around which another of the pool's may be, begun and let go of in any way and at any time.
+void Fuzz::Nest() {
+  if (inside_.empty()) role_ = static_cast<int>(DrawRole());
+  weft_context* around = OneIn(4) ? PickBody() : nullptr;
+  if (around == nullptr) around = Context();
+  weft_tensor_info infos[2] = {};
+  for (weft_tensor_info& info : infos) info.dtype = WEFT_F32, info.rank = 2, info.dims[0] = 2, info.dims[1] = 3;
+  weft_context* body = nullptr;
+  weft_tensor* parameters[2] = {};
+  if (!Helped(weft_function_begin(around, "nest", WEFT_STRLEN, infos, 2, &body, parameters))) return;
+  CallInside(body, parameters, 2);
+  weft_function* made = nullptr;
+  switch (Roll(4)) {
+    case 0:
+      if (Helped(weft_function_end(body, parameters, 2, &made))) Put(Kind::kFunction, made);
+      break;
+    case 1: Helped(weft_function_abandon(body)); break;
+    default: break;
+  }
+  for (weft_tensor* parameter : parameters) {
+    if (OneIn(4)) {
+      Put(Kind::kTensor, parameter);
+    } else {
+      weft_tensor_release(parameter);
+    }
+  }
+  if (OneIn(2)) return Put(Kind::kContext, body);
+  weft_context_release(body);
+  Bury(Kind::kContext, body);
+}
+
+weft_context* Fuzz::PickBody() {
+  if (!inside_.empty() && OneIn(2)) return AnyInside(1).body;
+  for (int tries = 0; tries < 6; ++tries) {
+    const uintptr_t found = At(Kind::kContext, 1 + Roll(kPlaces - 1)).load();
+    if (found != 0) return reinterpret_cast<weft_context*>(found);
+  }
+  return nullptr;
+}
+
+void* Fuzz::PickInside(Kind kind) {
+  if (kind == Kind::kContext) return Context();
+  if (kind != Kind::kTensor) return nullptr;
+  const std::vector<weft_tensor*>& tensors = AnyInside(3).tensors;
+  return tensors.empty() ? nullptr : tensors[static_cast<size_t>(Roll(static_cast<int>(tensors.size())))];
 }
 
 bool Fuzz::Helped(weft_error* error) {
@@ -258,6 +375,9 @@ void Fuzz::Complain(const char* what, const std::string& text) {
 // --- Handles -------------------------------------------------------------------------------------------------------------
 
 void* Fuzz::Pick(Kind kind) {
+  if (!inside_.empty() && !OneIn(4)) {
+    if (void* const found = PickInside(kind)) return found;
+  }
   if (kind == Kind::kContext) {
     // Now and then a body of a function's, or the context once more.
     void* const other = OneIn(24) ? reinterpret_cast<void*>(At(kind, 1 + Roll(kPlaces - 1)).load()) : nullptr;
@@ -306,6 +426,11 @@ void Fuzz::KeepHandle(Kind kind, void* handle) {
     const bool known = Helped(weft_tensor_count(static_cast<weft_tensor*>(handle), &count));
     const bool hopeless = count >= int64_t{1} << 40 && (role_ == static_cast<int>(Role::kCuts) || role_ == static_cast<int>(Role::kAny));
     if (!known || (count > kMostElements && !hopeless)) return weft_tensor_release(static_cast<weft_tensor*>(handle));
+  }
+  if (kind == Kind::kTensor && !inside_.empty() && !OneIn(4)) {
+    std::vector<weft_tensor*>& tensors = inside_.back().tensors;
+    if (tensors.size() < size_t{kMostInside}) return tensors.push_back(static_cast<weft_tensor*>(handle));
+    handle = std::exchange(tensors[static_cast<size_t>(Roll(kMostInside))], static_cast<weft_tensor*>(handle));
   }
   Put(kind, handle);
 }

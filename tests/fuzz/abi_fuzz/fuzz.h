@@ -91,7 +91,7 @@ const char* NameOf(Wait wait);
 
 // What was seen of one function.
 struct Seen {
-  int64_t calls = 0, ok = 0, codes[17] = {}, waits[kWaits] = {};
+  int64_t calls = 0, ok = 0, nested = 0, nested_ok = 0, codes[17] = {}, waits[kWaits] = {};
   int64_t longest_ns = 0, longest_lock_ns = 0;
   std::string texts[17];  // the first of each code
 };
@@ -105,7 +105,7 @@ struct Busy {
 
 struct Settings {
   uint64_t seed = 1;
-  int threads = 4, first_epoch = 0, hang_seconds = 60, starve = 16, cpu = 1000;
+  int threads = 4, first_epoch = 0, hang_seconds = 60, starve = 16, cpu = 1000, fork = 5000;
   int64_t calls = 0, epoch_calls = 50000;
   double seconds = 10;
   int only = -1;  // a function's number
@@ -149,8 +149,13 @@ class Fuzz {
   Fuzz(World& world, Busy& busy, std::vector<Seen>& seen) : world_(world), busy_(busy), seen_(seen) {}
   Fuzz(const Fuzz&) = delete;
   void Epoch(int epoch, int thread);
-  // A call of one function, chosen by chance.
+  // A call of one function, chosen by chance. Now and then it begins a body instead and makes calls inside it.
   void OneCall();
+  // Calls inside this open body, which is abandoned, ended, released or handed to other threads at any time during them.
+  void CallInside(weft_context* body, weft_tensor* const* parameters, size_t count);
+  int64_t calls() const { return call_; }
+  // Some of them in the child of a fork (fork.cc).
+  void CallInAChild();
 
   // Numbers by chance.
   uint64_t Bits() {
@@ -272,8 +277,14 @@ class Fuzz {
   void KeepHandle(Kind kind, void* handle);
   void KeepPoison(weft_tensor* tensor);
   Place& At(Kind kind, int i) { return world_.places[role_][static_cast<int>(kind)][i]; }
-  // The context of the call, never wrong.
-  weft_context* Context() { return reinterpret_cast<weft_context*>(At(Kind::kContext, 0).load()); }
+  // The context of the call, never wrong: inside a body mostly the body's.
+  weft_context* Context() {
+    if (!inside_.empty() && !OneIn(4)) return AnyInside(4).body;
+    return reinterpret_cast<weft_context*>(At(Kind::kContext, 0).load());
+  }
+  bool IsWhole(const weft_context* ctx) { return ctx == reinterpret_cast<weft_context*>(At(Kind::kContext, 0).load()); }
+  // A body of the pool or one that calls are made in; null if there is none.
+  weft_context* PickBody();
   void ReplaceContext();
 
   // A tensor of the call's context, gone after the call unless it is kept. Null if there is none.
@@ -313,6 +324,21 @@ class Fuzz {
   void Trace(weft_error* error) const;
   void Judge(weft_error* error);
   void EndCall();
+  void Nest();
+  void* PickInside(Kind kind);
+
+  // A body that this thread makes calls in, and what it has of it.
+  struct Inside {
+    weft_context* body;
+    std::vector<weft_tensor*> tensors;
+  };
+  // The call that the ones inside a body are made in, put aside.
+  class Aside;
+  // The innermost, one in so many times any of them.
+  Inside& AnyInside(int any) {
+    return OneIn(any) ? inside_[static_cast<size_t>(Roll(static_cast<int>(inside_.size())))] : inside_.back();
+  }
+  Role DrawRole();
 
   World& world_;
   Busy& busy_;
@@ -325,6 +351,7 @@ class Fuzz {
   std::vector<void*> blocks_;
   std::vector<Watch> watched_;
   std::vector<weft_tensor*> made_;
+  std::vector<Inside> inside_;  // the innermost last
 };
 
 // Made at the start, taken down at the end.

@@ -160,12 +160,12 @@ void RunEpoch(int epoch, std::vector<std::unique_ptr<Busy>>& busy, std::vector<s
       Fuzz fuzz(*world, *busy[static_cast<size_t>(i)], seen[static_cast<size_t>(i)]);
       t_fuzz = &fuzz;
       fuzz.Epoch(epoch, i);
-      for (int64_t call = 0; call < g_settings.epoch_calls; ++call) {
+      for (int64_t counted = 0; counted < g_settings.epoch_calls;) {
         fuzz.OneCall();
-        if (call % 64 == 63) {
-          g_calls.fetch_add(64, std::memory_order_relaxed);
-          if (over()) break;
-        }
+        if (fuzz.calls() - counted < 64) continue;
+        g_calls.fetch_add(fuzz.calls() - counted, std::memory_order_relaxed);
+        counted = fuzz.calls();
+        if (over()) break;
       }
       t_fuzz = nullptr;
     });
@@ -181,7 +181,7 @@ std::vector<Seen> Sum(const std::vector<std::vector<Seen>>& threads) {
     for (size_t i = 0; i < kFunctionCount; ++i) {
       const Seen& from = thread[i];
       Seen& to = all[i];
-      to.calls += from.calls, to.ok += from.ok;
+      to.calls += from.calls, to.ok += from.ok, to.nested += from.nested, to.nested_ok += from.nested_ok;
       for (int c = 0; c < 17; ++c) {
         to.codes[c] += from.codes[c];
         if (to.texts[c].empty()) to.texts[c] = from.texts[c];
@@ -223,15 +223,24 @@ bool MustSucceed(size_t function) {
          std::ranges::find(g_settings.skip, name) == g_settings.skip.end();
 }
 
-// Functions that chance passed over are called on purpose, each in worlds of its own for so long: what succeeds is no matter of how
-// fast the machine is.
+bool MustNest(size_t function) {
+  if (g_settings.only >= 0) return static_cast<size_t>(g_settings.only) == function;
+  return std::ranges::find(g_settings.skip, kFunctions[function].name) == g_settings.skip.end();
+}
+
+// Functions that chance passed over, or never called inside an open body, are called on purpose, each in worlds of its own for so long:
+// what succeeds is no matter of how fast the machine is.
 void CallThoseThatFailed(int epoch, std::vector<std::unique_ptr<Busy>>& busy, std::vector<std::vector<Seen>>& seen) {
   constexpr int kSecondsEach = 30;
-  const auto succeeded = [&](size_t i) { return std::ranges::any_of(seen, [&](const std::vector<Seen>& of_thread) { return of_thread[i].ok != 0; }); };
+  const auto done = [&](size_t i) {
+    const bool ok = std::ranges::any_of(seen, [&](const std::vector<Seen>& of_thread) { return of_thread[i].ok != 0; });
+    const bool nested = std::ranges::any_of(seen, [&](const std::vector<Seen>& of_thread) { return of_thread[i].nested != 0; });
+    return (ok || !MustSucceed(i)) && (nested || !MustNest(i));
+  };
   for (size_t i = 0; i < kFunctionCount; ++i) {
-    if (succeeded(i) || !MustSucceed(i)) continue;
+    if (done(i)) continue;
     g_settings.only = static_cast<int>(i);
-    for (const int64_t until = NowNs() + kSecondsEach * 1'000'000'000ll; !succeeded(i) && NowNs() < until;) {
+    for (const int64_t until = NowNs() + kSecondsEach * 1'000'000'000ll; !done(i) && NowNs() < until;) {
       const int64_t pause = NowNs() + 500'000'000;
       RunEpoch(++epoch, busy, seen, [=] { return NowNs() >= pause; });
     }
@@ -252,19 +261,24 @@ void Compare(const std::vector<Seen>& seen) {
       Fail(std::string(f.name) + " does not declare " + kCodes[c] + ", seen " + std::to_string(s.codes[c]) + " times: \"" + s.texts[c] + "\"");
     }
     if (!f.blocking && Waited(s)) Fail(std::string(f.name) + " says that it does not block, and waits: " + Waits(s));
+    if (s.nested == 0 && MustNest(i)) Fail(std::string(f.name) + " was never called inside an open body, in " + std::to_string(s.calls) + " calls");
     if (s.ok == 0) {
       if (MustSucceed(i)) Fail(std::string(f.name) + " never succeeded in " + std::to_string(s.calls) + " calls: " + Codes(s, ~0u) + "; \"" + s.texts[WEFT_INVALID_ARGUMENT] + "\"");
       ++never;
     }
   }
   std::printf("%zu functions, %d of them never succeeded\n", kFunctionCount, never);
+  const auto least = [&](int64_t Seen::*count) { return std::ranges::min_element(seen, {}, count); };
+  const auto calls = least(&Seen::calls), nested = least(&Seen::nested);
+  std::printf("each called at least %" PRId64 " times (%s), inside an open body at least %" PRId64 " times (%s)\n", calls->calls,
+              kFunctions[calls - seen.begin()].name, nested->nested, kFunctions[nested - seen.begin()].name);
 }
 
 void PrintTable(const std::vector<Seen>& seen) {
   for (size_t i = 0; i < kFunctionCount; ++i) {
     const Seen& s = seen[i];
-    std::printf("%-40s %9" PRId64 " calls %9" PRId64 " ok  %8.1f ms  %s%s%s\n", kFunctions[i].name, s.calls, s.ok,
-                static_cast<double>(s.longest_ns) / 1e6, Codes(s, ~0u).c_str(), Waits(s).empty() ? "" : "  waits: ", Waits(s).c_str());
+    std::printf("%-40s %9" PRId64 " calls %9" PRId64 " ok, %8" PRId64 " nested %8" PRId64 " ok  %8.1f ms  %s%s%s\n", kFunctions[i].name, s.calls,
+                s.ok, s.nested, s.nested_ok, static_cast<double>(s.longest_ns) / 1e6, Codes(s, ~0u).c_str(), Waits(s).empty() ? "" : "  waits: ", Waits(s).c_str());
   }
 }
 
@@ -281,8 +295,8 @@ void WriteRecord(const std::vector<Seen>& seen) {
     for (int w = 0; w < kWaits; ++w) {
       if (s.waits[w] != 0) waits += (waits.empty() ? "\"" : ", \"") + std::string(NameOf(static_cast<Wait>(w))) + "\": " + std::to_string(s.waits[w]);
     }
-    std::fprintf(file, "  \"%s\": {\"calls\": %" PRId64 ", \"ok\": %" PRId64 ", \"codes\": {%s}, \"blocking\": %s, \"waits\": {%s}, \"longest_us\": %" PRId64 ", \"longest_lock_us\": %" PRId64 "}%s\n",
-                 kFunctions[i].name, s.calls, s.ok, codes.c_str(), kFunctions[i].blocking ? "true" : "false", waits.c_str(), s.longest_ns / 1000,
+    std::fprintf(file, "  \"%s\": {\"calls\": %" PRId64 ", \"ok\": %" PRId64 ", \"nested\": %" PRId64 ", \"nested_ok\": %" PRId64 ", \"codes\": {%s}, \"blocking\": %s, \"waits\": {%s}, \"longest_us\": %" PRId64 ", \"longest_lock_us\": %" PRId64 "}%s\n",
+                 kFunctions[i].name, s.calls, s.ok, s.nested, s.nested_ok, codes.c_str(), kFunctions[i].blocking ? "true" : "false", waits.c_str(), s.longest_ns / 1000,
                  s.longest_lock_ns / 1000, i + 1 < kFunctionCount ? "," : "");
   }
   std::fprintf(file, "}}\n");
@@ -291,13 +305,14 @@ void WriteRecord(const std::vector<Seen>& seen) {
 
 constexpr char kUsage[] =
     "usage: weft_abi_fuzz [--seconds S | --calls N] [--seed N] [--threads N] [--epoch N] [--epoch-calls N] [--only FUNCTION]\n"
-    "                     [--skip FUNCTION]... [--hang S] [--starve N] [--cpu N] [--record FILE] [--table] [--trace]\n\n"
+    "                     [--skip FUNCTION]... [--hang S] [--starve N] [--cpu N] [--fork N] [--record FILE] [--table] [--trace]\n\n"
     "Calls every exported function with valid and hostile arguments. An epoch is so many calls of each thread in one world, which\n"
     "is taken down after it; --epoch begins with that one. With --threads 1 a run is the same every time.\n"
     "  --only, --skip every other call is of this function, or none (to look behind a finding)\n"
     "  --hang S       a call longer than this is a failure, with all stacks (60)\n"
     "  --starve N     in one of N calls an allocation fails (16; 0: never)\n"
     "  --cpu N        one of N calls goes to a context that compiles (1000)\n"
+    "  --fork N       after one of N calls of the first thread the process forks, and its child calls on (5000; 0: never)\n"
     "  --record FILE  what was seen of each function, as JSON\n"
     "  --table        the same for people\n"
     "  --trace        every call that can fail, as it returns\n";
@@ -329,6 +344,7 @@ bool Read(int argc, char** argv) {
     else if (name == "--hang") g_settings.hang_seconds = static_cast<int>(number);
     else if (name == "--starve") g_settings.starve = static_cast<int>(number);
     else if (name == "--cpu") g_settings.cpu = static_cast<int>(number);
+    else if (name == "--fork") g_settings.fork = static_cast<int>(number);
     else if (name == "--skip") g_settings.skip.push_back(value);
     else if (name == "--only") {
       for (g_settings.only = 0; std::string_view(kFunctions[g_settings.only].name) != value;) {
@@ -363,7 +379,7 @@ int Main(int argc, char** argv) {
   }
   MakeFolder();
   InstallWatch();
-  if (!HooksWork()) g_settings.starve = 0;
+  if (!HooksWork()) g_settings.starve = g_settings.fork = 0;  // a sanitizer's own threads and locks do not survive a fork
   std::vector<std::unique_ptr<Busy>> busy;
   for (int i = 0; i < g_settings.threads; ++i) busy.push_back(std::make_unique<Busy>());
   std::vector<std::vector<Seen>> seen(static_cast<size_t>(g_settings.threads), std::vector<Seen>(kFunctionCount));

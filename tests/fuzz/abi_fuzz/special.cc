@@ -154,7 +154,7 @@ weft_context* MakeContext(Role role, uint64_t dice) {
   const std::string cache = g_settings.folder + "/cache";
   const auto setting = [](const char* name, const char* value) { return weft_setting{name, WEFT_STRLEN, value, WEFT_STRLEN}; };
   const bool cuts = role != Role::kReference && role != Role::kCpu;
-  weft_setting all[10] = {setting("threads", "2"), setting("seed", "7")};
+  weft_setting all[12] = {setting("threads", "2"), setting("seed", "7")};
   size_t count = 2;
   all[count++] = setting("platform", role == Role::kCpu || (role == Role::kAny && dice % 16 == 0) ? "cpu" : "reference");
   all[count++] = setting("max_pending_nodes", !cuts ? "0" : dice % 2 == 0 ? "30" : "3");
@@ -164,6 +164,7 @@ weft_context* MakeContext(Role role, uint64_t dice) {
   all[count++] = setting("cache_mode", role == Role::kCpu ? "write" : dice % 4 == 1 ? "read" : "off");
   all[count++] = setting("cache_dir", cache.c_str());
   if (role == Role::kAny && dice % 7 == 1) all[count++] = setting(dice % 2 == 0 ? "use_bf16" : "use_32bit_long", "1");
+  if (role == Role::kCuts && dice % 2 == 0) all[count++] = setting("callbacks", "queued");
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
   options.settings = all;
   options.setting_count = count;
@@ -185,15 +186,33 @@ weft_context* MakeContext(Role role, uint64_t dice) {
   return made;
 }
 
-void Call_weft_error_new(Fuzz& f) {
+namespace {
+
+template <typename New>
+void NewError(Fuzz& f, New make) {
   const auto code = static_cast<weft_code>(f.OneOf({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0}));
   const Text wrong = f.DrawText(Words::kKeys);
   const Text text = f.Wrong() ? wrong : Text{"no fault of Weft's", WEFT_STRLEN};
   f.Enter();
-  weft_error* const error = weft_error_new(code, text.data, text.length);
+  weft_error* const error = make(code, text);
   f.LeaveWith(error != nullptr);
   weft_error_message(error, nullptr);
   weft_error_release(error);
+}
+
+}  // namespace
+
+void Call_weft_error_new(Fuzz& f) {
+  NewError(f, [](weft_code code, const Text& text) { return weft_error_new(code, text.data, text.length); });
+}
+void Call_weft_error_new_with_data(Fuzz& f) {
+  const auto data = static_cast<uint64_t>(f.Integer());
+  NewError(f, [&](weft_code code, const Text& text) {
+    weft_error* const error = weft_error_new_with_data(code, text.data, text.length, data);
+    uint64_t back = ~data;
+    if (weft_error_data(error, &back) != 0 && back != data) f.Complain("weft_error_data gave another number", "");
+    return error;
+  });
 }
 
 void Call_weft_context_create(Fuzz& f) {
@@ -222,7 +241,7 @@ void Call_weft_context_create(Fuzz& f) {
 
 void Call_weft_context_release(Fuzz& f) {
   weft_context* ctx = f.Handle<weft_context>(true);
-  if (ctx != f.Context()) {
+  if (!f.IsWhole(ctx)) {
     f.Enter();
     weft_context_release(ctx);
     return f.LeaveVoid();
@@ -414,6 +433,23 @@ void Call_weft_op_apply_on(Fuzz& f) {
   f.Enter();
   if (!f.Leave(weft_op_apply_on(ctx, device, a.name.data, a.name.length, a.inputs, a.input_count, a.attrs, a.attr_count, outputs,
                                 infos, capacity, count)))
+    return;
+  for (size_t i = 0; i < *count; ++i) f.KeepHandle(Kind::kTensor, outputs[i]);
+}
+
+void Call_weft_op_apply_in(Fuzz& f) {
+  weft_scope* const scope = f.Handle<weft_scope>(false);
+  const char* const file = f.Of<const char*>({"one.c", "two.c", nullptr});  // stays valid
+  const auto line = static_cast<int32_t>(f.Integer());
+  weft_device* const device = f.Handle<weft_device>(true);
+  const Applied a = DrawApplied(f);
+  size_t capacity = 0;
+  weft_tensor** outputs = f.OutArray<weft_tensor*>(&capacity);
+  auto* const infos = f.OneIn(2) ? static_cast<weft_tensor_info*>(f.Block(capacity * sizeof(weft_tensor_info))) : nullptr;
+  size_t* const count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_op_apply_in(scope, file, line, device, a.name.data, a.name.length, a.inputs, a.input_count, a.attrs,
+                                a.attr_count, outputs, infos, capacity, count)))
     return;
   for (size_t i = 0; i < *count; ++i) f.KeepHandle(Kind::kTensor, outputs[i]);
 }

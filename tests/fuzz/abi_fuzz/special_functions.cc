@@ -119,6 +119,7 @@ weft_error* Trace(void* data, weft_context* body, weft_tensor* const* parameters
                   size_t* out_count) {
   Tracing& tracing = *static_cast<Tracing*>(data);
   const Made made = FillBody(tracing.f, body, parameters, count);
+  if (tracing.f.OneIn(8)) tracing.f.CallInside(body, parameters, count);
   if (tracing.again) static_cast<void>(tracing.f.Helped(weft_function_abandon(body)));
   size_t given = 0;
   for (size_t i = 0; i < made.count; ++i) {
@@ -146,12 +147,21 @@ void Call_weft_function_begin(Fuzz& f) {
   for (size_t i = 0; i < inputs.count; ++i) f.KeepHandle(Kind::kTensor, parameters[i]);
 }
 
+void Call_weft_function_abandon(Fuzz& f) {
+  weft_context* body = f.Wrong() ? nullptr : f.PickBody();
+  if (body == nullptr) body = f.Handle<weft_context>(false);
+  f.Enter();
+  f.Leave(weft_function_abandon(body));
+}
+
 void Call_weft_function_end(Fuzz& f) {
   weft_tensor_info infos[2] = {};
   for (weft_tensor_info& info : infos) info.dtype = WEFT_F32, info.rank = 2, info.dims[0] = 2, info.dims[1] = 3;
   weft_context* own = nullptr;
   weft_tensor* parameters[2] = {};
-  static_cast<void>(f.Helped(weft_function_begin(f.Context(), "f", WEFT_STRLEN, infos, 2, &own, parameters)));
+  weft_context* around = f.OneIn(4) ? f.PickBody() : nullptr;
+  if (around == nullptr) around = f.Context();
+  static_cast<void>(f.Helped(weft_function_begin(around, "f", WEFT_STRLEN, infos, 2, &own, parameters)));
   Made made = FillBody(f, own, parameters, 2);
   weft_context* const body = f.Wrong() ? f.Handle<weft_context>(false) : own;
   weft_tensor* results[17];

@@ -17,7 +17,10 @@
 //   portable=0         programs for any device are not compiled  ignores_portable   they are compiled for the first one
 //   keeps_device       what is loaded is for the device that it was compiled for, whatever the options say
 //   fail=PJRT_X:N:C    the N-th call since this was set fails with code C (any number of these); fail=launch:N:C: not the call
-//                      but the launch, when it runs
+//                      but the launch, when it runs; N = 0: each call
+//   silent=PJRT_X      answers success and has done nothing (any number of these; of what destroys: it is done)
+//   last_zero=PJRT_X   answers success, done as usual, and the last word of its arguments is zero
+//   blocks=PJRT_X      does not begin before another text is set; blocks_after=PJRT_X: does not return
 //
 // Options of PJRT_Client_Create: devices (a number). Others are refused, as other plugins do. Topologies are called fake:N, of N
 // devices.
@@ -30,8 +33,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <new>
 #include <set>
+#include <type_traits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
@@ -328,11 +333,13 @@ absl::Status BufferToHostBuffer(api::ToHostBuffer& args) {
     }
   }
   Ref<weft::Event> done = MakeRef<weft::Event>();
-  storage->device->line.Add([storage, bytes, destination = args.destination, done] {
+  // Who gets no event cannot wait, and has no memory to write to.
+  const bool waits = !Faults::Names(Current()->last_zero, "PJRT_Buffer_ToHostBuffer");
+  storage->device->line.Add([storage, bytes, destination = args.destination, done, waits] {
     Pause(*storage->device);
     absl::Status status = storage->ready->status();
     status.Update(Alive(*storage->device));
-    if (status.ok() && bytes > 0) std::memcpy(destination, storage->value.bytes().data(), bytes);
+    if (status.ok() && bytes > 0 && waits) std::memcpy(destination, storage->value.bytes().data(), bytes);
     if (status.ok()) counts.from_device += static_cast<int64_t>(bytes);
     done->Complete(std::move(status));
   });
@@ -446,33 +453,58 @@ struct Slot {
 
 std::string_view NameOf(size_t number);
 
+// Keeps what a function has made and then forgot to write, or it would count as leaked.
+template <typename Word>
+void Forget(Word* last) {
+  static Mutex mutex;
+  static std::deque<Word>& forgotten = *new std::deque<Word>;
+  MutexLock lock(mutex);
+  forgotten.push_back(std::exchange(*last, 0));
+}
+
+void WaitWhileNamed(std::vector<std::string> Faults::*list, std::string_view function) {
+  while (Faults::Names((*Current()).*list, function)) Sleep(1);
+}
+
 template <size_t kNumber, auto& kBody>
 api::Error* Entry(void* given) {
   using Arguments = typename ArgumentsOf<std::remove_reference_t<decltype(kBody)>>::Type;
   auto* const args = static_cast<Arguments*>(given);
+  const std::string_view name = NameOf(kNumber);
   const auto call = [&]() -> absl::Status {
     ++counts.calls[kNumber];
     // Where a struct ends in padding, others say that it ends before.
     if (args->head.struct_size + alignof(Arguments) <= sizeof(Arguments)) {
-      return absl::InvalidArgumentError(absl::StrCat("fake: ", NameOf(kNumber), " wants a struct of ", sizeof(Arguments), " bytes, not of ", args->head.struct_size));
+      return absl::InvalidArgumentError(absl::StrCat("fake: ", name, " wants a struct of ", sizeof(Arguments), " bytes, not of ", args->head.struct_size));
     }
-    absl::Status told = Current()->Call(NameOf(kNumber));
-    if (!told.ok() && !NameOf(kNumber).ends_with("_Destroy")) return told;  // otherwise it would leak
+    const auto faults = Current();
+    absl::Status told = faults->Call(name);
+    const bool destroys = name.ends_with("_Destroy");
+    if (!told.ok() && !destroys) return told;  // otherwise it would leak
+    if (Faults::Names(faults->silent, name) && !destroys) {
+      if constexpr (std::is_same_v<Arguments, api::EventOnReady>) Forget(reinterpret_cast<uintptr_t*>(&args->user));
+      return absl::OkStatus();
+    }
+    WaitWhileNamed(&Faults::blocking, name);
     try {
       absl::Status status = kBody(*args);
+      if (Faults::Names(faults->last_zero, name) && !destroys) Forget(reinterpret_cast<uintptr_t*>(args + 1) - 1);
       return told.ok() ? status : told;
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("fake: no memory");
     }
   };
   absl::Status status = call();
+  WaitWhileNamed(&Faults::blocking_after, name);
   return status.ok() ? nullptr : new api::Error{std::move(status)};
 }
 
 void ErrorDestroy(void* args) { delete static_cast<api::ErrorDestroy*>(args)->error; }
 void ErrorMessage(void* given) {
   auto* const args = static_cast<api::ErrorMessage*>(given);
+  if (Faults::Names(Current()->silent, "PJRT_Error_Message")) return;
   args->message = args->error->status.message().data();
+  if (Faults::Names(Current()->last_zero, "PJRT_Error_Message")) return;
   args->message_size = args->error->status.message().size();
 }
 absl::Status ErrorGetCode(api::ErrorGetCode& args) {

@@ -1,6 +1,7 @@
 // See faults.h.
 #include "tests/pjrt/fake/faults.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/numbers.h"
@@ -17,10 +18,15 @@ std::shared_ptr<const Faults> current ABSL_GUARDED_BY(mutex);
 
 Counts counts;
 
+bool Faults::Names(const std::vector<std::string>& functions, std::string_view function) {
+  return std::ranges::find(functions, function) != functions.end();
+}
+
 absl::Status Faults::Call(std::string_view function) const {
   absl::Status status;
   for (const std::unique_ptr<Failure>& failure : failures) {
-    if (failure->function != function || ++failure->calls != failure->call) continue;
+    if (failure->function != function) continue;
+    if (++failure->calls != failure->call && failure->call != 0) continue;
     status = absl::Status(failure->code, absl::StrCat("fake: call ", failure->call, " of ", function, " fails"));
   }
   return status;
@@ -57,6 +63,14 @@ absl::StatusOr<std::shared_ptr<const Faults>> Faults::Parse(std::string_view tex
       faults->refused = value;
     } else if (name == "missing") {
       faults->missing.emplace_back(value);
+    } else if (name == "silent") {
+      faults->silent.emplace_back(value);
+    } else if (name == "last_zero") {
+      faults->last_zero.emplace_back(value);
+    } else if (name == "blocks") {
+      faults->blocking.emplace_back(value);
+    } else if (name == "blocks_after") {
+      faults->blocking_after.emplace_back(value);
     } else if (name == "dies") {
       right = parts.size() == 2 && absl::SimpleAtoi(parts[0], &faults->dying_device) &&
               absl::SimpleAtoi(parts[1], &faults->last_launch);

@@ -19,7 +19,7 @@ constexpr size_t kFunctions = 138;
 struct Faults {
   struct Failure {
     std::string function;  // "PJRT_Client_Compile", or "launch": the launch's event, not the call
-    int64_t call = 0;      // counted from 1, from when this text was set
+    int64_t call = 0;      // counted from 1, from when this text was set; 0: each
     absl::StatusCode code = absl::StatusCode::kInternal;
     mutable std::atomic<int64_t> calls{0};
   };
@@ -33,10 +33,12 @@ struct Faults {
   int64_t functions = kFunctions, major = 0, minor = 115;
   bool extensions = false, initializes = true, signals = false, refuses_load = false;
   bool ignores_portable = false, keeps_device = false;
-  std::vector<std::string> missing;
+  std::vector<std::string> missing, silent, last_zero, blocking, blocking_after;  // functions
   std::string refused;  // an operation's name in the text
   std::vector<std::unique_ptr<Failure>> failures;
 
+  // Whether the list holds the function.
+  static bool Names(const std::vector<std::string>& functions, std::string_view function);
   // What the text says about this call of the function, which is counted.
   absl::Status Call(std::string_view function) const;
 

@@ -81,6 +81,13 @@ pub const WEFT_ABI_MAJOR: u32 = 1;
 pub const WEFT_ABI_MINOR: u32 = 1;
 pub const WEFT_STRLEN: usize = usize::MAX;
 pub const WEFT_NOT_MAPPED: i64 = 9223372036854775807;
+pub const WEFT_ADAM_HAS_BETA1: u64 = 1;
+pub const WEFT_ADAM_HAS_BETA2: u64 = 2;
+pub const WEFT_ADAM_HAS_EPSILON: u64 = 4;
+pub const WEFT_ADAM_HAS_WEIGHT_DECAY: u64 = 8;
+pub const WEFT_PRINT_HAS_THRESHOLD: u64 = 1;
+pub const WEFT_PRINT_HAS_PRECISION: u64 = 2;
+pub const WEFT_PRINT_HAS_LINE_WIDTH: u64 = 4;
 pub const WEFT_WAIT_FOREVER: i64 = -1;
 pub const WEFT_TREE_ROOT: u32 = 0;
 pub const WEFT_CLIP_HAS_LOW: u64 = 1 << 0;
@@ -117,8 +124,10 @@ pub const WEFT_ANY_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_ANY_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_ARGMAX_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGMAX_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_ARGMAX_HAS_DTYPE: u64 = 1 << 2;
 pub const WEFT_ARGMIN_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGMIN_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_ARGMIN_HAS_DTYPE: u64 = 1 << 2;
 pub const WEFT_CUMMAX_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_CUMMAX_HAS_REVERSE: u64 = 1 << 1;
 pub const WEFT_CUMMIN_HAS_AXIS: u64 = 1 << 0;
@@ -197,6 +206,7 @@ pub const WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS: u64 = 1 << 2;
 pub const WEFT_REDUCE_WINDOW_HAS_PADDING: u64 = 1 << 3;
 pub const WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES: u64 = 1 << 0;
 pub const WEFT_SELECT_AND_SCATTER_HAS_PADDING: u64 = 1 << 1;
+pub const WEFT_SELECT_AND_SCATTER_HAS_SELECT: u64 = 1 << 2;
 pub const WEFT_BATCH_NORM_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_BATCH_NORM_HAS_EPSILON: u64 = 1 << 1;
 pub const WEFT_BATCH_NORM_INFERENCE_HAS_AXIS: u64 = 1 << 0;
@@ -219,10 +229,14 @@ pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL: u64 = 1 << 0;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE: u64 = 1 << 1;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE: u64 = 1 << 2;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA: u64 = 1 << 3;
+pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT: u64 = 1 << 4;
+pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN: u64 = 1 << 5;
 pub const WEFT_SOFTMAX_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SOFTMAX_HAS_SAFE: u64 = 1 << 1;
 pub const WEFT_BERNOULLI_HAS_PROBABILITY: u64 = 1 << 0;
 pub const WEFT_CATEGORICAL_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_CATEGORICAL_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_CATEGORICAL_HAS_DTYPE: u64 = 1 << 2;
 pub const WEFT_NORMAL_HAS_MEAN: u64 = 1 << 0;
 pub const WEFT_NORMAL_HAS_DEVIATION: u64 = 1 << 1;
 pub const WEFT_NORMAL_HAS_DTYPE: u64 = 1 << 2;
@@ -428,6 +442,10 @@ pub const WEFT_REDUCE_WINDOW_REDUCER_MIN: weft_reduce_window_reducer = 3;
 pub const WEFT_REDUCE_WINDOW_REDUCER_AND: weft_reduce_window_reducer = 4;
 pub const WEFT_REDUCE_WINDOW_REDUCER_OR: weft_reduce_window_reducer = 5;
 
+pub type weft_select_and_scatter_select = u32;
+pub const WEFT_SELECT_AND_SCATTER_SELECT_LARGEST: weft_select_and_scatter_select = 0;
+pub const WEFT_SELECT_AND_SCATTER_SELECT_GE: weft_select_and_scatter_select = 1;
+
 pub type weft_cross_entropy_reduction = u32;
 pub const WEFT_CROSS_ENTROPY_REDUCTION_MEAN: weft_cross_entropy_reduction = 0;
 pub const WEFT_CROSS_ENTROPY_REDUCTION_SUM: weft_cross_entropy_reduction = 1;
@@ -441,6 +459,11 @@ pub type weft_mse_reduction = u32;
 pub const WEFT_MSE_REDUCTION_MEAN: weft_mse_reduction = 0;
 pub const WEFT_MSE_REDUCTION_SUM: weft_mse_reduction = 1;
 pub const WEFT_MSE_REDUCTION_NONE: weft_mse_reduction = 2;
+
+pub type weft_scaled_dot_product_attention_causal_alignment = u32;
+pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_NONE: weft_scaled_dot_product_attention_causal_alignment = 0;
+pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_UPPER_LEFT: weft_scaled_dot_product_attention_causal_alignment = 1;
+pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT: weft_scaled_dot_product_attention_causal_alignment = 2;
 
 pub type weft_rng_bit_generator_rng_algorithm = u32;
 pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT: weft_rng_bit_generator_rng_algorithm = 0;
@@ -557,6 +580,7 @@ pub struct weft_print_options {
     pub line_width: i64,
     pub header: i32,
     pub reserved: i32,
+    pub present: u64,
 }
 
 #[repr(C)]
@@ -623,6 +647,7 @@ pub struct weft_adam_options {
     pub beta2: f64,
     pub epsilon: f64,
     pub weight_decay: f64,
+    pub present: u64,
 }
 
 #[repr(C)]
@@ -927,7 +952,7 @@ pub struct weft_argmax_opts {
     pub present: u64,
     pub axis: i64,
     pub keepdims: i32,
-    pub reserved: i32,
+    pub dtype: weft_dtype,
 }
 
 #[repr(C)]
@@ -938,7 +963,7 @@ pub struct weft_argmin_opts {
     pub present: u64,
     pub axis: i64,
     pub keepdims: i32,
-    pub reserved: i32,
+    pub dtype: weft_dtype,
 }
 
 #[repr(C)]
@@ -1311,6 +1336,8 @@ pub struct weft_select_and_scatter_opts {
     pub window_strides_count: u64,
     pub padding: *const i64,
     pub padding_count: u64,
+    pub select: weft_select_and_scatter_select,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1460,6 +1487,8 @@ pub struct weft_scaled_dot_product_attention_opts {
     pub scale: f64,
     pub dtype: weft_dtype,
     pub enable_gqa: i32,
+    pub causal_alignment: weft_scaled_dot_product_attention_causal_alignment,
+    pub nan_if_unseen: i32,
 }
 
 #[repr(C)]
@@ -1469,6 +1498,8 @@ pub struct weft_softmax_opts {
     pub next: *const c_void,
     pub present: u64,
     pub axis: i64,
+    pub safe: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1489,7 +1520,7 @@ pub struct weft_categorical_opts {
     pub present: u64,
     pub axis: i64,
     pub keepdims: i32,
-    pub reserved: i32,
+    pub dtype: weft_dtype,
 }
 
 #[repr(C)]
@@ -1712,6 +1743,15 @@ pub struct weft_api_v1 {
     pub custom_register: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, function: *mut c_void, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error>,
     pub custom_register_symbol: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, library: *const c_char, library_length: usize, symbol: *const c_char, symbol_length: usize, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error>,
     pub custom_apply: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub context_queue_fd: Option<unsafe extern "C" fn(ctx: *mut weft_context, out_fd: *mut i32) -> *mut weft_error>,
+    pub context_run_queue: Option<unsafe extern "C" fn(ctx: *mut weft_context, out_count: *mut usize) -> *mut weft_error>,
+    pub error_new_with_data: Option<unsafe extern "C" fn(code: weft_code, message: *const c_char, length: usize, data: u64) -> *mut weft_error>,
+    pub error_data: Option<unsafe extern "C" fn(error: *const weft_error, out: *mut u64) -> i32>,
+    pub scope_share: Option<unsafe extern "C" fn(scope: *mut weft_scope, tensor: *mut weft_tensor) -> *mut weft_error>,
+    pub op_apply_in: Option<unsafe extern "C" fn(scope: *mut weft_scope, file: *const c_char, line: i32, device: *mut weft_device, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, outputs: *mut *mut weft_tensor, infos: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub tensor_copy_from: Option<unsafe extern "C" fn(target: *mut weft_tensor, value: *mut weft_tensor) -> *mut weft_error>,
+    pub device_trim: Option<unsafe extern "C" fn(device: *mut weft_device) -> *mut weft_error>,
+    pub context_live_bytes: Option<unsafe extern "C" fn(ctx: *mut weft_context, out_bytes: *mut u64) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1725,6 +1765,8 @@ extern "C" {
     pub fn weft_error_message(error: *const weft_error, out_length: *mut usize) -> *const c_char;
     pub fn weft_error_payload(error: *const weft_error, key: *const c_char, key_length: usize, out_length: *mut usize) -> *const c_char;
     pub fn weft_error_new(code: weft_code, message: *const c_char, length: usize) -> *mut weft_error;
+    pub fn weft_error_new_with_data(code: weft_code, message: *const c_char, length: usize, data: u64) -> *mut weft_error;
+    pub fn weft_error_data(error: *const weft_error, out: *mut u64) -> i32;
     pub fn weft_error_retain(error: *mut weft_error);
     pub fn weft_error_release(error: *mut weft_error);
     pub fn weft_blob_data(blob: *const weft_blob) -> *const c_void;
@@ -1739,6 +1781,9 @@ extern "C" {
     pub fn weft_context_option_source(ctx: *mut weft_context, name: *const c_char, length: usize, out: *mut weft_option_source) -> *mut weft_error;
     pub fn weft_option_detail(name: *const c_char, length: usize, key: *const c_char, key_length: usize) -> *const c_char;
     pub fn weft_context_set_log(ctx: *mut weft_context, min_level: weft_log_level, log: weft_log_fn, user_data: *mut c_void, release: weft_release_fn) -> *mut weft_error;
+    pub fn weft_context_queue_fd(ctx: *mut weft_context, out_fd: *mut i32) -> *mut weft_error;
+    pub fn weft_context_run_queue(ctx: *mut weft_context, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_context_live_bytes(ctx: *mut weft_context, out_bytes: *mut u64) -> *mut weft_error;
     pub fn weft_cancel(ctx: *mut weft_context);
     pub fn weft_device_count(ctx: *mut weft_context, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_device_at(ctx: *mut weft_context, index: usize, out: *mut *mut weft_device) -> *mut weft_error;
@@ -1747,6 +1792,7 @@ extern "C" {
     pub fn weft_device_kind(device: *mut weft_device, out_kind: *mut *const c_char, out_length: *mut usize) -> *mut weft_error;
     pub fn weft_device_dlpack(device: *mut weft_device, out_type: *mut i32, out_id: *mut i32) -> *mut weft_error;
     pub fn weft_device_memory(device: *mut weft_device, out: *mut weft_memory_stats) -> *mut weft_error;
+    pub fn weft_device_trim(device: *mut weft_device) -> *mut weft_error;
     pub fn weft_device_retain(device: *mut weft_device);
     pub fn weft_device_release(device: *mut weft_device);
     pub fn weft_event_poll(event: *mut weft_event, out_done: *mut i32) -> *mut weft_error;
@@ -1782,16 +1828,19 @@ extern "C" {
     pub fn weft_tensor_require_grad(tensor: *mut weft_tensor, on: i32) -> *mut weft_error;
     pub fn weft_tensor_keep(tensor: *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_assign(target: *mut weft_tensor, value: *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_copy_from(target: *mut weft_tensor, value: *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_retain(tensor: *mut weft_tensor);
     pub fn weft_tensor_release(tensor: *mut weft_tensor);
     pub fn weft_scope_begin(ctx: *mut weft_context, out: *mut *mut weft_scope) -> *mut weft_error;
     pub fn weft_scope_mark(scope: *mut weft_scope, file: *const c_char, line: i32) -> *mut weft_context;
     pub fn weft_scope_adopt(scope: *mut weft_scope, error: *mut weft_error, tensor: *mut weft_tensor) -> *mut weft_tensor;
+    pub fn weft_scope_share(scope: *mut weft_scope, tensor: *mut weft_tensor) -> *mut weft_error;
     pub fn weft_scope_keep(scope: *mut weft_scope, tensor: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_scope_check(scope: *mut weft_scope) -> *mut weft_error;
     pub fn weft_scope_end(scope: *mut weft_scope) -> *mut weft_error;
     pub fn weft_op_apply(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_op_apply_on(ctx: *mut weft_context, device: *mut weft_device, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, outputs: *mut *mut weft_tensor, infos: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_op_apply_in(scope: *mut weft_scope, file: *const c_char, line: i32, device: *mut weft_device, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, outputs: *mut *mut weft_tensor, infos: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_op_apply_many(ctx: *mut weft_context, calls: *const weft_op_call, call_count: usize, outputs: *mut *mut weft_tensor, infos: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_op_vjp(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, results: *const *mut weft_tensor, cotangents: *const *mut weft_tensor, result_count: usize, wanted: *const i32, out_grads: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_split(ctx: *mut weft_context, x: *mut weft_tensor, sizes: *const i64, size_count: usize, axis: i64, outputs: *mut *mut weft_tensor) -> *mut weft_error;

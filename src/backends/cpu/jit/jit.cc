@@ -31,6 +31,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "src/backends/cpu/jit/amx_model.h"
 #include "src/backends/cpu/jit/jit_llvm.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
 
@@ -157,7 +158,8 @@ std::span<const RuntimeSymbol> RuntimeSymbols() {
       RuntimeSymbol{"weft_amx_model_loadconfig", AddressOf(&weft_amx_model_loadconfig)},
       RuntimeSymbol{"weft_amx_model_release", AddressOf(&weft_amx_model_release)},
       RuntimeSymbol{"weft_amx_model_store", AddressOf(&weft_amx_model_store)},
-      RuntimeSymbol{"weft_amx_model_zero", AddressOf(&weft_amx_model_zero)}};
+      RuntimeSymbol{"weft_amx_model_zero", AddressOf(&weft_amx_model_zero)},
+      RuntimeSymbol{"weft_launch_ends", AddressOf(&weft_launch_ends)}};
 #undef WEFT_UNARY
 #undef WEFT_BINARY
   return symbols;

@@ -81,8 +81,8 @@ class Pixels : public TileOperands {
       const int64_t t = (k0 + k) / channels_, c = (k0 + k) % channels_, count = std::min(channels_ - c, length - k);
       const uint16_t* from = static_cast<const uint16_t*>(call_.weights) + base + taps_[t].stored * call_.tap_stride +
                              c * call_.from_stride;
-      Pack(target_, PackKind::kBF16Pairs, {from, call_.from_stride, call_.to_stride},
-           std::min(count, call_.group_from - c), columns, kTileSide, out + k / 2 * 64);
+      Pack(target_, PackKind::kPairs, {from, call_.from_stride, call_.to_stride}, std::min(count, call_.group_from - c),
+           columns, kTileSide, out + k / 2 * 64);
       k += count;
     }
     std::memset(out + length / 2 * 64, 0, TileSteps(length) * kTileBytes - length / 2 * 64);

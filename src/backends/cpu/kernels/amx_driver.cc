@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -84,7 +85,7 @@ class Driver {
     const int64_t tiles = CeilDiv(p_.n, kTileSide);
     const double work = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k + 8);
     const int threads = dealt_ || work < kInlineWork ? 1 : pool.threads();
-    for (int64_t first = 0; first < tiles; first += super_) {
+    for (int64_t first = 0; first < tiles && !LaunchEnds(); first += super_) {
       const int64_t end = std::min(tiles, first + super_);
       const char* b = nullptr;
       if (p_.b_packed) {
@@ -173,6 +174,7 @@ class Driver {
             p_.operands->PackA(r * kTileBlockSide, Rows(r), BlockStart(block), BlockLength(block), PackedA(space, r));
         }
         for (int64_t chunk = tile_begin; chunk < tile_end; chunk += chunk_) {
+          if (LaunchEnds()) return;
           const int64_t chunk_end = std::min(tile_end, chunk + chunk_);
           for (int64_t r = group; r < group_end; ++r) {
             OneRowBlock(space, r, block, chunk, chunk_end, b + (chunk - base) * column_bytes_);
@@ -310,6 +312,7 @@ class Driver {
 }  // namespace
 
 absl::Status RunTiles(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt) {
+  if (IsLong(product)) return RunLong(state, product, duty, dealt);
   TileSet set;
   WEFT_RETURN_IF_ERROR(Fetch(state, &set));
   Driver driver(set, product, dealt);

@@ -67,6 +67,10 @@ void PackTileColumns(const CpuTarget& target, const PackSource& source, int64_t 
 // members; duty then has a pool of one thread.
 absl::Status RunTiles(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt = false);
 
+// Those of very long K, which RunTiles hands on (amx_long.cc).
+bool IsLong(const TileProduct& product);
+absl::Status RunLong(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt);
+
 // What entry points call where AmxServes.
 absl::Status RunTileGemm(KernelSet::State& state, const GemmCall& call, const Duty& duty);
 void PackTileB(const CpuTarget& target, const GemmCall& call, void* packed, ThreadPool& pool);

@@ -59,7 +59,7 @@ void PackTileRows(const CpuTarget& target, const PackSource& source, int64_t row
 }
 
 void PackTileColumns(const CpuTarget& target, const PackSource& source, int64_t columns, int64_t length, char* out) {
-  Pack(target, PackKind::kBF16Pairs, source, length, columns, kTileSide, out);
+  Pack(target, PackKind::kPairs, source, length, columns, kTileSide, out);
   const int64_t written = CeilDiv(length, 2) * 64;
   std::memset(out + written, 0, TileSteps(length) * kTileBytes - written);
 }

@@ -8,6 +8,7 @@
 
 #include "src/backends/cpu/kernels/attention_internal.h"
 #include "src/backends/cpu/kernels/attention_rows.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
@@ -62,7 +63,9 @@ class Driver {
       if (work < kInlineWork) {
         for (int64_t i = 0; i < count; ++i) f(i);
       } else {
-        pool.ParallelFor(count, f);
+        pool.ParallelFor(count, [&](int64_t i) {
+          if (!LaunchEnds()) f(i);
+        });
       }
     };
     if (packed_k_ + packed_v_ > 0) {
@@ -217,7 +220,7 @@ class Driver {
     // Keys before this one are seen by the last of the queries.
     const int64_t end = SeenByFirst(call_) + queries.end - 1;
     bool accumulate = false;
-    for (int64_t b = first; b < last && Keys(b).begin < end; ++b) {
+    for (int64_t b = first; b < last && Keys(b).begin < end && !LaunchEnds(); ++b) {
       const Stretch keys = Keys(b);
       GemmCall scores = Scores(rows, keys.size()), values = Values(rows, keys.size(), accumulate);
       scores.a.data = At(call_.q.data, (at.q + queries.begin * call_.q.row_stride) * element_);
@@ -311,6 +314,7 @@ class Driver {
     run.out = const_cast<char*>(At(call_.out.data, (at.written + queries.begin * call_.out.row_stride) * element_));
     run.out_stride = call_.out.row_stride;
     run.bf16 = call_.dtype == DType::kBF16;
+    run.nan_if_unseen = call_.nan_if_unseen;
     rows_.finish(run);
   }
 

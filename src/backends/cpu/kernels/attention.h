@@ -32,7 +32,9 @@ struct AttentionCall {
   AttentionMatrix q, k, v, mask;   // mask: added to the scores; strides of 0 repeat it
   int64_t mask_column_stride = 1;  // or 0
   bool has_mask = false;
-  bool causal = false;  // query i sees keys before i + 1 + keys - queries
+  bool causal = false;
+  int64_t lead = 0;            // where causal: query i sees keys before i + 1 + lead
+  bool nan_if_unseen = false;  // what a query gives that sees no key; otherwise, and in the gradient, 0
   float scale = 1;
   AttentionMatrix out;
   void* space = nullptr;  // AttentionSpace bytes
@@ -45,7 +47,7 @@ absl::Status RunAttention(KernelSet& kernels, const AttentionCall& call, ThreadP
 absl::Status PrepareAttention(KernelSet& kernels, const AttentionCall& call, ScratchNeeds& needs);
 
 // The cotangents of q, k and v by that of the result, in f32, dense as their operands are: the scores of some queries and all
-// the keys that these see, at a time. With causal, every query sees a key. call.out is not there.
+// the keys that these see, at a time. call.out is not there.
 struct AttentionGradientCall {
   AttentionCall call;
   AttentionMatrix g;  // of the type of q

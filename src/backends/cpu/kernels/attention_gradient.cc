@@ -9,6 +9,7 @@
 #include "src/backends/cpu/kernels/attention_columns.h"
 #include "src/backends/cpu/kernels/attention_internal.h"
 #include "src/backends/cpu/kernels/attention_rows.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
@@ -57,9 +58,13 @@ class Driver {
   absl::Status Run(KernelSet& kernels, ThreadPool& pool) {
     kernels_ = &kernels;
     columns_ = &AttentionColumnKernelsOf(kernels.target().isa);
-    pool.ParallelFor(members_ * parts_, [&](int64_t i) { Note(RunPart(i / parts_, i % parts_)); });
+    pool.ParallelFor(members_ * parts_, [&](int64_t i) {
+      if (!LaunchEnds()) Note(RunPart(i / parts_, i % parts_));
+    });
     if (parts_ > 1) {
-      pool.ParallelFor(members_ * kJoinPieces, [&](int64_t i) { Join(i / kJoinPieces, i % kJoinPieces); });
+      pool.ParallelFor(members_ * kJoinPieces, [&](int64_t i) {
+        if (!LaunchEnds()) Join(i / kJoinPieces, i % kJoinPieces);
+      });
     }
     MutexLock lock(mutex_);
     return failure_;
@@ -68,13 +73,14 @@ class Driver {
  private:
   // Keys of which one of the queries before `end` sees some; whole steps, unless there are no more.
   int64_t SeenBefore(int64_t end) const {
-    return call_.causal ? std::min(call_.keys, RoundUp(SeenByFirst(call_) + end - 1, kAttentionLanes)) : call_.keys;
+    if (!call_.causal) return call_.keys;
+    return std::min(call_.keys, RoundUp(std::max<int64_t>(SeenByFirst(call_) + end - 1, 0), kAttentionLanes));
   }
   // Calls f with the chunks of keys before `end`.
   template <typename F>
   absl::Status ForEachChunk(int64_t end, F f) const {
     const int64_t steps = CeilDiv(end, kAttentionLanes), chunks = CeilDiv(end, kChunk);
-    for (int64_t i = 0; i < chunks; ++i) {
+    for (int64_t i = 0; i < chunks && !LaunchEnds(); ++i) {
       const Stretch keys = {CutAt(steps, chunks, i) * kAttentionLanes,
                             std::min(end, CutAt(steps, chunks, i + 1) * kAttentionLanes)};
       WEFT_RETURN_IF_ERROR(f(keys));
@@ -193,7 +199,7 @@ class Driver {
     std::fill_n(ValueSums(member, part), call_.keys * call_.value_width, 0.0F);
     Pack(kernels_->target(), Widening(), {At(call_.k.data, at.k * element_), 1, call_.k.row_stride}, call_.width,
          call_.keys, turned_stride_, space.turned);
-    for (int64_t i = part; i < call_.group * strips_; i += parts_) {
+    for (int64_t i = part; i < call_.group * strips_ && !LaunchEnds(); i += parts_) {
       WEFT_RETURN_IF_ERROR(RunStrip(member, part, i / strips_, i % strips_, space));
     }
     return absl::OkStatus();
@@ -205,6 +211,11 @@ class Driver {
     const Stretch queries = {CutAt(call_.queries, strips_, strip), CutAt(call_.queries, strips_, strip + 1)};
     const int64_t rows = queries.size(), columns = RoundUp(rows, kAttentionLanes);
     const int64_t end = SeenBefore(queries.end);
+    float* const dq = gradient_.dq + (of_queries * call_.queries + queries.begin) * call_.width;
+    if (end == 0) {
+      std::fill_n(dq, rows * call_.width, 0.0F);
+      return absl::OkStatus();
+    }
     const char* const q = At(call_.q.data, (at.q + queries.begin * call_.q.row_stride) * element_);
     const char* const g = At(gradient_.g.data, (at.written + queries.begin * gradient_.g.row_stride) * element_);
     GemmCall scores = Scores(rows, kChunk), slopes = Slopes(rows, kChunk);
@@ -250,10 +261,7 @@ class Driver {
       columns_->along(run);
       return absl::OkStatus();
     }));
-    for (int64_t i = 0; i < columns; ++i) {
-      space.sums[i] = 1 / space.sums[i];
-      space.along[i] *= space.sums[i];
-    }
+    Divide(space, columns);
 
     GemmCall of_k = Sums(call_.width, rows, kChunk), of_v = Sums(call_.value_width, rows, kChunk);
     SetFactor(q, call_.q.row_stride, rows, call_.width, space.q, &of_k);
@@ -274,9 +282,16 @@ class Driver {
       of_q.c = space.dq;
       return kernels_->Gemm(of_q, alone_);
     }));
-    Pack(kernels_->target(), PackKind::kF32, {space.dq, 1, columns}, rows, call_.width, call_.width,
-         gradient_.dq + (of_queries * call_.queries + queries.begin) * call_.width);
+    Pack(kernels_->target(), PackKind::kF32, {space.dq, 1, columns}, rows, call_.width, call_.width, dq);
     return absl::OkStatus();
+  }
+
+  // Sums become factors. The largest exponential of a query is 1, so that a sum of 0 is of one that sees no key.
+  static void Divide(const Space& space, int64_t columns) {
+    for (int64_t i = 0; i < columns; ++i) {
+      space.sums[i] = space.sums[i] == 0 ? 0 : 1 / space.sums[i];
+      space.along[i] *= space.sums[i];
+    }
   }
 
   // Rows of q or g as a factor in f32.

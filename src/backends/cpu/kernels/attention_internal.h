@@ -21,8 +21,8 @@ struct Stretch {
   int64_t size() const { return end - begin; }
 };
 
-// Keys that query 0 sees.
-inline int64_t SeenByFirst(const AttentionCall& call) { return call.causal ? call.keys - call.queries + 1 : call.keys; }
+// Keys that query 0 sees; fewer than 1 where it sees none.
+inline int64_t SeenByFirst(const AttentionCall& call) { return call.causal ? call.lead + 1 : call.keys; }
 
 inline int64_t Members(const AttentionCall& call) {
   int64_t members = 1;

@@ -36,7 +36,7 @@ struct AttentionRows {
   int64_t value_stride = 0;
 };
 
-// out = values / sums
+// out = values / sums. A sum is 0 where a query saw no key: the largest exponential is 1.
 struct AttentionResult {
   const float* values = nullptr;
   const float* sums = nullptr;
@@ -44,6 +44,7 @@ struct AttentionResult {
   void* out = nullptr;
   int64_t out_stride = 0;
   bool bf16 = false;
+  bool nan_if_unseen = false;  // 0 / 0 instead of 0
 };
 
 struct AttentionKernels {

@@ -189,6 +189,7 @@ void Finish(const AttentionResult& run) {
     const float* const values = run.values + r * run.value_stride;
     float sum = 0;
     for (int64_t i = 0; i < kAttentionLanes; ++i) sum += run.sums[r * kAttentionLanes + i];
+    if (sum == 0 && !run.nan_if_unseen) sum = kInfinity;  // of values that are 0
     int64_t c = 0;
     if (run.bf16) {
       uint16_t* const out = static_cast<uint16_t*>(run.out) + r * run.out_stride;

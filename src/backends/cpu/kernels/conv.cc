@@ -1,4 +1,5 @@
 // Convolution's entry points: checks, then tiles where they serve and the plain loops elsewhere.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -49,6 +50,34 @@ int64_t YCount(const ConvCall& call) {
 int64_t WCount(const ConvCall& call) {
   return PadRank(call.spatial_rank, call.dims).window * (call.in_channels / call.feature_groups) * call.out_channels;
 }
+
+// Bytes with or without a sign, of which pairs of i16 are made: one widened copy of each operand.
+absl::Status WidenBytes(const ConvCall& call, const Duty& duty, Widened* out) {
+  const int64_t first_count = XCount(call), second_count = WCount(call), bytes = (first_count + second_count + 64) * 2;
+  if (duty.pool == nullptr) {
+    duty.needs->Once(ScratchSlot::kWiden, bytes);
+    return absl::OkStatus();
+  }
+  auto* const memory = static_cast<int16_t*>(ThreadScratch(ScratchSlot::kWiden, bytes));
+  if (memory == nullptr) return OutOfScratch("widened operands of a convolution", bytes);
+  int16_t* const second_out = memory + (first_count + 31) / 32 * 32;
+  const auto convert = [&]<typename T>(const T* from, int16_t* to, int64_t count) {
+    duty.pool->ParallelRanges(
+        count, [&](int64_t begin, int64_t end, int) { std::copy(from + begin, from + end, to + begin); });
+  };
+  const auto both = [&]<typename T>(T) {
+    convert(static_cast<const T*>(call.x), memory, first_count);
+    convert(static_cast<const T*>(call.w), second_out, second_count);
+  };
+  IsSigned(call.input) ? both(int8_t{}) : both(uint8_t{});
+  *out = {memory, second_out, nullptr};
+  return absl::OkStatus();
+}
+void AsI16(TypePlan* types) {
+  types->pack = PackKind::kPairs;
+  types->source_bytes = 2;
+}
+bool WidensBytes(const TypePlan& types) { return types.pack == PackKind::kPairsI8 || types.pack == PackKind::kPairsU8; }
 
 // Turns a widening plan into a plain f32 one; the output may still be narrow.
 void AsF32(TypePlan* types) {
@@ -119,6 +148,12 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& original, const Ty
     gather.from = wide.first;
     gather.weights = wide.second;
     AsF32(&gather.types);
+  } else if (WidensBytes(types)) {
+    Widened wide;
+    WEFT_RETURN_IF_ERROR(WidenBytes(call, duty, &wide));
+    gather.from = wide.first;
+    gather.weights = wide.second;
+    AsI16(&gather.types);
   }
   return Run(state, gather, duty);
 }
@@ -249,7 +284,7 @@ bool PacksW(const CpuTarget& target, const ConvCall& original, GatherCall* gathe
   TypePlan types;
   ConvCall call = original;
   if (!CheckConv(call).ok() || !TilesServe(call) || !PlanTypes(target, call.input, call.output, &types)) return false;
-  if (Widens(types) || AmxServes(target, call.input, call.output)) return false;
+  if (Widens(types) || WidensBytes(types) || AmxServes(target, call.input, call.output)) return false;
   if (PadsFirst(target, call, types, true)) TakePadding(&call);
   *gather = ForwardGather(call, types);
   return !DepthwiseServes(call.input, call.output, gather->groups, gather->group_from, gather->group_to) &&
@@ -262,7 +297,9 @@ absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Directi
   WEFT_RETURN_IF_ERROR(CheckConv(original));
   ConvCall call = original;
   TypePlan types;
-  if (TilesServe(call) && PlanTypes(state.target(), call.input, call.output, &types)) {
+  // Integers have no gradients: only tests ask for those.
+  const bool tiles = TilesServe(call) && (direction == Direction::kForward || !IsInteger(call.input));
+  if (tiles && PlanTypes(state.target(), call.input, call.output, &types)) {
     if (direction == Direction::kWeights && PadsFirst(state.target(), call, types, false)) {
       const PaddedImage image(call, types.source_bytes);
       TakePadding(&call);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/conv_gather.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/parallel_pieces.h"
 
 namespace weft::cpu {
@@ -428,7 +429,7 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
       out_of_memory.store(true, std::memory_order_relaxed);
       return;
     }
-    for (int64_t i = begin; i < end; ++i) {
+    for (int64_t i = begin; i < end && !LaunchEnds(); ++i) {
       const auto unit = channels.UnitAt(i);
       T* const y = narrow ? share.row : static_cast<T*>(to) + unit.row * lanes;
       channels.ForEachRun(share, unit, w, tap_lanes, y, [&](ChannelRun<T>& run) {
@@ -480,7 +481,7 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
     for (int64_t part = begin; part < end; ++part) {
       T* const own = sums + part * size;
       std::fill(own, own + size, T{});
-      for (int64_t i = CutAt(units, parts, part); i < CutAt(units, parts, part + 1); ++i) {
+      for (int64_t i = CutAt(units, parts, part); i < CutAt(units, parts, part + 1) && !LaunchEnds(); ++i) {
         const auto unit = channels.UnitAt(i);
         T* y = share.row;
         if constexpr (std::is_same_v<T, float>) {

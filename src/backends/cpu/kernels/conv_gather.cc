@@ -9,6 +9,7 @@
 
 #include "src/backends/cpu/kernels/conv_padding.h"
 #include "src/backends/cpu/kernels/conv_panels.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/parallel_pieces.h"
 #include "src/runtime/status.h"
 
@@ -517,15 +518,13 @@ class Gather {
     const int64_t steps_before = phase.StepsBefore(block, call_.types.pack);
     const int64_t channels = block.channel1 - block.channel0;
     const Next then = After(phase, block, panel_begin, panel_end);
-    const bool pairs = call_.types.pack == PackKind::kBF16Pairs;
+    const bool pairs = IsPairs(call_.types.pack);
     const bool whole_runs = (block.tap1 - block.tap0) % phase.inner_taps == 0 && block.tap0 % phase.inner_taps == 0 &&
                             channels == call_.group_from;
     void* c[16];
     MicroArgs args;
-    args.a = own.a;
+    args.a = own.a, args.b_offsets = b_offsets, args.c = c;
     args.a_stride = element_;  // along pixels
-    args.b_offsets = b_offsets;
-    args.c = c;
     args.accumulate = block.tap0 > 0 || block.channel0 > 0;
     const bool ends = Ends(phase) && &block == &phase.blocks.back();
     const TileSet& tiles = ends ? sets.end : sets.plain;
@@ -539,10 +538,13 @@ class Gather {
     Seek(phase, row, &first);
     const int64_t all_taps = block.tap1 - block.tap0, runs = all_taps / phase.inner_taps;
     const bool repeats = !fetches && !far && !then.asks && phase.within && call_.groups == 1;
-    int64_t last_rows = 0, part = 0, left = 0;  // of the line
+    int64_t part = 0, left = 0, last_rows = 0;  // of the line
     bool last_joined = false;
     if (phase.line_tiles > 0) GoTo(phase, tile_begin % phase.line_tiles, &part, &left);
+    const int64_t products = mr_ * (EndChannel(panel_end) - FirstChannel(panel_begin));  // of a tile, a step
+    PieceLook look(static_cast<double>(products) * static_cast<double>(all_taps * channels));
     for (int64_t tile = tile_begin; tile < tile_end; tile += args.tiles) {
+      if (look.Ends()) return;
       const int64_t rows =
           phase.line_tiles == 0 ? phase.FirstRow(call_.batch, tile + 1) - row : NextRows(phase, &part, &left);
       const bool in_line = InsideLine(phase, first, rows);
@@ -555,8 +557,7 @@ class Gather {
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
       char* wide_row = own.wide == nullptr ? nullptr : own.wide + (row - row0) * wide_stride;
       int64_t group = -1;
-      if (in_line && rows == last_rows && joined == last_joined &&
-          first.at[kInner] != 0) {  // the last tile's neighbour
+      if (in_line && rows == last_rows && joined == last_joined && first.at[kInner] != 0) {  // the last's neighbour
         StepTile(phase, rows, args.tiles, args.taps, own.a, c, wide_stride);
         group = 0;
       }

@@ -20,7 +20,7 @@ int64_t Reach(const PhaseDim& dim) { return dim.offsets.back() - dim.offsets.fro
 bool PadsFirst(const CpuTarget& target, const ConvCall& call, const TypePlan& types, bool forward) {
   constexpr int64_t kFewChannels = 4;
   // Pairs of an odd number of channels fill runs of taps, not each tap by itself; gradients of kernels widen them.
-  const bool pairs = forward && types.pack == PackKind::kBF16Pairs && !AmxServes(target, call.input, call.output);
+  const bool pairs = forward && types.pack == PackKind::kPairs && !AmxServes(target, call.input, call.output);
   bool pads = false, plain = (types.direct || pairs) && call.feature_groups == 1 && call.in_channels <= kFewChannels &&
                              call.batch * call.in_channels > 0;
   for (int d = 0; d < call.spatial_rank; ++d) {

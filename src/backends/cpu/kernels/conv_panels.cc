@@ -119,7 +119,7 @@ int64_t GatherPlan::Unpackable() const {
 void GatherPlan::UnpackTap(const char* from, int64_t k, int64_t flat, int64_t stored_tap, char* weights) const {
   const int64_t panel = flat % columns.panels, source = call.types.source_bytes;
   const int64_t lanes = columns.Columns(panel), step_bytes = StepBytes(flat);
-  const bool pairs = call.types.pack == PackKind::kBF16Pairs;
+  const bool pairs = call.types.pack == PackKind::kPairs;
   char* const base = weights + (flat / columns.panels * call.group_stride +
                                 columns.First(panel) * columns.lanes * call.to_stride + stored_tap * call.tap_stride) *
                                    source;

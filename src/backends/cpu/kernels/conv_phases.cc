@@ -149,7 +149,7 @@ std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, i
     split[d] = SplitDim(call.geometry.dims[d]);
     count *= static_cast<int64_t>(split[d].size());
   }
-  const bool odd = call.types.pack == PackKind::kBF16Pairs && call.group_from % 2 != 0;
+  const bool odd = call.types.pack == PackKind::kPairs && call.group_from % 2 != 0;
   int64_t packed = 0;
   for (int64_t i = 0; i < count; ++i) {
     Phase phase;

@@ -5,6 +5,8 @@
 
 #include "src/backends/cpu/kernels/conv_geometry.h"
 #include "src/backends/cpu/kernels/elements.h"
+#include "src/runtime/integer_sums.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -53,16 +55,18 @@ struct Walk {
 
 template <typename In, typename Out>
 void Forward(const Walk& walk, int64_t begin, int64_t end) {
-  using Rule = ElementRule<In>;
+  using Rule = PairRule<In, Out>;
   const ConvCall& call = walk.call;
   const In* x = static_cast<const In*>(call.x);
   const In* w = static_cast<const In*>(call.w);
   Out* y = static_cast<Out*>(call.y);
   std::vector<typename Rule::Sum> sums(call.out_channels);
+  PieceLook look(static_cast<double>(walk.group_in * call.out_channels));
   for (int64_t pixel = begin; pixel < end; ++pixel) {
     const int64_t n = pixel / walk.geometry.out;
     std::fill(sums.begin(), sums.end(), typename Rule::Sum{});
     for (int64_t tap = 0; tap < walk.geometry.window; ++tap) {
+      if (look.Ends()) return;
       const int64_t in = walk.Input(pixel % walk.geometry.out, tap);
       if (in < 0) continue;
       const In* weights = w + walk.Weight(tap) * walk.group_in * call.out_channels;
@@ -83,17 +87,19 @@ void Forward(const Walk& walk, int64_t begin, int64_t end) {
 // Input batch members own their gradients: parallel over them.
 template <typename In, typename Out>
 void BackwardData(const Walk& walk, int64_t begin, int64_t end) {
-  using Rule = ElementRule<In>;
+  using Rule = PairRule<In, Out>;
   const ConvCall& call = walk.call;
   const In* w = static_cast<const In*>(call.w);
   const In* y = static_cast<const In*>(call.y);
   Out* x = static_cast<Out*>(const_cast<void*>(call.x));
   const int64_t row = walk.geometry.in * call.in_channels;
   std::vector<typename Rule::Sum> sums(row);
+  PieceLook look(static_cast<double>(walk.group_in * call.out_channels));
   for (int64_t n = begin; n < end; ++n) {
     std::fill(sums.begin(), sums.end(), typename Rule::Sum{});
     for (int64_t out = 0; out < walk.geometry.out; ++out) {
       for (int64_t tap = 0; tap < walk.geometry.window; ++tap) {
+        if (look.Ends()) return;
         const int64_t in = walk.Input(out, tap);
         if (in < 0) continue;
         const In* weights = w + walk.Weight(tap) * walk.group_in * call.out_channels;
@@ -117,16 +123,18 @@ void BackwardData(const Walk& walk, int64_t begin, int64_t end) {
 // Taps own their weights: parallel over them.
 template <typename In, typename Out>
 void BackwardWeights(const Walk& walk, int64_t begin, int64_t end) {
-  using Rule = ElementRule<In>;
+  using Rule = PairRule<In, Out>;
   const ConvCall& call = walk.call;
   const In* x = static_cast<const In*>(call.x);
   const In* y = static_cast<const In*>(call.y);
   Out* w = static_cast<Out*>(const_cast<void*>(call.w));
   const int64_t block = walk.group_in * call.out_channels;
   std::vector<typename Rule::Sum> sums(block);
+  PieceLook look(static_cast<double>(block));
   for (int64_t tap = begin; tap < end; ++tap) {
     std::fill(sums.begin(), sums.end(), typename Rule::Sum{});
     for (int64_t pixel = 0; pixel < call.batch * walk.geometry.out; ++pixel) {
+      if (look.Ends()) return;
       const int64_t in = walk.Input(pixel % walk.geometry.out, tap);
       if (in < 0) continue;
       const In* source = x + (pixel / walk.geometry.out * walk.geometry.in + in) * call.in_channels;
@@ -174,6 +182,12 @@ absl::Status NoBatchGroups() {
     known = true;                                                                                                      \
     pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) {                                                  \
       call.input == DType::kBF16 ? direction<BF16, float>(walk, begin, end) : direction<F16, float>(walk, begin, end); \
+    });                                                                                                                \
+  } else if (SumsInI32(call.input) && call.output == DType::kI32) {                                                    \
+    known = VisitElement(call.input, [&]<typename T>() {                                                               \
+      if constexpr (std::is_integral_v<T> && sizeof(T) < 4) {                                                          \
+        pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) { direction<T, int32_t>(walk, begin, end); }); \
+      }                                                                                                                \
     });                                                                                                                \
   }                                                                                                                    \
   return known ? absl::OkStatus() : NoSuchTypes(call)

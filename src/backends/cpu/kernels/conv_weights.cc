@@ -10,6 +10,7 @@
 
 #include "src/backends/cpu/kernels/conv_gather.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -26,6 +27,8 @@ constexpr int64_t kChunkBytes = 384 << 10;
 // Too few tiles for the threads: pixels are cut into this many parts with sums of their own, whatever the number of
 // threads, and the sums are added in order.
 constexpr int64_t kParts = 8;
+// So many pixels are added up in registers at once; of more than so many a part, there are more parts, up to so many.
+constexpr int64_t kMostPixels = 2048, kPartPixels = 64 * kMostPixels, kMostParts = 64;
 // In pairs: of a narrower group a tile has few rows; and every tap of a longer window has pixels of its own.
 constexpr int64_t kLeastPairedChannels = 8;
 constexpr int64_t kMostPairedTaps = 5;
@@ -52,7 +55,7 @@ class Weights {
         call_(call),
         types_(types),
         geometry_(PadRank(call.spatial_rank, call.dims)),
-        pairs_(types.pack == PackKind::kBF16Pairs) {
+        pairs_(types.pack == PackKind::kPairs) {
     bytes_ = types.accumulator_bytes;  // those of a pair, too
     channels_ = call.in_channels / call.feature_groups;
     group_columns_ = call.out_channels / call.feature_groups;
@@ -81,10 +84,11 @@ class Weights {
     const int64_t pairs_bytes = pairs_bytes_ + (types_.narrow ? size * bytes_ : 0);
     const int64_t tiles = static_cast<int64_t>(tiles_.size());
     const int64_t items = tiles * columns_.panels;
-    const bool parts = items < 16 && lines_ >= 2 * kParts;
-    const int64_t sum_bytes = kParts * size * bytes_;
+    const int64_t least = items < 16 && lines_ >= 2 * kParts ? kParts : 1;
+    const int64_t parts = std::max(least, std::min({CeilDiv(lines_ * inner.out, kPartPixels), lines_, kMostParts}));
+    const int64_t sum_bytes = parts * size * bytes_;
     if (duty.pool == nullptr) {
-      if (parts) duty.needs->Once(ScratchSlot::kShared, sum_bytes);
+      if (parts > 1) duty.needs->Once(ScratchSlot::kShared, sum_bytes);
       if (pairs_) duty.needs->Once(ScratchSlot::kWiden, pairs_bytes);
       duty.needs->Each(ScratchSlot::kTables, TableBytes());
       return absl::OkStatus();
@@ -99,7 +103,7 @@ class Weights {
       x_ = y_ = pairs;
       if (types_.narrow) w = pairs + pairs_bytes_;
     }
-    if (!parts) {
+    if (parts == 1) {
       if (!whole_) std::memset(w, 0, size * bytes_);
       if (2 * size * lines_ * inner.out < 200'000) {
         RunTiles(0, tiles, 0, lines_, w);
@@ -109,17 +113,19 @@ class Weights {
     } else {
       char* sums = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, sum_bytes));
       if (sums == nullptr) return OutOfScratch("partial sums of a convolution's gradient", sum_bytes);
-      duty.pool->ParallelRanges(kParts, [&](int64_t begin, int64_t end, int) {
-        for (int64_t part = begin; part < end; ++part) {
-          char* own = sums + part * size * bytes_;
-          if (!whole_) std::memset(own, 0, size * bytes_);
-          RunTiles(0, tiles, CutAt(lines_, kParts, part), CutAt(lines_, kParts, part + 1), own);
+      if (!whole_) std::memset(sums, 0, sum_bytes);
+      duty.pool->ParallelRanges(parts * tiles, [&](int64_t begin, int64_t end, int) {
+        for (int64_t at = begin; at < end;) {
+          const int64_t part = at / tiles, next = std::min(end, (part + 1) * tiles);
+          RunTiles(at - part * tiles, next - part * tiles, CutAt(lines_, parts, part), CutAt(lines_, parts, part + 1),
+                   sums + part * size * bytes_);
+          at = next;
         }
       });
       if (bytes_ == 8) {
-        AddParts(reinterpret_cast<double*>(sums), size, reinterpret_cast<double*>(w));
+        AddParts(reinterpret_cast<double*>(sums), parts, size, reinterpret_cast<double*>(w));
       } else {
-        AddParts(reinterpret_cast<float*>(sums), size, reinterpret_cast<float*>(w));
+        AddParts(reinterpret_cast<float*>(sums), parts, size, reinterpret_cast<float*>(w));
       }
     }
     if (types_.narrow) {
@@ -138,10 +144,10 @@ class Weights {
 
  private:
   template <typename T>
-  static void AddParts(const T* sums, int64_t size, T* w) {
+  static void AddParts(const T* sums, int64_t parts, int64_t size, T* w) {
     for (int64_t i = 0; i < size; ++i) {
       T sum = sums[i];
-      for (int64_t part = 1; part < kParts; ++part) sum += sums[part * size + i];
+      for (int64_t part = 1; part < parts; ++part) sum += sums[part * size + i];
       w[i] = sum;
     }
   }
@@ -199,7 +205,8 @@ class Weights {
     chunk_panels_ = columns_.panels;
     if (geometry_.window * channels_ * call_.out_channels * bytes_ <= kKernelBytes) {
       const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * call_.in_channels) * bytes_ / together;
-      block_lines_ = std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, line_bytes), 1, lines);
+      const int64_t most = kMostPixels / std::max<int64_t>(1, inner.out);
+      block_lines_ = std::clamp<int64_t>(std::min(kResidentBytes / std::max<int64_t>(1, line_bytes), most), 1, lines);
       return;
     }
     block_lines_ = std::clamp<int64_t>(together * kBlockPixels / std::max<int64_t>(1, inner.out), 1, lines);
@@ -333,6 +340,7 @@ class Weights {
         int64_t run = -1, lines = 0;
         bool adds = false;
         for (int64_t t = tile_begin; t < tile_end; ++t) {
+          if (LaunchEnds()) return;
           if (spread_) {
             OneSpreadTile(tiles_[t], line0, line1, a, b_offsets, w, chunk, chunk_end, line0 > line_begin);
             continue;
@@ -403,18 +411,26 @@ class Weights {
                int64_t panel_begin, int64_t panel_end, bool adds) const {
     MicroArgs args;
     args.taps = lines;
-    args.k = pairs_ ? CeilDiv(pixels, 2) : pixels;
     args.a = a;
     args.a_stride = (pairs_ ? 1 : in_step_) * call_.in_channels * bytes_;
     args.b_offsets = b_offsets;
     args.b_stride = (pairs_ ? 1 : period_) * call_.out_channels * bytes_;
     args.c = c;
     args.accumulate = adds || !whole_;
-    for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      args.c_offset = (tile.group * group_columns_ + columns_.First(panel) * columns_.lanes) * bytes_;
-      args.b = y_ + args.c_offset;
-      args.last_lanes = columns_.LastLanes(panel);
-      set_.At(tile.rows, columns_.Vectors(panel), !pairs_ && args.last_lanes != columns_.lanes)(&args);
+    const int64_t together = pairs_ ? 2 : 1, most = kMostPixels / together, steps = CeilDiv(pixels, together);
+    for (int64_t step = 0; step < steps; step += most) {  // a line that is longer is alone
+      if (step > 0 && LaunchEnds()) return;
+      args.k = std::min(most, steps - step);
+      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+        args.c_offset = (tile.group * group_columns_ + columns_.First(panel) * columns_.lanes) * bytes_;
+        args.b = y_ + args.c_offset + step * args.b_stride;
+        args.last_lanes = columns_.LastLanes(panel);
+        set_.At(tile.rows, columns_.Vectors(panel), !pairs_ && args.last_lanes != columns_.lanes)(&args);
+      }
+      args.accumulate = 1;
+      if (step + most >= steps) return;
+      const int64_t pointers = lines * (spread_ ? tile.rows : 1);
+      for (int64_t i = 0; i < pointers; ++i) a[i] = static_cast<const char*>(a[i]) + most * args.a_stride;
     }
   }
 
@@ -446,7 +462,7 @@ class Weights {
 
 bool WeightsInPairs(const ConvCall& call, const TypePlan& types) {
   const SpatialDim inner = PadRank(call.spatial_rank, call.dims).dims[kInner];
-  return types.pack == PackKind::kBF16Pairs && inner.lhs_dilation == 1 && inner.window <= kMostPairedTaps &&
+  return types.pack == PackKind::kPairs && inner.lhs_dilation == 1 && inner.window <= kMostPairedTaps &&
          call.in_channels / call.feature_groups >= kLeastPairedChannels;
 }
 

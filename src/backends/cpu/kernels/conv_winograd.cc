@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -184,6 +185,7 @@ class Winograd {
       for (int64_t tile = tile0; tile < tile1; ++tile)
         Transform(tile, input + (tile - tile0) * call_.group_from, zeros);
       for (int64_t panel = 0; panel < columns_.panels; panel += chunk_) {
+        if (LaunchEnds()) return;
         const int64_t panel_end = std::min(columns_.panels, panel + chunk_);
         Multiply(tile1 - tile0, panel, panel_end, input, sums);
         const int64_t first = columns_.First(panel) * columns_.lanes;

@@ -57,6 +57,15 @@ struct ElementRule<Bool> {
   static Sum Multiply(Sum a, Sum b) { return a & b; }
 };
 
+// Of factors and what they are summed in: integers in the result's type.
+template <typename In, typename Out>
+struct PairRule : ElementRule<In> {};
+template <typename In, typename Out>
+  requires(std::is_integral_v<In> && std::is_integral_v<Out> && !std::is_same_v<In, Out>)
+struct PairRule<In, Out> : ElementRule<Out> {
+  static Out Load(In value) { return value; }
+};
+
 // Calls visit.template operator()<T>() for the type's C++ counterpart; false for types without one.
 template <typename Visit>
 bool VisitElement(DType dtype, Visit visit) {

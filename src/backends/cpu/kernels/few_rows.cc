@@ -6,6 +6,8 @@
 #include <atomic>
 
 #include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/backends/cpu/kernels/pairwise.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -27,7 +29,11 @@ constexpr int64_t kUnitAcross = 64, kUnitAlong = 8;
 // halves of them.
 constexpr int64_t kNarrowAcross = 1024, kNarrowAlong = 64;
 constexpr int64_t kPartBytes = 64 << 10;
+// So many bytes of B lie between two looks whether the launch ends: they take some ten milliseconds.
+constexpr int64_t kMostAtOnce = 128 << 20;
 constexpr int64_t kMaxParts = 8;
+// Steps of K whose sums are added as they come; sums of more such stretches are added in pairs.
+constexpr int64_t kStretch = 2048;
 
 // One column: the transposed product has one row, and its result lies in memory as this one's does.
 bool Turns(const GemmCall& call) {
@@ -69,7 +75,8 @@ class Stream {
     }
     if (deals) {
       duty.pool->ParallelRanges(members_, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) RunMember(i, nullptr);
+        PieceLook look(static_cast<double>(bytes_));
+        for (int64_t i = begin; i < end && !look.Ends(); ++i) RunMember(i, nullptr);
       });
     } else {
       for (int64_t i = 0; i < members_; ++i) RunMember(i, splits ? duty.pool : nullptr);
@@ -81,6 +88,9 @@ class Stream {
  private:
   int64_t RowBytes() const { return call_.m * call_.k * static_cast<int64_t>(sizeof(A)); }
   int64_t SumBytes() const { return call_.m * call_.n * static_cast<int64_t>(sizeof(T)); }
+  // Behind the first, for a part's stretches.
+  int64_t MoreSums() const { return PairwiseBuffers(CeilDiv(CeilDiv(call_.k, parts_), kStretch)) - 1; }
+  int64_t SumsBytes() const { return (parts_ > 1 ? parts_ * (1 + MoreSums()) : MoreSums()) * SumBytes(); }
 
   void Needs(ScratchNeeds& needs, bool deals) const {
     const auto add = [&](ScratchSlot slot, int64_t bytes) {
@@ -88,7 +98,7 @@ class Stream {
     };
     if (copies_a_) add(ScratchSlot::kPackA, RowBytes());
     if (types_.narrow) add(ScratchSlot::kOutput, SumBytes());
-    if (parts_ > 1) add(ScratchSlot::kShared, parts_ * SumBytes());
+    if (SumsBytes() > 0) add(ScratchSlot::kShared, SumsBytes());
   }
 
   template <typename Element>
@@ -122,34 +132,75 @@ class Stream {
       if (run.c == nullptr) return;
       run.c_stride = call_.n;
     }
-    if (parts_ > 1) return RunParts(run, index, result, pool);
+    T* sums = nullptr;
+    if (SumsBytes() > 0) {
+      sums = Scratch<T>(ScratchSlot::kShared, SumsBytes());
+      if (sums == nullptr) return;
+    }
+    if (parts_ > 1) return RunParts(run, index, result, sums, pool);
     const int64_t unit = along_ ? kUnitAlong : kUnitAcross;
     Deal(pool, CeilDiv(call_.n, unit), [&](int64_t begin, int64_t end, int) {
-      FewRows<T, A> share = run;
-      share.k = call_.k;
-      share.begin = begin * unit;
-      share.end = std::min(call_.n, end * unit);
-      loop_(share);
-      Finish(share, index, result);
+      // All at once, but what takes tens of milliseconds.
+      const int64_t unit_bytes = unit * call_.k * types_.source_bytes;
+      const int64_t pieces = CeilDiv((end - begin) * unit_bytes, kMostAtOnce);
+      for (int64_t piece = 0; piece < pieces && !LaunchEnds(); ++piece) {
+        FewRows<T, A> share = run;
+        share.k = call_.k;
+        share.begin = (begin + CutAt(end - begin, pieces, piece)) * unit;
+        share.end = std::min(call_.n, (begin + CutAt(end - begin, pieces, piece + 1)) * unit);
+        Sum(share, sums);
+        Finish(share, index, result);
+      }
     });
   }
 
-  // Stretches of K, each with sums of its own, which are added in their order.
-  void RunParts(const FewRows<T, A>& run, int64_t index, char* result, ThreadPool* pool) {
+  // From a step of K on.
+  FewRows<T, A> From(const FewRows<T, A>& run, int64_t k) const {
+    FewRows<T, A> later = run;
+    later.a += k;
+    later.b = static_cast<const char*>(run.b) + k * call_.b.row_stride * types_.source_bytes;
+    return later;
+  }
+
+  // A share's columns over its K. `more` holds sums as large as C, of which others have other columns.
+  void Sum(const FewRows<T, A>& share, T* more) const {
+    const auto at = [&](int64_t buffer) { return buffer == 0 ? share.c : more + (buffer - 1) * call_.m * call_.n; };
+    const auto stride = [&](int64_t buffer) { return buffer == 0 ? share.c_stride : call_.n; };
+    PieceLook look(static_cast<double>(kStretch * (share.end - share.begin) * types_.source_bytes));
+    bool ends = false;
+    SumPairwise(
+        CeilDiv(share.k, kStretch),
+        [&](int64_t stretch, int64_t buffer) {
+          if (stretch > 0 && !ends) ends = look.Ends();
+          if (ends) return;
+          FewRows<T, A> part = From(share, stretch * kStretch);
+          part.k = std::min(kStretch, share.k - stretch * kStretch);
+          part.c = at(buffer);
+          part.c_stride = stride(buffer);
+          loop_(part);
+        },
+        [&](int64_t to, int64_t from) {
+          if (ends) return;
+          for (int64_t row = 0; row < call_.m; ++row) {
+            T* const sum = at(to) + row * stride(to);
+            const T* const part = at(from) + row * stride(from);
+            for (int64_t j = share.begin; j < share.end; ++j) sum[j] += part[j];
+          }
+        });
+  }
+
+  // Parts of K, each with sums of its own, which are added in their order.
+  void RunParts(const FewRows<T, A>& run, int64_t index, char* result, T* sums, ThreadPool* pool) {
     const int64_t size = call_.m * call_.n;
-    T* const sums = Scratch<T>(ScratchSlot::kShared, parts_ * SumBytes());
-    if (sums == nullptr) return;
     Deal(pool, parts_, [&](int64_t begin, int64_t end, int) {
-      for (int64_t part = begin; part < end; ++part) {
+      for (int64_t part = begin; part < end && !LaunchEnds(); ++part) {
         const int64_t k = CutAt(call_.k, parts_, part);
-        FewRows<T, A> share = run;
+        FewRows<T, A> share = From(run, k);
         share.k = CutAt(call_.k, parts_, part + 1) - k;
         share.end = call_.n;
-        share.a += k;
-        share.b = static_cast<const char*>(run.b) + k * call_.b.row_stride * types_.source_bytes;
         share.c = sums + part * size;
         share.c_stride = call_.n;
-        loop_(share);
+        Sum(share, sums + (parts_ + part * MoreSums()) * size);
       }
     });
     for (int64_t row = 0; row < call_.m; ++row) {
@@ -230,7 +281,7 @@ const FewRowsKernels& KernelsOf(const CpuTarget& target) {
 }  // namespace
 
 bool HasFewRows(const GemmCall& original, const TypePlan& types) {
-  if (original.accumulate || original.b_packed) return false;
+  if (original.accumulate || original.b_packed || IsIntegers(types.micro)) return false;
   const GemmCall call = Turns(original) ? Turned(original) : original;
   if (call.m > kFewRows) return false;
   if (IsAlong(call)) return true;
@@ -243,7 +294,7 @@ absl::Status RunFewRows(const CpuTarget& target, const GemmCall& original, const
   const bool turned = Turns(original);
   const GemmCall call = turned ? Turned(original) : original;
   const FewRowsKernels& kernels = KernelsOf(target);
-  if (types.pack == PackKind::kBF16Pairs) return Stream<float, PairBF16>(kFewRowsPairs, call, types, turned).Run(duty);
+  if (types.pack == PackKind::kPairs) return Stream<float, PairBF16>(kFewRowsPairs, call, types, turned).Run(duty);
   if (types.source_bytes == 8) return Stream<double>(kernels.f64, call, types, turned).Run(duty);
   const auto& loops = call.input == DType::kF32 ? kernels.f32 : call.input == DType::kBF16 ? kernels.bf16 : kernels.f16;
   return Stream<float>(loops, call, types, turned).Run(duty);

@@ -6,6 +6,7 @@
 #include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/gemm_ahead.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -13,6 +14,8 @@ namespace {
 
 // Below this many operations the join of two threads is not repaid.
 constexpr double kInlineWork = 200'000;
+// Members of so many operations look inside whether the launch ends, others before each.
+constexpr double kLookedAtWork = 1e7;
 // Row tiles that share one call of the epilogue: their rows are still in L1 or L2.
 constexpr int64_t kEpilogueTiles = 8;
 // Row tiles that are packed together where A's columns are contiguous: one tile's few rows are a part of a cache line, and of lines
@@ -50,6 +53,7 @@ class Driver {
         before_(before),
         backwards_(before != nullptr && state.pairs.fetch_add(1, std::memory_order_relaxed) % 2 != 0) {
     work_ = static_cast<double>(plan.m) * static_cast<double>(plan.n) * static_cast<double>(2 * plan.k + 16);
+    looks_ = work_ >= kLookedAtWork;
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
@@ -76,7 +80,8 @@ class Driver {
         for (int64_t i = 0; i < members_; ++i) RunMember(i, nullptr);
       } else {
         pool.ParallelRanges(members_, [&](int64_t begin, int64_t end, int) {
-          for (int64_t i = begin; i < end; ++i) RunMember(i, nullptr);
+          PieceLook look(work_);
+          for (int64_t i = begin; i < end && !look.Ends(); ++i) RunMember(i, nullptr);
         });
       }
     } else {
@@ -276,6 +281,7 @@ class Driver {
     const int64_t together = shared != nullptr ? panel_end - panel_begin : PanelsAChunk(panel_end - panel_begin);
     for (int64_t block = first_block; block < last_block; ++block) {
       for (int64_t chunk = panel_begin; chunk < panel_end; chunk += together) {
+        if (looks_ && LaunchEnds()) return;
         const int64_t chunk_end = std::min(panel_end, chunk + together);
         const char* packed = shared;
         Coming next;
@@ -335,6 +341,7 @@ class Driver {
       const int64_t end = std::min(tile + packed_tiles_, tile_end);
       PackTiles(member, tile, end, plan_.BlockStart(block), length, packed_a);
       for (int64_t panel = panel_begin; panel < panel_end; panel += together) {
+        if (looks_ && LaunchEnds()) return;
         const int64_t next = std::min(panel_end, panel + together);
         Coming coming;
         coming.panels = at(next < panel_end ? next : panel_begin);
@@ -348,7 +355,7 @@ class Driver {
                     int64_t panel_begin, int64_t panel_end, const char* packed, Coming& next, const char* rows_of_a) {
     const int64_t k0 = plan_.BlockStart(block);
     const int64_t length = plan_.BlockLength(block);
-    const bool pairs = plan_.types.pack == PackKind::kBF16Pairs;
+    const bool pairs = plan_.types.pack == PackKind::kPairs;
     const int64_t zero = 0;
     const void* a[16];
     void* c[16];
@@ -376,7 +383,10 @@ class Driver {
     }
     const int64_t packed_base = plan_.PackedOffset(block, panel_begin);
     const bool last = block == plan_.k_blocks - 1;
+    PieceLook look(work_ / static_cast<double>(plan_.tiles * plan_.k_blocks * plan_.columns.panels) *
+                   static_cast<double>(panel_end - panel_begin));
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+      if (looks_ && look.Ends()) return;
       const int64_t row = plan_.Row(tile);
       const int64_t rows = plan_.Row(tile + 1) - row;
       const char* packed_a = own_rows;
@@ -475,6 +485,7 @@ class Driver {
   Driver* const before_;
   const bool backwards_;  // through the panels of a pair
   double work_ = 0;       // operations of one member
+  bool looks_ = false;    // inside a member, whether the launch ends
   int64_t c_stride_ = 0;
   int64_t element_ = 4;
   int64_t output_bytes_ = 4;
@@ -542,7 +553,8 @@ GemmCall FoldBatch(const GemmCall& call) {
 // Whether the driver deals out columns of C, the same of each of so many parts.
 bool RunsParts(const CpuTarget& target, const GemmCall& call, int64_t parts, int threads) {
   TypePlan types;
-  if (call.k == 0 || AmxServes(target, call.input, call.output) || !PlanTypes(target, call.input, call.output, &types))
+  if (call.k == 0 || IsLong(call) || AmxServes(target, call.input, call.output) ||
+      !PlanTypes(target, call.input, call.output, &types))
     return false;
   return !HasFewRows(call, types) && Driver::ServesParts(CutGemm(target, call, types), Members(call), parts, threads);
 }
@@ -569,10 +581,12 @@ absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
     WriteZeros(call);
     return absl::OkStatus();
   }
-  if (AmxServes(target(), call.input, call.output)) return RunTileGemm(*state_, call, {&pool});
   TypePlan types;
-  if (!PlanTypes(target(), call.input, call.output, &types)) return PlainGemm(call, pool);
-  if (HasFewRows(call, types)) return RunFewRows(target(), call, types, {&pool});
+  const bool tiles = AmxServes(target(), call.input, call.output);
+  if (!tiles && !PlanTypes(target(), call.input, call.output, &types)) return PlainGemm(call, pool);
+  if (!tiles && HasFewRows(call, types)) return RunFewRows(target(), call, types, {&pool});
+  if (IsLong(call)) return RunLong(*this, call, {&pool});
+  if (tiles) return RunTileGemm(*state_, call, {&pool});
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
   return Driver(*state_, call, plan).Run(pool);
@@ -622,9 +636,12 @@ absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, Scrat
   const GemmCall call = FoldBatch(original);
   TypePlan types;
   if (call.m == 0 || call.n == 0 || Members(call) == 0 || call.k == 0) return absl::OkStatus();
-  if (AmxServes(target(), call.input, call.output)) return RunTileGemm(*state_, call, {nullptr, &needs, threads});
-  if (!PlanTypes(target(), call.input, call.output, &types)) return absl::OkStatus();
-  if (HasFewRows(call, types)) return RunFewRows(target(), call, types, {nullptr, &needs, threads});
+  const bool tiles = AmxServes(target(), call.input, call.output);
+  if (!tiles && !PlanTypes(target(), call.input, call.output, &types)) return absl::OkStatus();
+  const Duty duty{nullptr, &needs, threads};
+  if (!tiles && HasFewRows(call, types)) return RunFewRows(target(), call, types, duty);
+  if (IsLong(call)) return RunLong(*this, call, duty);
+  if (tiles) return RunTileGemm(*state_, call, duty);
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
   Driver(*state_, call, plan).AddNeeds(threads, needs);

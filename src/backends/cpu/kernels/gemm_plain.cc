@@ -3,6 +3,7 @@
 
 #include "src/backends/cpu/kernels/elements.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -12,6 +13,7 @@ template <typename T>
 void Rows(const GemmCall& call, int64_t begin, int64_t end) {
   using Rule = ElementRule<T>;
   const int64_t c_stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
+  PieceLook look(static_cast<double>(call.n));
   for (int64_t flat = begin; flat < end; ++flat) {
     const int64_t row = flat % call.m;
     const int64_t member = flat / call.m;
@@ -21,6 +23,7 @@ void Rows(const GemmCall& call, int64_t begin, int64_t end) {
     T* c = static_cast<T*>(call.c) + c0 + row * c_stride;
     std::fill(c, c + call.n, T{});
     for (int64_t k = 0; k < call.k; ++k) {
+      if (look.Ends()) return;
       const auto left = Rule::Load(a[k * call.a.col_stride]);
       const T* right = b + k * call.b.row_stride;
       for (int64_t j = 0; j < call.n; ++j) {

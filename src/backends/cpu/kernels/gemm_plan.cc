@@ -66,14 +66,14 @@ GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& 
   plan.k = call.k;
   plan.columns = ColumnCut::Make(target, types.micro, call.n);
   const int64_t element = types.source_bytes;
-  const bool pairs = types.pack == PackKind::kBF16Pairs;
+  const bool pairs = IsPairs(types.pack);
   const int64_t max_k = pairs ? 2 * kMaxPairs : call.m > kFewRows ? kMaxSteps : kMaxStepsOfFewRows;
   plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, max_k));
   plan.k_block = CeilDiv(CeilDiv(call.k, plan.k_blocks), 8) * 8;
   plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, plan.k_block));
   plan.rounds = types.narrow && call.output == DType::kBF16 && types.micro == MicroType::kBF16Dot && plan.k_blocks == 1;
-  // A in place: rows with unit stride for every native type and for bf16 pairs, columns for f32 and f64.
-  if (call.a.col_stride == 1 && (types.direct || pairs)) {
+  // A in place: rows with unit stride for every native type and for pairs of what lies there, columns for f32 and f64.
+  if (call.a.col_stride == 1 && (types.direct || types.pack == PackKind::kPairs)) {
     plan.form = MicroForm::kRows;
   } else {
     plan.form = MicroForm::kColumns;
@@ -118,7 +118,7 @@ MemberOffsets OffsetsOf(const GemmCall& call, int64_t index) {
 
 int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call) {
   TypePlan types;
-  if (call.batch_rank != 0 || call.m <= 0 || call.n <= 0 || call.k <= 0) return 0;
+  if (call.batch_rank != 0 || call.m <= 0 || call.n <= 0 || call.k <= 0 || IsLong(call)) return 0;
   if (AmxServes(target, call.input, call.output)) return TilePackedBytes(call.k, call.n);
   if (!PlanTypes(target, call.input, call.output, &types) || HasFewRows(call, types)) return 0;
   const GemmPlan plan = CutGemm(target, call, types);

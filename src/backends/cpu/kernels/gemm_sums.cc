@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -98,7 +99,8 @@ class Adder {
       }
       TakeOver(stretch);
     });
-    for (int64_t panel = 0; panel < columns_.panels; ++panel) {
+    PieceLook look(static_cast<double>((end - begin) * rows_ * first_.k) * columns_.MaxVectors() * columns_.lanes);
+    for (int64_t panel = 0; panel < columns_.panels && !look.Ends(); ++panel) {
       PackPanel(panel, packed_b);
       const char* a = packed_a;
       ForEachStretch(begin, end, [&](const Stretch& stretch) {
@@ -186,7 +188,10 @@ absl::Status Check(const CpuTarget& target, std::span<const SumCall> calls, Type
 
 bool AddsSums(const CpuTarget& target, const GemmCall& call) {
   TypePlan types;
-  if (!PlanTypes(target, call.input, call.output, &types) || !types.direct || HasFewRows(call, types)) return false;
+  if (!PlanTypes(target, call.input, call.output, &types) || !types.direct || IsIntegers(types.micro) ||
+      HasFewRows(call, types)) {
+    return false;
+  }
   const bool fits = call.k <= kMostSteps && call.m * call.k * types.source_bytes <= kMostBytes;
   return fits && call.k > 0 && call.m > 0 && call.n > 0 && call.batch_rank == 0 && !call.b_packed;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "src/backends/cpu/kernels/kernels_internal.h"
+#include "src/runtime/integer_sums.h"
 #include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
 
@@ -31,6 +32,26 @@ absl::Status Truncated() {
 
 }  // namespace
 
+namespace {
+
+bool PlanIntegers(DType input, DType output, TypePlan* plan) {
+  const int bits = BitsOf(input);
+  if (input == output && (bits == 32 || bits == 64)) {
+    plan->micro = bits == 32 ? MicroType::kI32 : MicroType::kI64;
+    plan->pack = bits == 32 ? PackKind::kF32 : PackKind::kF64;
+    plan->source_bytes = plan->accumulator_bytes = bits / 8;
+    return true;
+  }
+  if (!SumsInI32(input) || output != DType::kI32) return false;
+  plan->micro = MicroType::kI16Dot;
+  plan->pack = bits == 16 ? PackKind::kPairs : IsSigned(input) ? PackKind::kPairsI8 : PackKind::kPairsU8;
+  plan->source_bytes = bits / 8;
+  plan->direct = false;
+  return true;
+}
+
+}  // namespace
+
 bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* plan) {
   const bool half = input == DType::kBF16 || input == DType::kF16;
   if (half) {
@@ -40,12 +61,13 @@ bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* pla
     plan->direct = false;
     if (input == DType::kBF16 && target.has_bf16_dot) {
       plan->micro = MicroType::kBF16Dot;
-      plan->pack = PackKind::kBF16Pairs;
+      plan->pack = PackKind::kPairs;
     } else {
       plan->pack = input == DType::kBF16 ? PackKind::kWidenBF16 : PackKind::kWidenF16;
     }
     return true;
   }
+  if (IsInteger(input)) return PlanIntegers(input, output, plan);
   if (input != output) return false;
   if (input == DType::kF32) return true;
   if (input != DType::kF64) return false;

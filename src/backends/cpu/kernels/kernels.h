@@ -65,7 +65,7 @@ struct MatrixView {
 
 // C[m,n] = A[m,k] B[k,n], or C += A B. Types:
 //   f32 -> f32, f64 -> f64, bf16 -> f32 or bf16 (always accumulated in f32), f16 likewise through f32,
-//   integers and bool -> the same type (wrapping; bool is or-of-ands).
+//   integers and bool -> the same type (wrapping; bool is or-of-ands), i8, u8 and i16 -> i32.
 // C has unit column stride and must not overlap A or B. k = 0 gives zeros. No alignment is required; 64 bytes is fastest.
 // Bits depend on the shapes and the target, never on the number of threads.
 struct GemmCall {
@@ -153,12 +153,14 @@ struct PoolCall {
   std::array<SpatialDim, kMaxSpatialDims> dims;  // `reversed` is ignored
   // kSum multiplies every result by this: 1 / window for an average that counts padding.
   double scale = 1.0;
+  // Of gradients: NaN gives way to whatever follows it, as StableHLO's select_and_scatter says where it selects by >=.
+  bool nan_gives_way = false;
   const void* x = nullptr;
   void* y = nullptr;
 };
 
-// The gradient of max pooling (StableHLO's select_and_scatter with select >= and scatter +): of each window's elements
-// the first largest gets dy. dx is written whole. kMin likewise; kSum spreads scale * dy over the window.
+// The gradient of max pooling: of each window's elements the first largest gets dy, NaN being the largest of all. dx is written whole.
+// kMin likewise; kSum spreads scale * dy over the window.
 struct PoolBackwardCall {
   PoolCall pool;  // geometry and x; y is not read
   const void* dy = nullptr;

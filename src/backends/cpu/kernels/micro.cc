@@ -1,5 +1,5 @@
 // Emits register tiles as LLVM IR with explicit vectors. The loop over K holds MR*NV accumulators as phis; g++ would
-// spill them, LLVM's allocator keeps them as long as MR*NV + NV + 1 fits the register file (cpu_backend notes, 2.1).
+// spill them, LLVM's allocator keeps them as long as MR*NV + NV + 1 fits the register file.
 #include "src/backends/cpu/kernels/micro.h"
 
 #include <algorithm>
@@ -26,13 +26,20 @@ class Emitter {
   Emitter(const CpuTarget& target, const MicroSpec& spec, JitModule* module)
       : target_(target),
         spec_(spec),
-        pairs_(spec.type == MicroType::kBF16Dot || spec.type == MicroType::kBF16Rounded),
+        pairs_(spec.type == MicroType::kBF16Dot || spec.type == MicroType::kBF16Rounded ||
+               spec.type == MicroType::kI16Dot),
+        integers_(IsIntegers(spec.type)),
         module_(*module->module),
         b_(*module->context) {
     lanes_ = MicroLanes(target, spec.type);
-    element_ = spec.type == MicroType::kF64 ? b_.getDoubleTy() : b_.getFloatTy();
+    const bool wide = spec.type == MicroType::kF64 || spec.type == MicroType::kI64;
+    element_bytes_ = wide ? 8 : 4;  // also of a pair
+    if (integers_) {
+      element_ = b_.getIntNTy(static_cast<unsigned>(8 * element_bytes_));
+    } else {
+      element_ = wide ? b_.getDoubleTy() : b_.getFloatTy();
+    }
     vector_ = llvm::FixedVectorType::get(element_, lanes_);
-    element_bytes_ = spec.type == MicroType::kF64 ? 8 : 4;  // also of a bf16 pair
     pointer_ = llvm::PointerType::getUnqual(b_.getContext());
   }
 
@@ -149,7 +156,19 @@ class Emitter {
     return b_.CreateAlignedLoad(vector_, address, llvm::Align(element_bytes_));
   }
 
+  // Two products of i16 and their sum, in i32: (-2^15)^2 twice is the one that wraps. With VNNI the sum with `acc` is the same
+  // instruction.
+  Value* PairsOfI16(Value* a, Value* b) {
+    auto* pairs = llvm::FixedVectorType::get(b_.getInt16Ty(), lanes_ * 2);
+    const auto multiply = lanes_ == 4   ? llvm::Intrinsic::x86_sse2_pmadd_wd
+                          : lanes_ == 8 ? llvm::Intrinsic::x86_avx2_pmadd_wd
+                                        : llvm::Intrinsic::x86_avx512_pmaddw_d_512;
+    return b_.CreateIntrinsic(multiply, {}, {b_.CreateBitCast(a, pairs), b_.CreateBitCast(b, pairs)});
+  }
+  Value* Sum(Value* a, Value* b) { return integers_ ? b_.CreateAdd(a, b) : b_.CreateFAdd(a, b); }
+
   Value* Step(Value* acc, Value* a, Value* b) {
+    if (integers_) return b_.CreateAdd(acc, pairs_ ? PairsOfI16(a, b) : b_.CreateMul(a, b));
     if (pairs_) {
       auto* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), lanes_ * 2);
       return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
@@ -572,13 +591,13 @@ class Emitter {
   void StoreVector(Value* address, Value* value, bool adding, bool masked) {
     const llvm::Align align(value->getType()->getScalarSizeInBits() / 8);
     if (!masked) {
-      if (adding) value = b_.CreateFAdd(b_.CreateAlignedLoad(vector_, address, align), value);
+      if (adding) value = Sum(b_.CreateAlignedLoad(vector_, address, align), value);
       b_.CreateAlignedStore(value, address, align);
       return;
     }
     if (adding) {
       Value* old = b_.CreateMaskedLoad(vector_, address, align, mask_, llvm::ConstantAggregateZero::get(vector_));
-      value = b_.CreateFAdd(old, value);
+      value = Sum(old, value);
     }
     b_.CreateMaskedStore(value, address, align, mask_);
   }
@@ -586,6 +605,7 @@ class Emitter {
   const CpuTarget& target_;
   const MicroSpec& spec_;
   const bool pairs_;
+  const bool integers_;
   llvm::Module& module_;
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;
@@ -624,7 +644,7 @@ MicroSpec MicroSpec::FromIndex(int index) {
 std::string MicroSpec::Symbol() const { return absl::StrCat("weft_micro_", Index()); }
 
 int MicroLanes(const CpuTarget& target, MicroType type) {
-  return target.vector_bytes / (type == MicroType::kF64 ? 8 : 4);
+  return target.vector_bytes / (type == MicroType::kF64 || type == MicroType::kI64 ? 8 : 4);
 }
 
 int MicroMaxVectors(const CpuTarget& target) { return target.vector_registers >= 32 ? 4 : 2; }

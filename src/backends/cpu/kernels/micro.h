@@ -19,8 +19,12 @@ enum class MicroType : uint8_t {
   kBF16Dot,
   kBF16Tiles,    // amx_micro.h
   kBF16Rounded,  // kBF16Dot whose C is bf16: sums are rounded as they are stored, and never accumulate
+  kI32,
+  kI64,     // with or without a sign: sums wrap
+  kI16Dot,  // pairs of i16, summed in i32
 };
-inline constexpr int kMicroTypes = 5;
+inline constexpr int kMicroTypes = 8;
+inline bool IsIntegers(MicroType type) { return type >= MicroType::kI32; }
 
 // Where element (row r, step k) of A lies.
 enum class MicroForm : uint8_t {
@@ -49,8 +53,8 @@ struct MicroSpec {
   std::string Symbol() const;  // "weft_micro_<index>"
 };
 
-// Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot and kBF16Rounded (B holds pairs side by
-// side).
+// Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot, kBF16Rounded and kI16Dot (B holds pairs
+// side by side).
 struct MicroArgs {
   int64_t taps = 1;  // outer K: runs of `k` steps, each with its own pointers; at least 1
   int64_t k = 0;     // steps per tap; at least 1 unless odd

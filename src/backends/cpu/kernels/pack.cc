@@ -127,6 +127,28 @@ void PackPairs(const CpuTarget& target, const PackSource& source, int64_t k, int
   }
 }
 
+// Bytes, with their sign or none, as pairs of i16.
+template <typename T>
+void PackBytePairs(const PackSource& source, int64_t k, int64_t lanes, int64_t width, uint32_t* out) {
+  const T* data = static_cast<const T*>(source.data);
+  const auto wide = [](T value) { return static_cast<uint32_t>(static_cast<uint16_t>(static_cast<int16_t>(value))); };
+  ZeroTail(out, (k + 1) / 2, lanes, width);
+  for (int64_t step = 0; step < k; step += 2) {
+    const T* low = data + step * source.step_stride;
+    const T* high = low + source.step_stride;
+    uint32_t* row = out + step / 2 * width;
+    if (step + 1 == k) {
+      for (int64_t lane = 0; lane < lanes; ++lane) row[lane] = wide(low[lane * source.lane_stride]);
+    } else if (source.lane_stride == 1) {
+      for (int64_t lane = 0; lane < lanes; ++lane) row[lane] = wide(low[lane]) | wide(high[lane]) << 16;
+    } else {
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        row[lane] = wide(low[lane * source.lane_stride]) | wide(high[lane * source.lane_stride]) << 16;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void Pack(const CpuTarget& target, PackKind kind, const PackSource& source, int64_t k, int64_t lanes, int64_t width,
@@ -136,11 +158,14 @@ void Pack(const CpuTarget& target, PackKind kind, const PackSource& source, int6
       return PackElements<Copy<float>>(target, source, k, lanes, width, static_cast<float*>(destination));
     case PackKind::kF64:
       return PackElements<Copy<double>>(target, source, k, lanes, width, static_cast<double*>(destination));
-    case PackKind::kBF16Pairs: return PackPairs(target, source, k, lanes, width, static_cast<uint32_t*>(destination));
+    case PackKind::kPairs: return PackPairs(target, source, k, lanes, width, static_cast<uint32_t*>(destination));
     case PackKind::kWidenBF16:
       return PackElements<FromBF16>(target, source, k, lanes, width, static_cast<float*>(destination));
     case PackKind::kWidenF16:
       return PackElements<FromF16>(target, source, k, lanes, width, static_cast<float*>(destination));
+    case PackKind::kPairsI8: return PackBytePairs<int8_t>(source, k, lanes, width, static_cast<uint32_t*>(destination));
+    case PackKind::kPairsU8:
+      return PackBytePairs<uint8_t>(source, k, lanes, width, static_cast<uint32_t*>(destination));
   }
 }
 

@@ -13,14 +13,19 @@ namespace weft::cpu {
 // What the packed elements are.
 enum class PackKind : uint8_t {
   kF32,
-  kF64,        // copied
-  kBF16Pairs,  // bf16, two K side by side in 32 bits
+  kF64,    // copied, as integers of their width are
+  kPairs,  // bf16 and i16, two K side by side in 32 bits
   kWidenBF16,
   kWidenF16,  // to f32
+  kPairsI8,
+  kPairsU8,  // to pairs of i16
 };
 inline int PackedElementBytes(PackKind kind) { return kind == PackKind::kF64 ? 8 : 4; }
 // Packed steps for k elements: half as many pairs.
-inline int64_t PackedSteps(PackKind kind, int64_t k) { return kind == PackKind::kBF16Pairs ? (k + 1) / 2 : k; }
+inline bool IsPairs(PackKind kind) {
+  return kind == PackKind::kPairs || kind == PackKind::kPairsI8 || kind == PackKind::kPairsU8;
+}
+inline int64_t PackedSteps(PackKind kind, int64_t k) { return IsPairs(kind) ? (k + 1) / 2 : k; }
 
 // A strided block: `step` runs along K, `lane` along the packed (vector or row) dimension. Strides in elements.
 struct PackSource {

@@ -14,6 +14,7 @@
 #include "src/backends/cpu/kernels/pool2d.h"
 #include "src/backends/cpu/kernels/pool_planes.h"
 #include "src/backends/cpu/kernels/scratch.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -174,7 +175,8 @@ void PlainBackward(const PoolCall& call, const T* image, const int64_t* offsets,
     for (int64_t t = 1; t < taps; ++t) {
       const auto kept = Rule::Load(image[offsets[best] + c]);
       const auto x = Rule::Load(image[offsets[t] + c]);
-      if (!(call.kind == PoolKind::kMax ? kept >= x : kept <= x)) best = t;
+      const bool nan_stays = kept != kept && !call.nan_gives_way;
+      if (!((call.kind == PoolKind::kMax ? kept >= x : kept <= x) || nan_stays)) best = t;
     }
     T& target = dx[offsets[best] + c];
     target = Rule::Store(Rule::Add(Rule::Load(target), Rule::Load(dy[c])));
@@ -267,6 +269,7 @@ class HalvesBackward {
     pixel.dy = dy_ + j * pixel.channels;
     pixel.dx = dx_;
     pixel.overwrite = overwrite_;
+    pixel.nan_gives_way = call_.pool.nan_gives_way;
     kernel_(pixel);
   }
 
@@ -317,7 +320,9 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
     auto* const offsets = static_cast<int64_t*>(ThreadScratch(ScratchSlot::kTables, windows.OffsetBytes()));
     if (offsets == nullptr) return out_of_memory.store(true, std::memory_order_relaxed);
     Walk walk(windows, begin % geometry.out, offsets);
+    PieceLook look(static_cast<double>(geometry.window * call.channels));
     for (int64_t p = begin; p < end; ++p, walk.Next()) {
+      if (look.Ends()) return;
       const int64_t taps = walk.taps();
       const int64_t in = p / geometry.out * image;
       if (call.dtype == DType::kF32 && taps > 0) {
@@ -374,7 +379,7 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
     if (halves) {
       HalvesBackward backward = rounded;
       backward.In(memory);
-      for (int64_t n = begin; n < end; ++n) backward.Run(n);
+      for (int64_t n = begin; n < end && !LaunchEnds(); ++n) backward.Run(n);
       return;
     }
     auto* const offsets = static_cast<int64_t*>(memory);
@@ -382,7 +387,9 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
       if (!vectors || !windows.covers()) std::memset(static_cast<char*>(call.dx) + n * image * bytes, 0, image * bytes);
       if (geometry.out == 0) continue;
       Walk walk(windows, 0, offsets);
+      PieceLook look(static_cast<double>(geometry.window * forward.channels));
       for (int64_t o = 0; o < geometry.out; ++o, walk.Next()) {
+        if (look.Ends()) return;
         const int64_t taps = walk.taps();
         const int64_t out = (n * geometry.out + o) * forward.channels;
         if (taps == 0) continue;
@@ -396,6 +403,7 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
           pixel.dy = static_cast<const float*>(call.dy) + out;
           pixel.dx = static_cast<float*>(call.dx) + n * image;
           pixel.overwrite = !windows.overlaps();
+          pixel.nan_gives_way = forward.nan_gives_way;
           kernel(pixel);
           continue;
         }

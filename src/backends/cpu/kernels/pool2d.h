@@ -20,6 +20,7 @@ struct PoolPixel {
   const float* dy = nullptr;  // backward: this pixel
   float* dx = nullptr;        // backward: the image
   bool overwrite = false;     // backward: no other window touches these elements
+  bool nan_gives_way = false;
 };
 
 void PoolForwardPortable(const PoolPixel& pixel);

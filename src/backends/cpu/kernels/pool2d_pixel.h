@@ -40,7 +40,7 @@ inline void ForwardLanes(const PoolPixel& p, int64_t c) {
   L::Store(p.y + c, best);
 }
 
-// The first of the best gets dy. A NaN that was chosen gives way to the next element, as >= says.
+// The first of the best gets dy.
 template <typename L>
 inline void BackwardLanes(const PoolPixel& p, int64_t c) {
   using F = typename L::F;
@@ -48,9 +48,10 @@ inline void BackwardLanes(const PoolPixel& p, int64_t c) {
   const F dy = L::Load(p.dy + c);
   F best = L::Load(p.x + p.offsets[0] + c);
   I which = I{};
+  const I nan_stays = I{} - static_cast<int32_t>(!p.nan_gives_way);
   for (int64_t t = 1; t < p.taps; ++t) {
     const F x = L::Load(p.x + p.offsets[t] + c);
-    const I keep = p.kind == PoolKind::kMax ? best >= x : best <= x;
+    const I keep = (p.kind == PoolKind::kMax ? best >= x : best <= x) | ((best != best) & nan_stays);
     best = keep ? best : x;
     which = keep ? which : (I{} + static_cast<int32_t>(t));
   }

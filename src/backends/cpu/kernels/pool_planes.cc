@@ -9,6 +9,7 @@
 #include "src/backends/cpu/kernels/conv_geometry.h"
 #include "src/backends/cpu/kernels/pool2d.h"
 #include "src/backends/cpu/kernels/scratch.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::cpu {
@@ -29,6 +30,7 @@ class Workplace {
                      &w = run_.columns = geometry.dims[kMaxSpatialDims - 1];
     run_.dtype = call.dtype;
     run_.halves = &ChannelKernelsOf(isa);
+    run_.nan_gives_way = call.nan_gives_way;
     if (!Overlaps(h) && !Overlaps(w)) run_.start = -0.0f;
     const int64_t reach = (w.window - 1) * w.rhs_dilation;
     const int64_t columns = (w.in - 1 + w.pad_lo) / w.stride + 1;
@@ -93,7 +95,8 @@ absl::Status ForEachPlane(const PoolCall& call, Isa isa, bool backward, ThreadPo
     if (memory == nullptr) return out_of_memory.store(true, std::memory_order_relaxed);
     Workplace own = workplace;
     PlaneRun& run = own.In(memory);
-    for (int64_t plane = begin; plane < end; ++plane) fn(run, plane);
+    PieceLook look(static_cast<double>(PadRank(call.spatial_rank, call.dims).in));
+    for (int64_t plane = begin; plane < end && !look.Ends(); ++plane) fn(run, plane);
   };
   if (call.batch * PadRank(call.spatial_rank, call.dims).in < kInlinePoolElements) {
     range(0, call.batch, 0);

@@ -24,6 +24,8 @@ struct PlaneRun {
   const void* dy = nullptr;  // backward
   void* dx = nullptr;
 
+  bool nan_gives_way = false;  // backward
+
   int64_t taps[kMostPlaneTaps] = {};  // of columns: where each one's first element is in a split row
 
   int64_t phase = 0;   // elements of a phase and of a row of results

@@ -277,8 +277,8 @@ void PlaneForward(const PlaneRun& p) {
 
 // --- backward
 
-// Which tap of each window of one row of outputs is the first largest; a NaN that was chosen gives way to the next element,
-// as >= says. Padding is never chosen. kWindow: of columns; 0: any. `nan`: there may be one.
+// Which tap of each window of one row of outputs is the first largest. Padding is never chosen. kWindow: of columns; 0: any.
+// `nan`: there may be one.
 template <int kLanes, int kWindow>
 [[gnu::always_inline]] inline void Choose(const PlaneRun& p, unsigned nan, int64_t o) {
   using F = Floats<kLanes>;
@@ -321,7 +321,16 @@ template <int kLanes, int kWindow>
         which = better ? I{} + (before + static_cast<int32_t>(a * window + b)) : which;
         best = Larger(x, best);
       });
-    } else {
+    } else if (!p.nan_gives_way) {
+      F best = F{} - std::numeric_limits<float>::infinity();
+      which = Load<I>(p.first + j) + before;
+      each([&](int64_t a, int64_t b) __attribute__((always_inline)) {
+        const F x = Load<F>(rows[a] + taps[b] + j);
+        const I keep = (best >= x) | (best != best);
+        which = keep ? which : I{} + (before + static_cast<int32_t>(a * window + b));
+        best = keep ? best : x;
+      });
+    } else {  // a NaN that was chosen gives way to the next element, as >= says
       F best = F{} + std::numeric_limits<float>::quiet_NaN();
       which = I{} - 1;
       each([&](int64_t a, int64_t b) __attribute__((always_inline)) {

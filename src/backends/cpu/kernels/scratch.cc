@@ -2,6 +2,7 @@
 #include "src/backends/cpu/kernels/scratch.h"
 
 #include "src/runtime/alloc_hook.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 #include "src/runtime/thread_pool.h"
 
@@ -80,7 +81,8 @@ absl::Status ScratchSet::Overrun() const {
 }
 
 void* ThreadScratch(ScratchSlot slot, int64_t bytes) {
-  const auto* set = static_cast<const ScratchSet*>(ThreadPool::owner());
+  const auto* const launch = static_cast<const RunningLaunch*>(ThreadPool::owner());
+  const auto* const set = launch != nullptr ? static_cast<const ScratchSet*>(launch->scratch) : nullptr;
   return set != nullptr ? set->Get(ThreadPool::share(), slot, bytes) : tls_scratch.Get(slot, bytes);
 }
 

@@ -16,7 +16,7 @@
 namespace weft::cpu {
 
 // Slots are independent; a kernel has each of them for itself until it returns.
-enum class ScratchSlot { kPackA, kPackB, kShared, kOutput, kTables, kWiden, kLoop, kCount };
+enum class ScratchSlot { kPackA, kPackB, kShared, kOutput, kTables, kWiden, kLoop, kSums, kCount };
 
 // Bytes by slot: of the thread that runs the launch, and of every share of its regions.
 struct ScratchNeeds {

@@ -14,7 +14,7 @@ class Layout {
   Layout(const CpuTarget& target, const GemmCall& call)
       : tiles_(AmxServes(target, call.input, call.output)), k_(call.k), n_(call.n) {
     if (tiles_) {
-      kind_ = PackKind::kBF16Pairs;
+      kind_ = PackKind::kPairs;
       return;
     }
     TypePlan types;
@@ -40,7 +40,7 @@ class Layout {
   int64_t Offset(int64_t block, int64_t panel, int64_t k) const {
     const int64_t base = tiles_ ? panel * TilePackedBytes(k_, kTileSide) : plan_.PackedOffset(block, panel);
     const int64_t step = k - BlockStart(block);
-    return base + (kind_ == PackKind::kBF16Pairs ? step / 2 : step) * StepBytes(panel);
+    return base + (kind_ == PackKind::kPairs ? step / 2 : step) * StepBytes(panel);
   }
   int64_t StepBytes(int64_t panel) const {
     const int64_t width = tiles_ ? kTileSide : static_cast<int64_t>(plan_.columns.Vectors(panel)) * plan_.columns.lanes;
@@ -60,7 +60,7 @@ void UnpackRow(PackKind kind, const char* from, int64_t k, int64_t count, char* 
     std::memcpy(to, from, count * PackedElementBytes(kind));
     return;
   }
-  const int half = kind == PackKind::kBF16Pairs ? static_cast<int>(k % 2) : 1;
+  const int half = kind == PackKind::kPairs ? static_cast<int>(k % 2) : 1;
   for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * 2, from + i * 4 + half * 2, 2);
 }
 
@@ -73,7 +73,7 @@ void UnpackColumn(PackKind kind, const char* from, int64_t step_bytes, int64_t k
     case PackKind::kF64:
       for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * 8, from + i * step_bytes, 8);
       return;
-    case PackKind::kBF16Pairs:
+    case PackKind::kPairs:
       for (int64_t i = 0; i < count; ++i) {
         std::memcpy(to + i * 2, from + ((k + i) / 2 - k / 2) * step_bytes + (k + i) % 2 * 2, 2);
       }
@@ -91,7 +91,9 @@ int64_t UnpackableB(const CpuTarget& target, const GemmCall& call) {
   const bool columns = call.b.row_stride == 1 && call.b.col_stride == call.k;
   if (!rows && !columns) return 0;
   // f16 is not what its widened form narrows to where it is NaN.
-  return Layout(target, call).kind() == PackKind::kWidenF16 ? 0 : call.k * call.n;
+  const PackKind kind = Layout(target, call).kind();
+  const bool lossy = kind == PackKind::kWidenF16, bytes = kind == PackKind::kPairsI8 || kind == PackKind::kPairsU8;
+  return lossy || bytes ? 0 : call.k * call.n;
 }
 
 void UnpackB(const CpuTarget& target, const GemmCall& call, const void* packed, int64_t first, int64_t count,

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "src/backends/cpu/kernels/elements.h"
 #include "src/backends/cpu/launch/box_call.h"
+#include "src/runtime/launch_look.h"
 
 namespace weft::cpu {
 
@@ -55,17 +58,45 @@ inline Corner FindCorner(const BoxCall& c, std::span<void* const> tensors, int64
   return corner;
 }
 
+// Boxes of one element that one list of numbers places along one dimension: what is left of the walk then.
+inline bool ArePoints(const BoxCall& c) {
+  const auto one = [](const BoxCall::Along& along) { return along.size == 1; };
+  return c.batch.size() == 1 && c.components.size() == 1 && std::ranges::all_of(c.window, one);
+}
+template <typename Visit>
+void ForEachPointInside(const BoxCall& c, std::span<void* const> tensors, Visit visit) {
+  const BoxCall::Component& component = c.components[0];
+  const BoxCall::Along& batch = c.batch[0];
+  const int64_t most = std::max<int64_t>(0, component.limit - component.width);
+  PieceLook look(100);
+  VisitElement(c.index_type, [&]<typename T>() {
+    if constexpr (std::is_integral_v<T>) {
+      const T* const indices = static_cast<const T*>(tensors[component.tensor]) + component.offset;
+      for (int64_t n = 0; n < batch.size && !look.Ends(); ++n) {
+        const T raw = indices[n * batch.index_stride];
+        int64_t at = std::cmp_greater(raw, INT64_MAX) ? INT64_MAX : static_cast<int64_t>(raw);
+        if (c.move_inside) at = std::clamp<int64_t>(at, 0, most);
+        if (at < 0 || at >= component.limit) continue;
+        visit(n * batch.operand_stride + at * component.operand_stride, n * batch.box_stride);
+      }
+    }
+  });
+}
+
 // Calls visit(element of the operand, element of the boxes) for what lies inside, box after box, each in row-major order.
 template <typename Visit>
 void ForEachInside(const BoxCall& c, std::span<void* const> tensors, Visit visit) {
+  if (ArePoints(c)) return ForEachPointInside(c, tensors, visit);
   int64_t window = 1;
   for (const auto& w : c.window) window *= w.size;
   const int64_t boxes = CountOfBatch(c);
   int64_t start[64];
   int64_t at[64];
+  PieceLook look(100);
   for (int64_t n = 0; n < boxes; ++n) {
     const Corner corner = FindCorner(c, tensors, n, c.move_inside, start);
     for (int64_t p = 0; p < window; ++p) {
+      if (look.Ends()) return;
       int64_t to = corner.operand, from = corner.box, rest = p;
       for (size_t d = c.window.size(); d-- > 0;) {
         at[d] = rest % c.window[d].size;

@@ -30,6 +30,8 @@ void ForEachField(Call& c, F f) {
   f(c.mask_column_stride);
   f(c.has_mask);
   f(c.causal);
+  f(c.lead);
+  f(c.nan_if_unseen);
 }
 
 // Those of its gradient: the forward's, then the strides of the cotangent.

@@ -9,6 +9,7 @@
 #include "src/backends/cpu/launch/box_walk.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/launch/merge_sort.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -69,11 +70,15 @@ void SortRows(const SortCall& c, ThreadPool& pool, std::span<void* const> tensor
               LessOf less_of, Index index) {
   const size_t n = c.bytes.size();
   const auto take = [&](int64_t row, const Item* sorted, int64_t begin, int64_t end) {
-    for (size_t t = 0; t < n; ++t) {
-      const int64_t base = BaseOf(c, row) * c.bytes[t];
-      Take(c.bytes[t], static_cast<const char*>(tensors[t]) + base,
-           static_cast<char*>(tensors[n + t]) + base + begin * c.inner * c.bytes[t], end - begin, c.inner,
-           [&](int64_t k) { return static_cast<int64_t>(index(sorted[begin + k])); });
+    for (int64_t first = begin; first < end; first += kSortedAtOnce) {
+      if (LaunchEnds()) return;  // perhaps before all was sorted
+      for (size_t t = 0; t < n; ++t) {
+        const int64_t base = BaseOf(c, row) * c.bytes[t];
+        Take(c.bytes[t], static_cast<const char*>(tensors[t]) + base,
+             static_cast<char*>(tensors[n + t]) + base + first * c.inner * c.bytes[t],
+             std::min(end - first, kSortedAtOnce), c.inner,
+             [&](int64_t k) { return static_cast<int64_t>(index(sorted[first + k])); });
+      }
     }
   };
   if (c.length < kLongRow || c.rows() >= pool.threads()) {
@@ -95,9 +100,11 @@ void SortRows(const SortCall& c, ThreadPool& pool, std::span<void* const> tensor
       const int64_t begin = p * piece, size = std::min(piece, c.length - begin);
       fill(row, items + begin, begin, size);
       const Item* sorted = sort(row, items + begin, other + begin, size);
+      if (LaunchEnds()) return;
       if (sorted != items + begin) std::copy(sorted, sorted + size, items + begin);
     });
     for (int64_t width = piece; width < c.length; width *= 2) {
+      if (LaunchEnds()) return;
       pool.ParallelFor((c.length + 2 * width - 1) / (2 * width), [&](int64_t p) {
         const int64_t begin = p * 2 * width;
         MergeRuns(items, other, begin, std::min(begin + width, c.length), std::min(begin + 2 * width, c.length),

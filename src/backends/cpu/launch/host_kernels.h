@@ -84,5 +84,6 @@ std::span<const HostKernel> TransposeKernels();
 std::span<const HostKernel> BodyKernels();
 std::span<const HostKernel> LinalgKernels();
 std::span<const HostKernel> AttentionKernelList();
+std::span<const HostKernel> RunningKernels();
 
 }  // namespace weft::cpu

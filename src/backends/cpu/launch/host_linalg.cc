@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "src/backends/cpu/launch/host_kernels.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -39,7 +40,9 @@ GemmCall Update(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64
 template <typename F>
 absl::Status ForEachMember(int64_t batch, int64_t n, ThreadPool& pool, F f) {
   if (n <= kBlock) {
-    pool.ParallelFor(batch, [&](int64_t i) { (void)f(i); });  // without products nothing fails
+    pool.ParallelFor(batch, [&](int64_t i) {
+      if (!LaunchEnds()) (void)f(i);  // without products nothing fails
+    });
     return absl::OkStatus();
   }
   for (int64_t i = 0; i < batch; ++i) WEFT_RETURN_IF_ERROR(f(i));
@@ -88,7 +91,8 @@ void SolveBelow(T* rows, int64_t count, const T* d, int64_t size, int64_t stride
     for (int64_t j = k; j < size; ++j) taken[k * kBlock + j] = -d[j * stride + k];
   }
   pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) {
-    for (T* row = rows + begin * stride; row != rows + end * stride; row += stride) {
+    PieceLook look(static_cast<double>(size * size));
+    for (T* row = rows + begin * stride; row != rows + end * stride && !look.Ends(); row += stride) {
       for (int64_t k = 0; k < size; ++k) {
         row[k] /= d[k * stride + k];
         Axpy(size - k - 1, row[k], taken + k * kBlock + k + 1, row + k + 1);
@@ -100,7 +104,7 @@ void SolveBelow(T* rows, int64_t count, const T* d, int64_t size, int64_t stride
 // l, [n, n], has the lower triangle of a and zeros; `panel` room for one block of rows.
 template <typename T>
 absl::Status Factor(T* l, int64_t n, T* panel, KernelSet& kernels, ThreadPool& pool) {
-  for (int64_t at = 0; at < n; at += kBlock) {
+  for (int64_t at = 0; at < n && !LaunchEnds(); at += kBlock) {
     const int64_t size = std::min(kBlock, n - at), stride = n;
     T* block = l + at * n + at;
     if (at > 0) {  // less what earlier columns explain
@@ -128,12 +132,13 @@ absl::Status Cholesky(const CholeskyCall& c, const HostCall& call) {
   return ForEachMember(c.batch, n, call.pool, [&](int64_t member) {
     const T* a = static_cast<const T*>(call.buffers[0]) + member * n * n;
     T* l = static_cast<T*>(call.buffers[1]) + member * n * n;
-    for (int64_t i = 0; i < n; ++i) {
+    PieceLook look(static_cast<double>(n));
+    for (int64_t i = 0; i < n && !look.Ends(); ++i) {
       for (int64_t j = 0; j <= i; ++j) l[i * n + j] = c.lower ? a[i * n + j] : a[j * n + i];
       std::fill(l + i * n + i + 1, l + (i + 1) * n, T{0});
     }
     const absl::Status status = Factor(l, n, static_cast<T*>(call.buffers[2]), call.kernels, call.pool);
-    for (int64_t i = 0; !c.lower && i < n; ++i) {
+    for (int64_t i = 0; !c.lower && i < n && !look.Ends(); ++i) {
       for (int64_t j = 0; j < i; ++j) std::swap(l[i * n + j], l[j * n + i]);
     }
     return status;
@@ -180,7 +185,8 @@ GemmCall SolveUpdate(const SolveCall& c, int64_t at) {
 template <typename T>
 void PackTriangle(const SolveCall& c, const T* a, T* packed) {
   const int64_t n = c.n;
-  for (int64_t i = 0; i < n; ++i) {
+  PieceLook look(static_cast<double>(n));
+  for (int64_t i = 0; i < n && !look.Ends(); ++i) {
     const int64_t row = c.backward() ? n - 1 - i : i;
     for (int64_t k = 0; k < i; ++k) {
       const int64_t column = c.backward() ? n - 1 - k : k;
@@ -193,7 +199,8 @@ void PackTriangle(const SolveCall& c, const T* a, T* packed) {
 // f(where in b, where in the equations' rows)
 template <typename F>
 void ForEachOfB(const SolveCall& c, F f) {
-  for (int64_t i = 0; i < c.n; ++i) {
+  PieceLook look(static_cast<double>(c.m));
+  for (int64_t i = 0; i < c.n && !look.Ends(); ++i) {
     const int64_t row = c.backward() ? c.n - 1 - i : i;
     for (int64_t j = 0; j < c.m; ++j) f(c.left ? row * c.m + j : j * c.n + row, i * c.m + j);
   }
@@ -202,6 +209,7 @@ void ForEachOfB(const SolveCall& c, F f) {
 template <typename T>
 absl::Status SolveRows(const SolveCall& c, const T* packed, T* x, KernelSet& kernels, ThreadPool& pool) {
   for (int64_t at = 0; at < c.n; at += kBlock) {
+    if (LaunchEnds()) return absl::OkStatus();
     const int64_t end = std::min(at + kBlock, c.n), m = c.m;
     if (at > 0) {
       GemmCall call = SolveUpdate(c, at);
@@ -211,6 +219,7 @@ absl::Status SolveRows(const SolveCall& c, const T* packed, T* x, KernelSet& ker
       WEFT_RETURN_IF_ERROR(kernels.Gemm(call, pool));
     }
     pool.ParallelFor((m + kColumns - 1) / kColumns, [&](int64_t piece) {
+      if (LaunchEnds()) return;
       const int64_t first = piece * kColumns, count = std::min(kColumns, m - first);
       for (int64_t i = at; i < end; ++i) {
         T* row = x + i * m + first;

@@ -6,6 +6,7 @@
 #include "src/backends/cpu/kernels/elements.h"
 #include "src/backends/cpu/launch/box_walk.h"
 #include "src/backends/cpu/launch/host_kernels.h"
+#include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -18,6 +19,7 @@ void CopyBytes(ThreadPool& pool, const char* from, char* to, int64_t bytes) {
     return;
   }
   pool.ParallelFor((bytes + kPiece - 1) / kPiece, [&](int64_t i) {
+    if (LaunchEnds()) return;
     std::memcpy(to + i * kPiece, from + i * kPiece, static_cast<size_t>(std::min(kPiece, bytes - i * kPiece)));
   });
 }
@@ -67,9 +69,11 @@ void ForEachPiece(const BoxCall& c, std::span<void* const> tensors, int64_t begi
     run *= c.window[--outer].size;
   for (size_t d = 0; d < outer; ++d) pieces *= c.window[d].size;
   int64_t start[64];
+  PieceLook look(static_cast<double>(run * BytesOf(c.dtype) + 100));
   for (int64_t n = begin; n < end; ++n) {
     const Corner corner = FindCorner(c, tensors, n, true, start);
     for (int64_t p = 0; p < pieces; ++p) {
+      if (look.Ends()) return;
       int64_t operand = corner.operand, box = corner.box, rest = p;
       for (size_t d = outer; d-- > 0;) {
         const int64_t i = rest % c.window[d].size;

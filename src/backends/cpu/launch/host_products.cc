@@ -113,6 +113,7 @@ PoolCall DecodePool(std::span<const int64_t> params) {
   d.To(c.spatial_rank);
   DecodeDims(d, c.dims);
   c.scale = std::bit_cast<double>(d.Next());
+  d.To(c.nan_gives_way);
   return c;
 }
 
@@ -385,12 +386,13 @@ std::vector<int64_t> EncodePool(const PoolCall& c) {
                               c.spatial_rank};
   EncodeDims(c.dims, out);
   out.push_back(std::bit_cast<int64_t>(c.scale));
+  out.push_back(c.nan_gives_way);
   return out;
 }
 
 const HostKernel* FindHostKernel(std::string_view name) {
   for (const std::span<const HostKernel> list : {ProductKernels(), MovementKernels(), TransposeKernels(), BodyKernels(),
-                                                 LinalgKernels(), AttentionKernelList()}) {
+                                                 LinalgKernels(), AttentionKernelList(), RunningKernels()}) {
     for (const HostKernel& kernel : list) {
       if (kernel.name == name) return &kernel;
     }

@@ -6,6 +6,7 @@
 #include "src/backends/cpu/kernels/pack.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/launch/transpose_call.h"
+#include "src/runtime/launch_look.h"
 
 namespace weft::cpu {
 namespace {
@@ -46,7 +47,8 @@ void CopyTile(const T* from, T* to, int64_t rows, int64_t columns, int64_t from_
 // Up to kStrip columns (positions along `reads`), over all of `writes`.
 template <typename T>
 void Strip(const TransposeCall& c, const T* from, T* to, int64_t columns, bool registers) {
-  for (int64_t r = 0; r < c.writes.size; r += kTile) {
+  PieceLook look(static_cast<double>(kTile * columns * c.bytes));
+  for (int64_t r = 0; r < c.writes.size && !look.Ends(); r += kTile) {
     const int64_t rows = std::min(kTile, c.writes.size - r);
     for (int64_t first = 0; first < columns; first += kTile) {
       const int64_t count = std::min(kTile, columns - first);
@@ -72,7 +74,8 @@ void Run(const TransposeCall& c, const HostCall& call) {
   for (const TransposeCall::Along& other : c.others) tasks *= other.size;
   const bool registers = call.kernels.target().isa == Isa::kAvx512;
   const auto range = [&](int64_t begin, int64_t end, int) {
-    for (int64_t task = begin; task < end; ++task) {
+    PieceLook look(static_cast<double>(std::min(kStrip, c.reads.size) * std::min(kTile, c.writes.size) * c.bytes));
+    for (int64_t task = begin; task < end && !look.Ends(); ++task) {
       const int64_t first = task % strips * kStrip;
       int64_t rest = task / strips, source = first, destination = first * c.reads.to;
       for (size_t d = c.others.size(); d-- > 0;) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "src/runtime/launch_look.h"
+
 namespace weft::cpu {
 
 // A position and what it is sorted by.
@@ -12,20 +14,30 @@ struct Keyed {
   T key, index;
 };
 
+// Items between two looks whether the launch ends. Then nobody may look at what lies in the memory: positions may be anything.
+constexpr int64_t kSortedAtOnce = 1 << 14;
+
 // Rows of `from` [begin, middle) and [middle, end) as one of `to`; of equals the left one first.
 template <typename Item, typename Less>
 void MergeRuns(const Item* from, Item* to, int64_t begin, int64_t middle, int64_t end, Less&& less) {
   int64_t left = begin, right = middle, at = begin;
-  while (left < middle && right < end) to[at++] = less(from[right], from[left]) ? from[right++] : from[left++];
+  while (left < middle && right < end) {
+    const int64_t steps = std::min({middle - left, end - right, kSortedAtOnce});
+    if (steps == kSortedAtOnce && LaunchEnds()) return;
+    // A step takes one of either.
+    for (int64_t k = 0; k < steps; ++k) to[at++] = less(from[right], from[left]) ? from[right++] : from[left++];
+  }
   std::copy(from + left, from + middle, to + at);
   std::copy(from + right, from + end, to + at + (middle - left));
 }
 
-// Sorts items[0, n); `other` has room for as many. Where they lie then.
+// Sorts items[0, n); `other` has room for as many. Where they lie then, unless the launch ends.
 template <typename Item, typename Less>
 Item* MergeSort(Item* items, Item* other, int64_t n, Less&& less) {
   constexpr int64_t kRun = 8;
+  PieceLook look(1000);
   for (int64_t begin = 0; begin < n; begin += kRun) {
+    if (look.Ends()) return items;
     const int64_t end = std::min(begin + kRun, n);
     for (int64_t i = begin + 1; i < end; ++i) {
       const Item item = items[i];
@@ -36,6 +48,7 @@ Item* MergeSort(Item* items, Item* other, int64_t n, Less&& less) {
   }
   for (int64_t width = kRun; width < n; width *= 2) {
     for (int64_t begin = 0; begin < n; begin += 2 * width) {
+      if (look.Ends() || (2 * width >= kSortedAtOnce && LaunchEnds())) return items;
       MergeRuns(items, other, begin, std::min(begin + width, n), std::min(begin + 2 * width, n), less);
     }
     std::swap(items, other);
@@ -47,9 +60,17 @@ Item* MergeSort(Item* items, Item* other, int64_t n, Less&& less) {
 template <typename T>
 Keyed<T>* RadixSort(Keyed<T>* items, Keyed<T>* other, int64_t n, int bytes) {
   int64_t counts[sizeof(T)][256] = {};
-  for (int64_t i = 0; i < n; ++i) {
-    for (int d = 0; d < bytes; ++d) ++counts[d][items[i].key >> (8 * d) & 255];
-  }
+  const auto in_pieces = [n](auto piece) {
+    for (int64_t begin = 0; begin < n; begin += kSortedAtOnce) {
+      if (LaunchEnds()) return;
+      piece(begin, std::min(begin + kSortedAtOnce, n));
+    }
+  };
+  in_pieces([&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int d = 0; d < bytes; ++d) ++counts[d][items[i].key >> (8 * d) & 255];
+    }
+  });
   for (int d = 0; d < bytes; ++d) {
     if (n > 0 && counts[d][items[0].key >> (8 * d) & 255] == n) continue;
     int64_t begin[256], sum = 0;
@@ -57,7 +78,10 @@ Keyed<T>* RadixSort(Keyed<T>* items, Keyed<T>* other, int64_t n, int bytes) {
       begin[b] = sum;
       sum += counts[d][b];
     }
-    for (int64_t i = 0; i < n; ++i) other[begin[items[i].key >> (8 * d) & 255]++] = items[i];
+    in_pieces([&](int64_t first, int64_t end) {
+      for (int64_t i = first; i < end; ++i) other[begin[items[i].key >> (8 * d) & 255]++] = items[i];
+    });
+    if (LaunchEnds()) return items;
     std::swap(items, other);
   }
   return items;

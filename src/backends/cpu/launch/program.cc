@@ -50,7 +50,7 @@ absl::Status CheckKernel(const Program& p, const Entry& e) {
   return absl::OkStatus();
 }
 
-absl::Status CheckControl(const Program& p, const Entry& e, bool* endless) {
+absl::Status CheckControl(const Program& p, const Entry& e) {
   if (e.code >= p.controls.size()) return Damaged("an entry without lists");
   const Control& control = p.controls[e.code];
   if (e.cost < 0 || e.cost > kMostCost || e.epilogue >= 0) return Damaged("an impossible entry");
@@ -60,7 +60,6 @@ absl::Status CheckControl(const Program& p, const Entry& e, bool* endless) {
     return absl::OkStatus();
   }
   const size_t conditions = control.trips < 0 ? 1 : 0;
-  *endless = *endless || conditions == 1;
   if (control.lists.size() != 1 + conditions || e.buffers.size() % 2 != conditions ||
       (conditions == 1 && BytesBehind(p, e.buffers[0]) < 1)) {
     return Damaged("an impossible repeat");
@@ -91,6 +90,31 @@ absl::Status CheckTree(const Program& p) {
     }
   }
   if (std::find(used.begin(), used.end(), false) != used.end()) return Damaged("lists without an entry");
+  return absl::OkStatus();
+}
+
+// Whether nobody knows how long it takes, whatever its cost says.
+bool MayNeverEnd(const Program& p, const Entry& e) {
+  if (!IsControl(e)) return e.type == Entry::Type::kHost && p.host_kernels[e.code].starts_with("custom:");
+  const Control& control = p.controls[e.code];
+  if (e.type == Entry::Type::kRepeat && control.trips < 0) return true;
+  return std::ranges::any_of(control.lists, [&](uint32_t list) {
+    return std::ranges::any_of(p.lists[list], [&](const Entry& inner) { return MayNeverEnd(p, inner); });
+  });
+}
+
+// The lists are a tree.
+absl::Status CheckDonations(const Program& p) {
+  const std::vector<size_t> first_uses = FirstUses(p);
+  const EntryList& whole = p.lists[0];
+  for (size_t r = 0; r < p.donor.size(); ++r) {
+    if (p.donor[r] < 0) continue;
+    const auto from = whole.begin() + static_cast<ptrdiff_t>(first_uses[r]);
+    if (CostFrom(whole, first_uses[r]) > kMostToTheEnd ||
+        std::any_of(from, whole.end(), [&](const Entry& e) { return MayNeverEnd(p, e); })) {
+      return Damaged("a donation to what may never end");
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -164,10 +188,46 @@ int64_t CostOfRepeat(int64_t trips, int64_t body) {
   return trips < 0 ? kMostCost : CostOf(static_cast<double>(trips) * static_cast<double>(body));
 }
 
-int64_t TotalCost(const EntryList& list) {
+int64_t CostFrom(const EntryList& list, size_t first) {
   double cost = 0;
-  for (const Entry& e : list) cost += static_cast<double>(e.cost);
+  for (size_t i = first; i < list.size(); ++i) cost += static_cast<double>(list[i].cost);
   return CostOf(cost);
+}
+
+int64_t TotalCost(const EntryList& list) { return CostFrom(list, 0); }
+
+std::vector<size_t> FirstUses(const Program& program) {
+  const EntryList& whole = program.lists[0];
+  std::vector<size_t> first(program.results.size(), whole.size());
+  // An entry's own lists stand behind the list that it is in.
+  std::vector<size_t> within(program.lists.size());
+  for (size_t l = 0; l < program.lists.size(); ++l) {
+    for (size_t i = 0; i < program.lists[l].size(); ++i) {
+      const Entry& entry = program.lists[l][i];
+      const size_t at = l == 0 ? i : within[l];
+      for (const BufferRef& ref : entry.buffers) {
+        if (ref.place == BufferRef::Place::kResult) first[ref.index] = std::min(first[ref.index], at);
+      }
+      if (!IsControl(entry)) continue;
+      for (const uint32_t list : program.controls[entry.code].lists) within[list] = at;
+    }
+  }
+  return first;
+}
+
+int64_t BytesOfProgram(const Program& program) {
+  constexpr size_t kRest = 4 << 10;  // of the executable, the vectors of types and names
+  size_t bytes = kRest + program.constants.size();
+  for (const EntryList& list : program.lists) {
+    bytes += list.size() * sizeof(Entry);
+    for (const Entry& e : list) {
+      bytes += e.buffers.size() * sizeof(BufferRef) + e.origins.size() * sizeof(uint32_t) +
+               (e.params.size() + e.epilogue_params.size()) * sizeof(int64_t);
+    }
+  }
+  for (const std::string& loop : program.loops)
+    bytes += 2 * (loop.size() + sizeof(loop));  // the cache of code has it, too
+  return static_cast<int64_t>(bytes);
 }
 
 void ForEachKernel(const Program& program, absl::FunctionRef<void(const Entry&)> visit) {
@@ -203,7 +263,6 @@ absl::Status CheckProgram(const Program& p) {
   for (const int64_t offset : p.carried) {
     if (offset < 0 || offset > p.arena_bytes) return Damaged("a carried value outside the arena");
   }
-  bool endless = false;
   for (const EntryList& list : p.lists) {
     for (const Entry& e : list) {
       if (e.type > Entry::Type::kBranch) return Damaged("an unknown kind of entry");
@@ -213,15 +272,11 @@ absl::Status CheckProgram(const Program& p) {
       for (const uint32_t origin : e.origins) {
         if (origin >= p.origins.size()) return Damaged("an entry from nowhere");
       }
-      WEFT_RETURN_IF_ERROR(IsControl(e) ? CheckControl(p, e, &endless) : CheckKernel(p, e));
+      WEFT_RETURN_IF_ERROR(IsControl(e) ? CheckControl(p, e) : CheckKernel(p, e));
     }
   }
   WEFT_RETURN_IF_ERROR(CheckTree(p));
-  for (const std::string& name : p.host_kernels) endless = endless || name.starts_with("custom:");
-  // It may be stopped between two runs of a body, or a caller's function may fail: then its arguments must be whole.
-  for (const int32_t d : p.donor) {
-    if (endless && d >= 0) return Damaged("a donation to what may never end");
-  }
+  WEFT_RETURN_IF_ERROR(CheckDonations(p));
   for (const auto& object : p.objects) {
     if (object->keys.size() != object->symbols.size()) return Damaged("machine code without names");
   }

@@ -28,6 +28,17 @@ int64_t TotalCost(const EntryList& list);
 // Negative trips: nobody knows how many, so it costs the most.
 int64_t CostOfRepeat(int64_t trips, int64_t body);
 
+// Per result the first entry of the first list that refers to it, itself or in a list of its own; the list's length if none does.
+std::vector<size_t> FirstUses(const Program& program);
+
+// A launch that has begun to write into memory that it took over runs to its end. So it takes over only what it first refers to
+// where no more than this is left to do: ten seconds by the estimates, which are of one thread and high.
+inline constexpr int64_t kMostToTheEnd = 10'000'000'000'000;
+int64_t CostFrom(const EntryList& list, size_t first);
+
+// About what it takes in memory, without machine code.
+int64_t BytesOfProgram(const Program& program);
+
 // Entries that run something, in all lists.
 void ForEachKernel(const Program& program, absl::FunctionRef<void(const Entry&)> visit);
 

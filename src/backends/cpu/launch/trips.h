@@ -5,7 +5,7 @@
 
 namespace weft::cpu {
 
-inline constexpr int64_t kNobodyKnows = -1;  // looks before each run whether the launch has been cancelled
+inline constexpr int64_t kNobodyKnows = -1;
 inline constexpr int64_t kEndsByItself = -2;
 
 }  // namespace weft::cpu

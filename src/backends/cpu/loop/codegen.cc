@@ -4,10 +4,11 @@
 #include "src/backends/cpu/loop/codegen.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <numeric>
 
-#include "absl/strings/str_cat.h"
-#include "src/backends/cpu/loop/loop_code.h"
+#include "src/backends/cpu/loop/expression_code.h"
 #include "src/backends/cpu/loop/side_by_side.h"
 #include "src/runtime/status.h"
 
@@ -24,15 +25,10 @@ bool SharesAlongRows(const LoopKernel& kernel) {
   return shares;
 }
 
-class LoopEmitter : LoopCode {
+class LoopEmitter : ExpressionCode {
  public:
-  LoopEmitter(const LoopKernel& kernel, const CpuTarget& target, JitModule& module, const std::string& symbol)
-      : LoopCode(kernel, target, module, symbol),
-        target_(target),
-        layout_(LayoutOf(kernel, target)),
-        deps_(Analyze(kernel)) {
-    FindCached();
-  }
+  using ExpressionCode::ExpressionCode;
+  using ExpressionCode::status;
 
   void Run() {
     llvm::LLVMContext& context = b_.getContext();
@@ -50,141 +46,10 @@ class LoopEmitter : LoopCode {
         return Values{};
       });
     }
-    b_.CreateRetVoid();
+    Return();
   }
 
  private:
-  // --- which expressions a set of roots needs
-  std::vector<bool> Needed(const std::vector<uint32_t>& roots, int stage) const {
-    std::vector<bool> needed(k_.exprs.size(), false);
-    for (uint32_t r : roots) needed[r] = true;
-    for (size_t i = k_.exprs.size(); i-- > 0;) {
-      if (!needed[i] || FromCache(i, stage)) continue;
-      for (uint32_t arg : k_.exprs[i].args) {
-        if (arg != kNoExpr) needed[arg] = true;
-      }
-    }
-    return needed;
-  }
-  bool FromCache(size_t i, int stage) const { return !cached_.empty() && cached_[i] >= 0 && stage > first_stage_[i]; }
-
-  std::vector<uint32_t> Roots(int stage) const {
-    std::vector<uint32_t> roots;
-    for (const Reduction& r : k_.reductions) {
-      if (r.stage == stage) roots.push_back(r.expr);
-    }
-    for (const Store& s : k_.stores) {
-      if (!s.row && s.stage == stage) roots.push_back(s.expr);
-    }
-    return roots;
-  }
-
-  // Row form: full values with an expensive operation that more than one pass needs.
-  void FindCached() {
-    if (layout_.form != Form::kRows || !layout_.cache || k_.stages < 2) return;
-    cached_.assign(k_.exprs.size(), -1);
-    first_stage_.assign(k_.exprs.size(), -1);
-    std::vector<int> uses(k_.exprs.size(), 0);
-    for (int stage = 0; stage < k_.stages; ++stage) {
-      const std::vector<bool> needed = Needed(Roots(stage), -1);
-      for (size_t i = 0; i < needed.size(); ++i) {
-        if (!needed[i]) continue;
-        ++uses[i];
-        if (first_stage_[i] < 0) first_stage_[i] = stage;
-      }
-    }
-    for (size_t i = 0; i < k_.exprs.size(); ++i) {
-      const Expr& e = k_.exprs[i];
-      const bool expensive = (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && ir::FactsOf(e.op).function;
-      if (expensive && deps_[i].reduced && deps_[i].vector && uses[i] > 1 && !IsBool(e.dtype)) {
-        cached_[i] = cached_count_++;
-      }
-    }
-  }
-
- public:
-  int cached_count() const { return cached_count_; }
-
- private:
-  V CacheAddress(size_t i, const Scope& scope, const Lanes& at) {
-    // Each cached value has a row of its own, 8 bytes an element, padded by a vector.
-    V row = Param((2 + accesses()) * k_.dims.size() + 1 + accesses());
-    V base = b_.CreateGEP(b_.getInt64Ty(), function_->getArg(4), b_.CreateMul(row, I64(cached_[i])));
-    V position = scope.linear == nullptr ? at.v : b_.CreateAdd(scope.linear, at.v);
-    return b_.CreateGEP(code_.ComputeLlvm(k_.exprs[i].dtype), base, position);
-  }
-
-  // Computes what is needed, not yet there and accepted by `fits`.
-  void Compute(const std::vector<bool>& needed, Scope& scope, const Lanes& at, int stage,
-               const std::function<bool(const Dependence&)>& fits) {
-    for (size_t i = 0; i < k_.exprs.size(); ++i) {
-      if (needed[i] && fits(deps_[i])) ComputeOne(i, scope, at, stage);
-    }
-  }
-  // The same for vectors side by side, each expression for all of them before the next one.
-  void Compute(const std::vector<bool>& needed, std::vector<Scope>& scopes, const std::vector<Lanes>& panel,
-               int stage) {
-    for (size_t i = 0; i < k_.exprs.size(); ++i) {
-      if (!needed[i]) continue;
-      for (size_t u = 0; u < panel.size(); ++u) ComputeOne(i, scopes[u], panel[u], stage);
-    }
-  }
-
-  void ComputeOne(size_t i, Scope& scope, const Lanes& at, int stage) {
-    if (scope.values[i] != nullptr) return;
-    const Expr& e = k_.exprs[i];
-    // Set by their loop, or when it ends.
-    if (e.kind == ExprKind::kReduced || e.kind == ExprKind::kCarried || e.kind == ExprKind::kFolded) return;
-    const int lanes = deps_[i].vector ? at.count : 1;
-    if (FromCache(i, stage)) {
-      llvm::Type* type = code_.ComputeLlvm(e.dtype);
-      V address = CacheAddress(i, scope, at);
-      const llvm::Align align(BytesOf(e.dtype));
-      if (lanes == 1) {
-        scope.values[i] = b_.CreateAlignedLoad(type, address, align);
-      } else {
-        // The cache is padded: whole vectors may always be read.
-        scope.values[i] = b_.CreateAlignedLoad(llvm::FixedVectorType::get(type, lanes), address, align);
-      }
-      return;
-    }
-    if (e.kind == ExprKind::kLoad) {
-      scope.values[i] = Load(e.index, scope, at, deps_[i].vector);
-    } else if (e.kind == ExprKind::kIndex) {
-      const size_t a = k_.loads.size() + e.index;
-      V value = scope.positions[a];
-      if (deps_[i].vector) {
-        V lane = lanes == 1 ? at.v : b_.CreateAdd(b_.CreateVectorSplat(lanes, at.v), Iota(lanes));
-        V stride = lanes == 1 ? VectorStride(a) : b_.CreateVectorSplat(lanes, VectorStride(a));
-        V base = lanes == 1 ? value : b_.CreateVectorSplat(lanes, value);
-        value = b_.CreateAdd(base, b_.CreateMul(lane, stride));
-      }
-      scope.values[i] = value;
-    } else {
-      V args[3] = {};
-      DType from = e.dtype;
-      BF16Rounding rounding = BF16Rounding::kAny;
-      for (int k = 0; k < 3; ++k) {
-        if (e.args[k] == kNoExpr) continue;
-        args[k] = Vector(e.args[k], scope, lanes);
-        if (k > 0) continue;
-        from = k_.exprs[e.args[0]].dtype;
-        rounding = bf16_.rounding[e.args[0]];
-      }
-      scope.values[i] = code_.Emit(e, from, rounding, bf16_.function[i], args);
-      if (scope.values[i] == nullptr) {
-        status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
-                                                        static_cast<int>(e.op), " on ", NameOf(from), " giving ",
-                                                        NameOf(e.dtype)));
-        scope.values[i] = llvm::PoisonValue::get(code_.ComputeLlvm(e.dtype));
-      }
-    }
-    if (!cached_.empty() && cached_[i] >= 0 && stage == first_stage_[i]) {
-      // Lanes beyond the row's end land in the padding.
-      b_.CreateAlignedStore(scope.values[i], CacheAddress(i, scope, at), llvm::Align(BytesOf(e.dtype)));
-    }
-  }
-
   void Task(V task) {
     Scope scope = NewScope();
     for (size_t a = 0; a < accesses(); ++a) scope.positions[a] = Offset(a);
@@ -227,16 +92,6 @@ class LoopEmitter : LoopCode {
       Columns(scope, start, end);
     }
   }
-
-  std::vector<bool> AllNeeded() const {
-    std::vector<uint32_t> roots;
-    for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
-    for (const Carry& c : k_.carries) roots.insert(roots.end(), {c.start, c.next});
-    for (const Store& s : k_.stores) roots.push_back(s.expr);
-    return Needed(roots, -1);
-  }
-
-  static bool Anything(const Dependence&) { return true; }
 
   void Elementwise(const Scope& outer, V start, V end) {
     const std::vector<bool> needed = AllNeeded();
@@ -329,16 +184,16 @@ class LoopEmitter : LoopCode {
   Values Nest(size_t d, size_t last, const Scope& scope, Values carried,
               const std::function<Values(const Scope&, Values)>& inner) {
     if (d == last) return inner(scope, std::move(carried));
-    return Loop(I64(0), ReducedEnd(d), 1, std::move(carried),
-                [&](V index, Values current) {
-                  Scope deeper = scope;
-                  Advance(deeper, d, index);
-                  if (!cached_.empty()) {
-                    V base = deeper.linear == nullptr ? index : b_.CreateAdd(deeper.linear, index);
-                    deeper.linear = b_.CreateMul(base, Size(d + 1));
-                  }
-                  return Nest(d + 1, last, deeper, std::move(current), inner);
-                })
+    return LoopAlong(d, I64(0), ReducedEnd(d), 1, std::move(carried),
+                     [&](V index, Values current) {
+                       Scope deeper = scope;
+                       Advance(deeper, d, index);
+                       if (!cached_.empty()) {
+                         V base = deeper.linear == nullptr ? index : b_.CreateAdd(deeper.linear, index);
+                         deeper.linear = b_.CreateMul(base, Size(d + 1));
+                       }
+                       return Nest(d + 1, last, deeper, std::move(current), inner);
+                     })
         .carried;
   }
 
@@ -404,12 +259,31 @@ class LoopEmitter : LoopCode {
       auto* type = llvm::ArrayType::get(parts.types.back(), static_cast<uint64_t>(parts.turn) + 1);
       parts.memory.push_back(entry_.CreateAlloca(type));
     }
+    Empty(parts, EveryReduction(), at);
+    return parts;
+  }
+  void Empty(const Parts& parts, const std::vector<uint32_t>& reductions, const Lanes& at) {
     Loop(I64(0), I64(parts.turn + 1), 1, {}, [&](V part, Values) {
-      for (size_t r = 0; r < k_.reductions.size(); ++r)
-        b_.CreateStore(Identity(k_.reductions[r], at.count), Slot(parts, r, part));
+      for (uint32_t r : reductions) b_.CreateStore(Identity(k_.reductions[r], at.count), Slot(parts, r, part));
       return Values{};
     });
-    return parts;
+  }
+  std::vector<uint32_t> EveryReduction() const {
+    std::vector<uint32_t> all(k_.reductions.size());
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  // Those of `reductions` whose sums are put away block by block; none where no sum is so long.
+  std::vector<uint32_t> Cascading(std::vector<uint32_t> reductions) const {
+    std::erase_if(reductions, [&](uint32_t r) { return !layout_.cascade || !Cascades(k_.reductions[r]); });
+    return reductions;
+  }
+  // Additions to one part that `length` elements of a row are.
+  V StepsOfRow(V length, int64_t turn) {
+    const auto log = [](int64_t n) { return static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(n))); };
+    V rest = b_.CreateAnd(length, I64(turn - 1));
+    if (masks_) rest = b_.CreateLShr(b_.CreateAdd(rest, I64(layout_.lanes - 1)), log(layout_.lanes));
+    return b_.CreateAdd(b_.CreateLShr(length, log(turn)), rest);
   }
 
   void Turned(const Scope& outer, const Lanes& at) {
@@ -418,19 +292,57 @@ class LoopEmitter : LoopCode {
     Compute(needed, top, at, 0, [](const Dependence& d) { return !d.reduced && d.stage == 0; });
     const Parts parts = NewParts(needed, at);
     const size_t along = k_.dims.size() - 1;
-    Nest(k_.parallel_dims(), along, outer, {}, [&](const Scope& scope, Values) {
-      AddToParts(parts, needed, scope, top, at);
-      return Values{};
-    });
+    const std::vector<uint32_t> cascading = Cascading(EveryReduction());
+    const auto sums = [&] {
+      Values all;
+      for (uint32_t r : cascading) all.push_back(SumOfParts(parts, r));
+      return all;
+    };
+    Values zeros;
+    for (uint32_t r : cascading) zeros.push_back(Identity(k_.reductions[r], at.count));
+    const Cascade cascade = NewCascade(zeros);
+    const Values counts = Nest(k_.parallel_dims(), along, outer, cascading.empty() ? Values{} : WithCounts({}),
+                               [&](const Scope& scope, Values now) {
+                                 const auto body = [&](V from, V to, Values) {
+                                   AddToParts(parts, needed, scope, top, at, !cascading.empty(), from, to);
+                                   return Values{};
+                                 };
+                                 const auto next = [&](V blocks, Values) {
+                                   PutAway(cascade, blocks, sums());
+                                   Empty(parts, cascading, at);
+                                   return Values{};
+                                 };
+                                 return Row(parts.turn, std::move(now), cascading, body, next);
+                               });
     std::vector<std::pair<uint32_t, V>> results;
-    for (uint32_t k = 0; k < k_.reductions.size(); ++k) results.push_back({k, SumOfParts(parts, k)});
+    for (uint32_t k = 0; k < k_.reductions.size(); ++k) {
+      if (std::ranges::count(cascading, k) == 0) results.push_back({k, SumOfParts(parts, k)});
+    }
+    if (!cascading.empty()) {
+      const Values totals = TotalOf(cascade, counts.back(), sums());
+      for (size_t i = 0; i < totals.size(); ++i) results.push_back({cascading[i], totals[i]});
+    }
     SetReduced(top, results);
     StoreRows(top, at);
   }
 
-  // One line of the rows.
+  // `body` along a row, in blocks where sums cascade.
+  Values Row(int64_t turn, Values carried, const std::vector<uint32_t>& cascading, const Body& body, const Next& next) {
+    const size_t along = k_.dims.size() - 1;
+    if (cascading.empty()) return body(I64(0), ReducedEnd(along), std::move(carried));
+    const auto steps = [&](V length) { return StepsOfRow(length, turn); };
+    return InBlocks(along, ReducedEnd(along), kSumSteps * turn, std::move(carried), body, steps, next);
+  }
+  // A loop of such a body, along the last dimension. Blocks are short: looks are between them.
+  LoopEnd LoopInRow(bool in_block, V from, V to, int64_t step, Values carried,
+                    const std::function<Values(V, Values)>& body, int64_t reach = 0) {
+    if (in_block) return Loop(from, to, step, std::move(carried), body, reach);
+    return LoopAlong(k_.dims.size() - 1, from, to, step, std::move(carried), body, reach);
+  }
+
+  // Elements [begin, size) of one line of the rows; `begin` is a multiple of the turn.
   void AddToParts(const Parts& parts, const std::vector<bool>& needed, const Scope& scope, const Scope& top,
-                  const Lanes& at) {
+                  const Lanes& at, bool in_block, V begin, V size) {
     const size_t along = k_.dims.size() - 1;
     const auto add = [&](V j, V part) {
       Scope inner = scope;
@@ -452,12 +364,11 @@ class LoopEmitter : LoopCode {
       });
       return Values{};
     };
-    V size = ReducedEnd(along), begin = I64(0);
     if (parts.turns) {
       const auto whole = [&](V j, Values) { return add_turn(j, I64(parts.turn)); };
-      begin = Loop(begin, size, parts.turn, {}, whole, parts.turn - 1).index;
+      begin = LoopInRow(in_block, begin, size, parts.turn, {}, whole, parts.turn - 1).index;
     }
-    Loop(begin, size, masks_ ? layout_.lanes : 1, {}, [&](V j, Values) {
+    LoopInRow(in_block, begin, size, masks_ ? layout_.lanes : 1, {}, [&](V j, Values) {
       if (masks_) return add_turn(j, MinOf(I64(layout_.lanes), b_.CreateSub(size, j)));
       add(j, I64(parts.turn));
       return Values{};
@@ -501,16 +412,44 @@ class LoopEmitter : LoopCode {
     return IsSmall(work) && reductions > 0 && reductions <= 2 ? 4 : 1;
   }
 
+  // One step of the reduced dimensions. `tops`: what does not change along them.
+  Values AddToPanel(const Scope& scope, const std::vector<Lanes>& panel, const std::vector<bool>& needed,
+                    const std::vector<Scope>& tops, Values current) {
+    const int64_t ahead = panel[0].count > 1 ? layout_.ahead : 0;
+    Scope shared = scope;
+    Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
+    if (ahead > 0) Announce(scope, panel, k_.dims.size() - 1, I64(ahead), true);
+    std::vector<Scope> inner(panel.size(), shared);
+    for (size_t u = 0; u < panel.size(); ++u) {
+      for (size_t i = 0; i < shared.values.size(); ++i) {
+        if (shared.values[i] == nullptr) inner[u].values[i] = tops[u].values[i];
+      }
+      SetReduced(inner[u], Accumulated(current, panel.size(), u, k_.reductions.size(), k_.carries.size()),
+                 ExprKind::kCarried);
+    }
+    Compute(needed, inner, panel, 0);
+    for (size_t u = 0; u < panel.size(); ++u) {
+      for (size_t r = 0; r < k_.reductions.size(); ++r) {
+        V& a = current[r * panel.size() + u];
+        a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner[u], panel[u].count));
+      }
+      for (size_t c = 0; c < k_.carries.size(); ++c) {
+        current[(k_.reductions.size() + c) * panel.size() + u] = Vector(k_.carries[c].next, inner[u], panel[u].count);
+      }
+      for (size_t s = 0; s < k_.stores.size(); ++s) {
+        if (!k_.stores[s].row) StoreTo(s, inner[u], panel[u], true);
+      }
+    }
+    return current;
+  }
+
   void Panel(const Scope& outer, const std::vector<Lanes>& panel) {
     if (k_.turned) return Turned(outer, panel[0]);
     std::vector<uint32_t> roots;
     for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
     for (const Carry& c : k_.carries) roots.insert(roots.end(), {c.start, c.next});
-    std::vector<uint32_t> full;
-    for (uint32_t s = 0; s < k_.stores.size(); ++s) {
-      if (k_.stores[s].row) continue;
-      full.push_back(s);
-      roots.push_back(k_.stores[s].expr);
+    for (const Store& s : k_.stores) {
+      if (!s.row) roots.push_back(s.expr);
     }
     const std::vector<bool> needed = Needed(roots, -1);
     // What does not change along the reduction is loaded once.
@@ -525,40 +464,53 @@ class LoopEmitter : LoopCode {
     for (const Carry& c : k_.carries) {
       for (size_t u = 0; u < panel.size(); ++u) accumulators.push_back(Vector(c.start, tops[u], panel[u].count));
     }
-    const int64_t ahead = panel[0].count > 1 ? layout_.ahead : 0;
-    Values done =
-        Nest(k_.parallel_dims(), k_.dims.size(), outer, accumulators, [&](const Scope& scope, Values current) {
-          Scope shared = scope;
-          Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
-          if (ahead > 0) Announce(scope, panel, k_.dims.size() - 1, I64(ahead), true);
-          std::vector<Scope> inner(panel.size(), shared);
-          for (size_t u = 0; u < panel.size(); ++u) {
-            for (size_t i = 0; i < shared.values.size(); ++i) {
-              if (shared.values[i] == nullptr) inner[u].values[i] = tops[u].values[i];
-            }
-            SetReduced(inner[u], Accumulated(current, panel.size(), u, k_.reductions.size(), k_.carries.size()),
-                       ExprKind::kCarried);
-          }
-          Compute(needed, inner, panel, 0);
-          for (size_t u = 0; u < panel.size(); ++u) {
-            for (size_t r = 0; r < k_.reductions.size(); ++r) {
-              V& a = current[r * panel.size() + u];
-              a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner[u], panel[u].count));
-            }
-            for (size_t c = 0; c < k_.carries.size(); ++c) {
-              current[(k_.reductions.size() + c) * panel.size() + u] =
-                  Vector(k_.carries[c].next, inner[u], panel[u].count);
-            }
-            for (uint32_t s : full) StoreTo(s, inner[u], panel[u], true);
-          }
-          return current;
-        });
+    const size_t last = k_.dims.size() - 1;
+    const std::vector<size_t> long_sums = SumsOf(Cascading(EveryReduction()), panel.size());
+    const auto down = [&](const Scope& scope, V from, V to, Values now) {
+      const auto step = [&](V index, Values current) {
+        Scope deeper = scope;
+        Advance(deeper, last, index);
+        return AddToPanel(deeper, panel, needed, tops, std::move(current));
+      };
+      return LoopInRow(!long_sums.empty(), from, to, 1, std::move(now), step).carried;
+    };
+    const Cascade cascade = NewCascade(Chosen(accumulators, long_sums));
+    if (!long_sums.empty()) accumulators = WithCounts(std::move(accumulators));
+    Values done = Nest(k_.parallel_dims(), last, outer, accumulators, [&](const Scope& scope, Values current) {
+      const auto body = [&](V from, V to, Values now) { return down(scope, from, to, std::move(now)); };
+      if (long_sums.empty()) return body(I64(0), ReducedEnd(last), std::move(current));
+      const auto next = [&](V blocks, Values now) {
+        PutAway(cascade, blocks, Chosen(now, long_sums));
+        for (size_t at : long_sums) now[at] = accumulators[at];
+        return now;
+      };
+      const auto steps = [](V length) { return length; };
+      return InBlocks(last, ReducedEnd(last), kSumSteps, std::move(current), body, steps, next);
+    });
+    if (!long_sums.empty()) {
+      const Values totals = TotalOf(cascade, done.back(), Chosen(done, long_sums));
+      for (size_t i = 0; i < totals.size(); ++i) done[long_sums[i]] = totals[i];
+    }
     for (size_t u = 0; u < panel.size(); ++u) {
       Scope scope = tops[u];
       SetReduced(scope, Accumulated(done, panel.size(), u, 0, k_.reductions.size()));
       SetReduced(scope, Accumulated(done, panel.size(), u, k_.reductions.size(), k_.carries.size()), ExprKind::kFolded);
       StoreRows(scope, panel[u]);
     }
+  }
+
+  // Where the panel's sums of these reductions stand among the accumulators.
+  static std::vector<size_t> SumsOf(const std::vector<uint32_t>& reductions, size_t panel) {
+    std::vector<size_t> at;
+    for (uint32_t r : reductions) {
+      for (size_t u = 0; u < panel; ++u) at.push_back(r * panel + u);
+    }
+    return at;
+  }
+  static Values Chosen(const Values& all, const std::vector<size_t>& at) {
+    Values chosen;
+    for (size_t i : at) chosen.push_back(all[i]);
+    return chosen;
   }
 
   // Number and value of `count` accumulators from `first` on, those of one vector of the panel.
@@ -594,8 +546,39 @@ class LoopEmitter : LoopCode {
         for (int u = 0; u < unroll; ++u) accumulators.push_back(Identity(k_.reductions[r], lanes));
         if (!masks_) accumulators.push_back(Identity(k_.reductions[r], 1));
       }
-      Values done = Nest(k_.parallel_dims(), vector, scope, accumulators, [&](const Scope& outer, Values current) {
-        V size = ReducedEnd(vector);
+      // The sum of all parts of reduction reduced[k].
+      const auto sum_of = [&](const Values& all, size_t k) {
+        const Reduction& r = k_.reductions[reduced[k]];
+        Values parts(all.begin() + k * per, all.begin() + k * per + unroll);
+        while (parts.size() > 1) {
+          Values halves;
+          for (size_t i = 0; i + 1 < parts.size(); i += 2) halves.push_back(Combine(r, parts[i], parts[i + 1]));
+          parts = halves;
+        }
+        V result = Horizontal(r, parts[0]);
+        return masks_ ? result : Combine(r, result, all[k * per + unroll]);
+      };
+      const std::vector<uint32_t> cascading = Cascading(reduced);
+      const auto sums = [&](const Values& all) {
+        Values some;
+        for (size_t k = 0; k < reduced.size(); ++k) {
+          if (std::ranges::count(cascading, reduced[k]) != 0) some.push_back(sum_of(all, k));
+        }
+        return some;
+      };
+      Values zeros;
+      for (uint32_t r : cascading) zeros.push_back(Identity(k_.reductions[r], 1));
+      const Cascade cascade = NewCascade(zeros);
+      const auto next = [&](V blocks, Values now) {
+        PutAway(cascade, blocks, sums(now));
+        for (size_t k = 0; k < reduced.size(); ++k) {
+          if (std::ranges::count(cascading, reduced[k]) == 0) continue;
+          std::copy_n(accumulators.begin() + k * per, per, now.begin() + k * per);
+        }
+        return now;
+      };
+      const Values start = cascading.empty() ? accumulators : WithCounts(accumulators);
+      Values done = Nest(k_.parallel_dims(), vector, scope, start, [&](const Scope& outer, Values current) {
         Scope shared = outer;
         Compute(needed, shared, Lanes{}, stage, [](const Dependence& d) { return !d.vector; });
         // Vectors have a sum each or one for all; `first_sum` is not 0 for scalars, whose sum stands behind them.
@@ -616,33 +599,29 @@ class LoopEmitter : LoopCode {
           }
           return carried;
         };
-        const auto whole = [&](LoopEnd from, int vectors) {
-          const int step = vectors * lanes;
-          return Loop(
-              from.index, size, step, std::move(from.carried),
-              [&](V v, Values carried) { return body(SideBySide(v, vectors), 0, std::move(carried)); }, step - 1);
+        const auto along = [&](V begin, V size, Values carried) {
+          const auto whole = [&](LoopEnd from, int vectors) {
+            const int step = vectors * lanes;
+            return LoopInRow(
+                !cascading.empty(), from.index, size, step, std::move(from.carried),
+                [&](V v, Values now) { return body(SideBySide(v, vectors), 0, std::move(now)); }, step - 1);
+          };
+          LoopEnd at{begin, std::move(carried)};
+          if (side > 1) at = whole(std::move(at), side);
+          if (unroll == 1 && (!masks_ || (small && side == 1))) at = whole(std::move(at), 1);
+          const auto rest = [&](V v, Values now) {
+            if (masks_) return body({Lanes{lanes, v, MaskOf(v, size, lanes)}}, 0, std::move(now));
+            return body({Lanes{1, v, nullptr}}, unroll, std::move(now));
+          };
+          return LoopInRow(!cascading.empty(), at.index, size, masks_ ? lanes : 1, std::move(at.carried), rest).carried;
         };
-        LoopEnd at{I64(0), std::move(current)};
-        if (side > 1) at = whole(std::move(at), side);
-        if (unroll == 1 && (!masks_ || (small && side == 1))) at = whole(std::move(at), 1);
-        at = Loop(at.index, size, masks_ ? lanes : 1, std::move(at.carried), [&](V v, Values carried) {
-          if (masks_) return body({Lanes{lanes, v, MaskOf(v, size, lanes)}}, 0, std::move(carried));
-          return body({Lanes{1, v, nullptr}}, unroll, std::move(carried));
-        });
-        return at.carried;
+        return Row(int64_t{unroll} * lanes, std::move(current), cascading, along, next);
       });
       std::vector<std::pair<uint32_t, V>> results;
-      for (size_t k = 0; k < reduced.size(); ++k) {
-        const Reduction& r = k_.reductions[reduced[k]];
-        Values parts(done.begin() + k * per, done.begin() + k * per + unroll);
-        while (parts.size() > 1) {
-          Values halves;
-          for (size_t i = 0; i + 1 < parts.size(); i += 2) halves.push_back(Combine(r, parts[i], parts[i + 1]));
-          parts = halves;
-        }
-        V result = Horizontal(r, parts[0]);
-        if (!masks_) result = Combine(r, result, done[k * per + unroll]);
-        results.push_back({reduced[k], result});
+      const Values totals = cascading.empty() ? Values{} : TotalOf(cascade, done.back(), sums(done));
+      for (size_t k = 0, i = 0; k < reduced.size(); ++k) {
+        const bool cascades = std::ranges::count(cascading, reduced[k]) != 0;
+        results.push_back({reduced[k], cascades ? totals[i++] : sum_of(done, k)});
       }
       SetReduced(scope, results);
     }
@@ -652,17 +631,7 @@ class LoopEmitter : LoopCode {
     }
   }
 
- public:
-  const absl::Status& status() const { return status_; }
-
- private:
-  const CpuTarget& target_;
-  Layout layout_;
-  std::vector<Dependence> deps_;
   Values indices_;
-  std::vector<int> cached_, first_stage_;
-  int cached_count_ = 0;
-  absl::Status status_;
 };
 
 }  // namespace

@@ -24,6 +24,57 @@ int64_t RowsAhead(const LoopKernel& kernel) {
   return kRowsAhead;
 }
 
+// Rough picoseconds: about 60 an element and simple operation at 16 lanes, 600 an expensive one; and what a byte takes from another
+// core's cache.
+double CostOfElement(const LoopKernel& kernel, const Layout& layout) {
+  constexpr double kByte = 30;
+  double cost = 20;
+  for (const Access& a : kernel.loads) cost += kByte * BytesOf(a.dtype) * layout.lanes / 16;
+  for (const Store& s : kernel.stores) cost += s.row ? 0 : kByte * BytesOf(s.access.dtype) * layout.lanes / 16;
+  for (const Expr& e : kernel.exprs) {
+    if (e.kind == ExprKind::kConstant) continue;
+    cost += (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && ir::FactsOf(e.op).function ? 500 : 30;
+  }
+  return cost * 16 / std::max(1, layout.lanes);
+}
+
+// The cost of one step along a dimension, with all that lies inside.
+double CostOfStep(const LoopKernel& kernel, const Layout& layout, size_t d) {
+  double cost = CostOfElement(kernel, layout);
+  if (layout.form == Form::kColumns) cost *= layout.panel * layout.lanes;
+  while (++d < kernel.dims.size()) cost *= static_cast<double>(kernel.dims[d].size);
+  return cost;
+}
+
+// A task of several times as long looks about so often. Others look between tasks, and have no code for it.
+constexpr double kLookCost = 2e9;
+
+int LookOf(const LoopKernel& kernel, const Layout& layout) {
+  const size_t first = kernel.parallel_dims(), last = kernel.dims.size() - 1;
+  if (first >= kernel.dims.size()) return -1;  // nothing is left of what it reduces
+  if (CostOfStep(kernel, layout, first) * static_cast<double>(kernel.dims[first].size) < 4 * kLookCost) return -1;
+  for (size_t d = first; d < last; ++d) {
+    if (CostOfStep(kernel, layout, d) <= kLookCost) return static_cast<int>(d);
+  }
+  return static_cast<int>(last);
+}
+
+// Whole turns of whatever goes side by side.
+int64_t StepsALook(const LoopKernel& kernel, const Layout& layout) {
+  constexpr int64_t kTurn = 1024;
+  const bool vectors = static_cast<size_t>(layout.look) + 1 == kernel.dims.size();
+  const auto steps = static_cast<int64_t>(kLookCost / CostOfStep(kernel, layout, static_cast<size_t>(layout.look)));
+  return vectors ? std::max<int64_t>(steps / kTurn, 1) * kTurn : std::max<int64_t>(steps, 1);
+}
+
+// The most additions that one sum takes: of a row a lane's, and those that fill no vector.
+int64_t StepsOfSums(const LoopKernel& kernel, const CpuTarget& target, int lanes) {
+  const int64_t all = kernel.ReducedCount();
+  if (!kernel.vector_reduces && !kernel.turned) return all;
+  const int64_t row = std::max<int64_t>(1, kernel.dims.back().size);
+  return all / row * (row / lanes + (target.isa == Isa::kAvx512 ? 1 : 4 * lanes));
+}
+
 }  // namespace
 
 Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
@@ -36,12 +87,15 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
     layout.side = VectorsSideBySide(kernel, all, target, layout.lanes);
   }
   if (!kernel.reduces()) return layout;
+  layout.cascade =
+      std::ranges::any_of(kernel.reductions, Cascades) && StepsOfSums(kernel, target, layout.lanes) > kSumSteps;
   layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
   if (layout.form == Form::kColumns && !kernel.turned) {
     layout.panel = VectorsOfPanel(kernel, target, layout.lanes);
     layout.ahead = RowsAhead(kernel);
   }
   layout.cache = layout.form == Form::kRows && kernel.ReducedCount() <= kCachedRow;
+  layout.look = LookOf(kernel, layout);
   return layout;
 }
 
@@ -57,7 +111,8 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   const Layout layout = LayoutOf(kernel, target);
   plan.key =
       absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel, " side ", layout.side,
-                   layout.cache ? " cache" : "", " ahead ", layout.ahead, " product ", kernel.product);
+                   layout.cache ? " cache" : "", layout.cascade ? " cascade" : "", " ahead ", layout.ahead, " product ",
+                   kernel.product, layout.look < 0 ? "" : absl::StrCat(" look ", layout.look));
   const size_t parallel = kernel.parallel_dims();
   int64_t block = 1;
   if (layout.form == Form::kElementwise) {
@@ -90,17 +145,8 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   } else {
     plan.params.push_back(0);
   }
-  // About 60 ps an element and simple operation at 16 lanes, 600 an expensive one; and what a byte takes from another core's cache.
-  constexpr double kByte = 30;
-  double per_element = 20;
-  for (const Access& a : kernel.loads) per_element += kByte * BytesOf(a.dtype) * layout.lanes / 16;
-  for (const Store& s : kernel.stores) per_element += s.row ? 0 : kByte * BytesOf(s.access.dtype) * layout.lanes / 16;
-  for (const Expr& e : kernel.exprs) {
-    if (e.kind == ExprKind::kConstant) continue;
-    per_element += (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && ir::FactsOf(e.op).function ? 500 : 30;
-  }
-  plan.cost = 1.0 * kernel.ParallelCount() * kernel.ReducedCount() * kernel.stages * per_element * 16 /
-              std::max(1, layout.lanes);
+  if (layout.look >= 0) plan.params.push_back(StepsALook(kernel, layout));
+  plan.cost = 1.0 * kernel.ParallelCount() * kernel.ReducedCount() * kernel.stages * CostOfElement(kernel, layout);
   return plan;
 }
 

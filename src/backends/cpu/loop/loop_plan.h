@@ -14,13 +14,19 @@ struct CpuTarget;
 // The shapes of code that codegen.cc has.
 enum class Form { kElementwise, kColumns, kRows };
 
+// Additions of floats after which a sum is put away and a new one begun.
+inline constexpr int64_t kSumSteps = 32;
+inline bool Cascades(const Reduction& r) { return r.op == ops::Reducer::kSum && IsFloat(r.dtype); }
+
 struct Layout {
   Form form = Form::kElementwise;
   int lanes = 4;
-  int panel = 1;       // vectors of a column panel
-  int side = 1;        // vectors of a loop that are computed side by side, of rows at most
-  bool cache = false;  // row form: keep expensive values in scratch
-  int64_t ahead = 0;   // down columns: how many rows further on memory is asked for
+  int panel = 1;         // vectors of a column panel
+  int side = 1;          // vectors of a loop that are computed side by side, of rows at most
+  bool cache = false;    // row form: keep expensive values in scratch
+  bool cascade = false;  // some sum takes more additions than kSumSteps
+  int64_t ahead = 0;     // down columns: how many rows further on memory is asked for
+  int look = -1;  // the reduced dimension along which a task of tens of milliseconds looks whether the launch ends
 };
 
 Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target);

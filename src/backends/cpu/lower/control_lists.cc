@@ -112,7 +112,6 @@ absl::Status Lowering::RepeatWhile(StorageId flag, std::span<const Carry> carrie
   WEFT_ASSIGN_OR_RETURN(const int runs, NewList(body));
   draft.lists = {asks, runs};
   draft.storages = {flag};
-  endless_ = true;
   AddControl(std::move(draft), ends ? kEndsByItself : kNobodyKnows, carries);
   return absl::OkStatus();
 }

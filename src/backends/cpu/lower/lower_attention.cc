@@ -20,26 +20,38 @@ constexpr const ir::OpDef *kForward = &ops::kOp_scaled_dot_product_attention,
                           *kGradient = &ops::kOp_scaled_dot_product_attention_gradient;
 
 // Of either operation. The one query of each of several heads that share a key head counts as one of so many queries of that
-// head, which sees all keys: these are read once then.
+// head, where it sees all keys: these are read once then.
 struct Attention {
   const Value &q, &k, &v, *mask = nullptr;
   bool causal = false;
+  int64_t lead = 0;  // as in AttentionCall
+  bool nan_if_unseen = false;
   int64_t queries = 0, keys = 0, group = 1;
   bool heads_are_queries = false;
 };
+template <typename Attrs>
+void SetVisible(const Attrs& attrs, Attention& a) {
+  constexpr int64_t kNone = 0, kLowerRight = 2;
+  a.causal = attrs.causal() || attrs.causal_alignment() != kNone;
+  a.lead = attrs.causal_alignment() == kLowerRight ? a.keys - a.queries : 0;
+  a.nan_if_unseen = attrs.nan_if_unseen();
+}
 Attention AttentionOf(const Node& node) {
   const std::span<const Value> operands = node.operands();
   Attention a{operands[0], operands[1], operands[2]};
   const size_t mask = &node.op() == kForward ? 3 : 4;
   if (operands.size() > mask && operands[mask]) a.mask = &operands[mask];
-  a.causal = &node.op() == kForward ? ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal()
-                                    : ops::ScaledDotProductAttentionGradientAttrs{node.attrs()}.causal();
   const size_t row = a.q.dims().size() - 2;
   a.queries = a.q.dims()[row];
   a.keys = a.k.dims()[row];
+  if (&node.op() == kForward) {
+    SetVisible(ops::ScaledDotProductAttentionAttrs{node.attrs()}, a);
+  } else {
+    SetVisible(ops::ScaledDotProductAttentionGradientAttrs{node.attrs()}, a);
+  }
   if (row == 0 || a.q.dims()[row - 1] == a.k.dims()[row - 1]) return a;
   a.group = a.q.dims()[row - 1] / a.k.dims()[row - 1];
-  if (a.queries != 1) return a;
+  if (a.queries != 1 || (a.causal && a.lead + 1 < a.keys)) return a;
   a.heads_are_queries = true;
   a.causal = false;
   std::swap(a.queries, a.group);
@@ -56,7 +68,8 @@ bool CanServe(const Node& node) {
   if (a.q.dims().back() > kMostWidth || a.v.dims().back() > kMostWidth) return false;
   if (a.mask != nullptr && a.mask->dtype() != dtype) return false;
   if (a.q.type().count() == 0 || a.v.type().count() == 0) return false;
-  return &node.op() == kForward ? node.results()[0].dtype == dtype : !a.causal || a.queries <= a.keys;
+  // Of a query without keys, NaN goes to all of them, those that the kernel does not read among them.
+  return &node.op() == kForward ? node.results()[0].dtype == dtype : !a.nan_if_unseen;
 }
 
 // What they do faster than the expansion, alone and both of a training step: measured (benchmarks/kernels/attention.cc).
@@ -125,6 +138,8 @@ AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   if (a.heads_are_queries) call.batch_sizes[rank - 3] /= a.queries;
   call.group = a.group;
   call.causal = a.causal;
+  call.lead = a.lead;
+  call.nan_if_unseen = a.nan_if_unseen;
   call.scale = static_cast<float>(has_scale ? scale : 1 / std::sqrt(static_cast<double>(call.width)));
   if (a.mask == nullptr) return call;
   const size_t missing = rank - a.mask->dims().size();

@@ -123,23 +123,11 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
       stride *= call.batch_sizes[i];
     }
   }
-  // Types that the kernels do not pair are converted around them.
-  const DType kernel_output = IsFloat(call.input) && call.input != call.output && call.output != DType::kF32
-                                  ? ComputeType(call.input)
-                                  : call.output;
-  StorageId left_storage = left.storage, right_storage = right.storage;
   const double cost = 10.0 * members * call.m * call.n * call.k + 1e6;
-  if (kernel_output == call.output) {
-    const StorageId out = lowering.Define(result);
-    const bool one = members == 1;
-    lowering.Host("gemm", {left_storage, right_storage}, {out}, EncodeGemm(call), cost, one ? call.m : 0,
-                  one ? call.n : 0);
-  } else {
-    call.output = kernel_output;
-    const StorageId wide = lowering.Temporary(result.type().count() * BytesOf(kernel_output));
-    lowering.Host("gemm", {left_storage, right_storage}, {wide}, EncodeGemm(call), cost);
-    lowering.Alias(result, lowering.Converted(wide, kernel_output, result.dtype(), result.type().count()));
-  }
+  const StorageId out = lowering.Define(result);
+  const bool one = members == 1;
+  lowering.Host("gemm", {left.storage, right.storage}, {out}, EncodeGemm(call), cost, one ? call.m : 0,
+                one ? call.n : 0);
   return absl::OkStatus();
 }
 
@@ -163,7 +151,7 @@ namespace {
 const OpRule* Find(const ir::OpDef& op) {
   for (const std::span<const OpRule> rules :
        {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), BodyRules(), LinalgRules(),
-        AttentionRules(), CustomRules()}) {
+        AttentionRules(), CustomRules(), RunningRules()}) {
     for (const OpRule& rule : rules) {
       if (rule.op == &op) return &rule;
     }

@@ -78,22 +78,18 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   ConvCall& c = g.call;
   c.input = node.operands()[0].dtype();
   c.output = result.dtype();
-  if (lowering.allow_winograd()) c.winograd = UseWinograd::kWhereFaster;
-  // The kernels keep f32 sums of halves; other pairs of types are converted behind them.
-  const bool paired = c.input == c.output || c.output == DType::kF32;
-  if (!paired) c.output = ComputeType(c.input);
+  if (lowering.options().allow_winograd) c.winograd = UseWinograd::kWhereFaster;
   const int64_t count = result.type().count();
   const Ints inverse = Inverse(result_order);
   bool in_order = true;
   for (size_t i = 0; i < inverse.size(); ++i) in_order = in_order && inverse[i] == static_cast<int64_t>(i);
-  if (in_order && c.output == result.dtype()) {
+  if (in_order) {
     lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), ConvCost(c),
                   columns > 0 ? count / columns : 0, columns);
     return absl::OkStatus();
   }
-  StorageId raw = lowering.Temporary(count * BytesOf(c.output));
+  const StorageId raw = lowering.Temporary(count * BytesOf(c.output));
   lowering.Host(name, {left, right}, {raw}, EncodeConv(c), ConvCost(c));
-  if (c.output != result.dtype()) raw = lowering.Converted(raw, c.output, result.dtype(), count);
   Dims ordered;
   for (int64_t d : result_order) ordered.push_back(result.dims()[d]);
   lowering.Alias(result, lowering.Permuted(raw, result.dtype(), ordered, inverse));
@@ -111,7 +107,7 @@ bool ReadsOutFirst(const Lowering& lowering, const Node& node, const Geometry& g
   if (g.w_order[spatial] != 1 || g.w_order[spatial + 1] != 0 || !lowering.IsArgumentReadOnce(w)) return false;
   ConvCall call = g.call;
   call.input = w.dtype();
-  call.output = node.type().dtype == w.dtype() ? w.dtype() : DType::kF32;
+  call.output = node.type().dtype;
   return PackedBytesOfW(lowering.target(), call) > 0;
 }
 
@@ -237,7 +233,12 @@ absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
   const auto reducer = static_cast<ops::Reducer>(Attrs{node.attrs()}.reducer());
   PoolCall call;
   call.dtype = x.dtype();
-  const bool kind = reducer == ops::Reducer::kMax || reducer == ops::Reducer::kMin || reducer == ops::Reducer::kSum;
+  // Sums of large windows are loops, whose sums cascade.
+  constexpr int64_t kMostSummed = 1024;
+  int64_t taps = 1;
+  for (const ops::Window& w : p.windows) taps = std::min(taps * w.size, kMostSummed + 1);
+  const bool sums = reducer == ops::Reducer::kSum && (taps <= kMostSummed || !IsFloat(x.dtype()));
+  const bool kind = reducer == ops::Reducer::kMax || reducer == ops::Reducer::kMin || sums;
   if (kind && !IsBool(x.dtype()) && ToPool(p, &call)) {
     call.kind = reducer == ops::Reducer::kMax   ? PoolKind::kMax
                 : reducer == ops::Reducer::kMin ? PoolKind::kMin
@@ -256,7 +257,10 @@ absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
   }
   WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(p));
   const Dims& dense = spread.dense;
-  const StorageId wide = AddSpread(lowering, spread, x.dtype(), lowering.Constant(identity), lowering.Of(x));
+  const bool gaps = std::ranges::any_of(
+      p.windows, [](const ops::Window& w) { return w.low != 0 || w.high != 0 || w.base_dilation != 1; });
+  const StorageId wide =
+      gaps ? AddSpread(lowering, spread, x.dtype(), lowering.Constant(identity), lowering.Of(x)) : lowering.Of(x);
   LoopKernel kernel;
   LoopBuilder builder(kernel);
   Access load{0, x.dtype(), 0, {}}, store{1, x.dtype(), 0, {}};
@@ -325,6 +329,7 @@ absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
   PoolCall call;
   call.dtype = x.dtype();
   call.kind = PoolKind::kMax;
+  call.nan_gives_way = Attrs{node.attrs()}.select() == 1;
   if (!ToPool(p, &call)) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs select_and_scatter over at most ",
                        kMaxSpatialDims, " neighbouring dimensions");

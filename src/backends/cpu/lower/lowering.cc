@@ -61,8 +61,9 @@ Ref<const ir::Function> RegionOf(const Node& node) {
 
 }  // namespace
 
-absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target, bool allow_winograd) {
-  return Lowering(module, target, allow_winograd).Run();
+absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target,
+                                          const ProgramOptions& options) {
+  return Lowering(module, target, options).Run();
 }
 
 StorageId Lowering::Root(StorageId s) const {
@@ -623,6 +624,7 @@ absl::StatusOr<LoweredModule> Lowering::Plan() {
       entries.push_back(std::move(draft.entry));
     }
   }
+  DropEarlyDonors();
   return std::move(out_);
 }
 

@@ -14,6 +14,7 @@
 #include "src/backends/cpu/loop/loop.h"
 #include "src/backends/cpu/lower/views.h"
 #include "src/ir/function.h"
+#include "src/runtime/generated/program_options.h"
 
 namespace weft::cpu {
 
@@ -26,9 +27,8 @@ struct LoweredModule {
   std::deque<SharedKernel> loops;
 };
 
-// `allow_winograd`: CompileOptions::allow_winograd.
 absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target,
-                                          bool allow_winograd = false);
+                                          const ProgramOptions& options = {});
 
 // What a value lies in; several values may share one (a reshape and its operand).
 using StorageId = int;
@@ -47,8 +47,8 @@ struct Storage {
 // Thread rule: one thread. Rules of operations (lower_ops.cc) see this much of the lowering.
 class Lowering {
  public:
-  Lowering(const ir::Module& module, const CpuTarget& target, bool allow_winograd)
-      : module_(module), target_(target), allow_winograd_(allow_winograd) {}
+  Lowering(const ir::Module& module, const CpuTarget& target, const ProgramOptions& options)
+      : module_(module), target_(target), options_(options) {}
 
   absl::StatusOr<LoweredModule> Run();
   // Its steps, for who lowers by hand: parameters get storages, then entries are added, then results and places are bound.
@@ -59,7 +59,7 @@ class Lowering {
   absl::Status LowerNode(const ir::Node& node);
 
   const CpuTarget& target() const { return target_; }
-  bool allow_winograd() const { return allow_winograd_; }
+  const ProgramOptions& options() const { return options_; }
   StorageId Of(const ir::Value& value) const;
   StorageId Define(const ir::Value& value);  // a new storage for a result
   void Alias(const ir::Value& value, StorageId storage);
@@ -76,8 +76,6 @@ class Lowering {
   void Copy(int64_t bytes, StorageId from, StorageId to);
   // An operand that its user does not read: loops that fill it for nobody else go.
   void Lose(StorageId storage) { lost_.push_back(storage); }
-  // An entry may fail when it runs: the program's arguments must be whole then.
-  void MayFail() { endless_ = true; }
   // `buffers` as the kernel numbers them; which are written follows from its stores.
   void Loop(SharedKernel kernel, const std::vector<StorageId>& buffers);
   void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
@@ -101,7 +99,7 @@ class Lowering {
   using Fill = absl::FunctionRef<absl::Status()>;
   Carry Carried(int64_t bytes);  // two that change places after each run
   absl::Status Repeat(int64_t trips, std::span<const Carry> carries, Fill body);
-  // As long as `condition` leaves a byte other than 0 in `flag`; cancelled between two runs unless it is known to end.
+  // As long as `condition` leaves a byte other than 0 in `flag`.
   absl::Status RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body,
                            bool ends = false);
   // Runs the case that the i32 in `index` counts, the last if there is none such.
@@ -203,12 +201,13 @@ class Lowering {
   void ConsumeProduct(int list, Draft& draft);
   void ShareInPlace(int list);
   void AssignDonors();
+  void DropEarlyDonors();
   void AssignOffsets();
   StorageId Root(StorageId s) const;
 
   const ir::Module& module_;
   const CpuTarget& target_;
-  const bool allow_winograd_;
+  const ProgramOptions& options_;
   LoweredModule out_;
   std::vector<Storage> storages_;
   std::vector<Drafts> lists_ = std::vector<Drafts>(1);  // parents before children
@@ -219,7 +218,6 @@ class Lowering {
   std::vector<StorageId> changing_;  // what the repeats around carry
   int list_ = 0;                     // where entries go
   std::vector<uint32_t> origins_;    // of the node that is being lowered
-  bool endless_ = false;             // some repeat has a condition, or an entry may fail
   Views views_;
   absl::flat_hash_map<std::pair<const ir::Node*, uint32_t>, StorageId> of_;
   absl::flat_hash_map<const ir::Node*, KernelOfNode> kernel_of_;
@@ -251,6 +249,7 @@ std::span<const OpRule> BodyRules();
 std::span<const OpRule> LinalgRules();
 std::span<const OpRule> AttentionRules();
 std::span<const OpRule> CustomRules();
+std::span<const OpRule> RunningRules();
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
 struct Lifetime {

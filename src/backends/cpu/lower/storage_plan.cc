@@ -91,7 +91,6 @@ void Lowering::ConsumeProduct(int list, Draft& draft) {
 void Lowering::AssignDonors() {
   Program& program = out_.program;
   program.donor.assign(program.results.size(), -1);
-  if (endless_) return;  // it may be stopped halfway, and its arguments must be whole then
   const ir::Function& main = module_.main();
   std::vector<StorageId> result_storage(program.results.size(), -1);
   for (StorageId s = 0; s < static_cast<StorageId>(storages_.size()); ++s) {
@@ -120,6 +119,14 @@ void Lowering::AssignDonors() {
       if (!safe) continue;
     }
     program.donor[r] = static_cast<int32_t>(storages_[from].index);
+  }
+}
+
+// Takes back what is written long before the end: the launch may be stopped, or fail, as long as its arguments are whole.
+void Lowering::DropEarlyDonors() {
+  const std::vector<size_t> first = FirstUses(out_.program);
+  for (size_t r = 0; r < first.size(); ++r) {
+    if (CostFrom(out_.program.lists[0], first[r]) > kMostToTheEnd) out_.program.donor[r] = -1;
   }
 }
 

@@ -73,6 +73,15 @@ void Call_weft_error_payload(Fuzz& f) {
   static_cast<void>(result);
 }
 
+void Call_weft_error_data(Fuzz& f) {
+  const weft_error* const error = f.Handle<weft_error>(true);
+  uint64_t* const out = f.Out<uint64_t>(false);
+  f.Enter();
+  const auto result = weft_error_data(error, out);
+  f.LeaveWith(true);
+  static_cast<void>(result);
+}
+
 void Call_weft_error_retain(Fuzz& f) {
   f.Retain<weft_error>(weft_error_retain);
 }
@@ -151,6 +160,27 @@ void Call_weft_option_detail(Fuzz& f) {
   static_cast<void>(result);
 }
 
+void Call_weft_context_queue_fd(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  int32_t* const out_fd = f.Out<int32_t>(false);
+  f.Enter();
+  f.Leave(weft_context_queue_fd(ctx, out_fd));
+}
+
+void Call_weft_context_run_queue(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t* const out_count = f.Out<size_t>(true);
+  f.Enter();
+  f.Leave(weft_context_run_queue(ctx, out_count));
+}
+
+void Call_weft_context_live_bytes(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  uint64_t* const out_bytes = f.Out<uint64_t>(false);
+  f.Enter();
+  f.Leave(weft_context_live_bytes(ctx, out_bytes));
+}
+
 void Call_weft_cancel(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(true);
   f.Enter();
@@ -214,6 +244,12 @@ void Call_weft_device_memory(Fuzz& f) {
   weft_memory_stats* const out = f.OutStruct<weft_memory_stats>();
   f.Enter();
   f.Leave(weft_device_memory(device, out));
+}
+
+void Call_weft_device_trim(Fuzz& f) {
+  weft_device* const device = f.Handle<weft_device>(false);
+  f.Enter();
+  f.Leave(weft_device_trim(device));
 }
 
 void Call_weft_device_retain(Fuzz& f) {
@@ -409,6 +445,7 @@ void Call_weft_tensor_to_string(Fuzz& f) {
     options->line_width = static_cast<int64_t>(f.Integer());
     options->header = static_cast<int32_t>(f.Integer());
     options->reserved = static_cast<int32_t>(f.Integer());
+    options->present = static_cast<uint64_t>(f.Integer());
   }
   weft_blob** const out = f.Out<weft_blob*>(false);
   f.Enter();
@@ -436,6 +473,13 @@ void Call_weft_tensor_assign(Fuzz& f) {
   f.Leave(weft_tensor_assign(target, value));
 }
 
+void Call_weft_tensor_copy_from(Fuzz& f) {
+  weft_tensor* const target = f.Handle<weft_tensor>(false);
+  weft_tensor* const value = f.Handle<weft_tensor>(false);
+  f.Enter();
+  f.Leave(weft_tensor_copy_from(target, value));
+}
+
 void Call_weft_tensor_retain(Fuzz& f) {
   f.Retain<weft_tensor>(weft_tensor_retain);
 }
@@ -450,6 +494,13 @@ void Call_weft_scope_begin(Fuzz& f) {
   f.Enter();
   if (!f.Leave(weft_scope_begin(ctx, out))) return;
   f.Keep(out);
+}
+
+void Call_weft_scope_share(Fuzz& f) {
+  weft_scope* const scope = f.Handle<weft_scope>(false);
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  f.Enter();
+  f.Leave(weft_scope_share(scope, tensor));
 }
 
 void Call_weft_scope_check(Fuzz& f) {
@@ -619,12 +670,6 @@ void Call_weft_program_text(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_function_abandon(Fuzz& f) {
-  weft_context* const body = f.Handle<weft_context>(false);
-  f.Enter();
-  f.Leave(weft_function_abandon(body));
-}
-
 void Call_weft_function_name(Fuzz& f) {
   weft_function* const function = f.Handle<weft_function>(false);
   weft_blob** const out = f.Out<weft_blob*>(false);
@@ -765,81 +810,6 @@ void Call_weft_tree_add_none(Fuzz& f) {
   uint32_t* const out_node = f.Out<uint32_t>(true);
   f.Enter();
   f.Leave(weft_tree_add_none(tree, parent, key, key_length, out_node));
-}
-
-void Call_weft_tree_add_tensor(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  weft_tensor* const value = f.Handle<weft_tensor>(false);
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_tensor(tree, parent, key, key_length, value, out_node));
-}
-
-void Call_weft_tree_add_bool(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  const int32_t value = static_cast<int32_t>(f.Integer());
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_bool(tree, parent, key, key_length, value, out_node));
-}
-
-void Call_weft_tree_add_i64(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  const int64_t value = static_cast<int64_t>(f.Integer());
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_i64(tree, parent, key, key_length, value, out_node));
-}
-
-void Call_weft_tree_add_f64(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  const double value = f.Real();
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_f64(tree, parent, key, key_length, value, out_node));
-}
-
-void Call_weft_tree_add_text(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  const Text value_ = f.DrawText(Words::kKeys);
-  const char* const value = value_.data;
-  const size_t length = value_.length;
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_text(tree, parent, key, key_length, value, length, out_node));
-}
-
-void Call_weft_tree_add_bytes(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  size_t length = 0;
-  const void* const value = f.Bytes(&length);
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_bytes(tree, parent, key, key_length, value, length, out_node));
 }
 
 }  // namespace weft::fuzz

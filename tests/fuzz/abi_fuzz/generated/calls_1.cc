@@ -4,6 +4,81 @@
 
 namespace weft::fuzz {
 
+void Call_weft_tree_add_tensor(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  weft_tensor* const value = f.Handle<weft_tensor>(false);
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_tensor(tree, parent, key, key_length, value, out_node));
+}
+
+void Call_weft_tree_add_bool(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  const int32_t value = static_cast<int32_t>(f.Integer());
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_bool(tree, parent, key, key_length, value, out_node));
+}
+
+void Call_weft_tree_add_i64(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  const int64_t value = static_cast<int64_t>(f.Integer());
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_i64(tree, parent, key, key_length, value, out_node));
+}
+
+void Call_weft_tree_add_f64(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  const double value = f.Real();
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_f64(tree, parent, key, key_length, value, out_node));
+}
+
+void Call_weft_tree_add_text(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  const Text value_ = f.DrawText(Words::kKeys);
+  const char* const value = value_.data;
+  const size_t length = value_.length;
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_text(tree, parent, key, key_length, value, length, out_node));
+}
+
+void Call_weft_tree_add_bytes(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  size_t length = 0;
+  const void* const value = f.Bytes(&length);
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_bytes(tree, parent, key, key_length, value, length, out_node));
+}
+
 void Call_weft_tree_add_alias(Fuzz& f) {
   weft_tree* const tree = f.Handle<weft_tree>(false);
   const uint32_t parent = static_cast<uint32_t>(f.Integer());
@@ -770,54 +845,6 @@ void Call_weft_unique_static_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_unique_static_opts), &size);
   f.Enter();
   weft_unique_static_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cholesky_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cholesky_opts), &size);
-  f.Enter();
-  weft_cholesky_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_dot_general_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_dot_general_opts), &size);
-  f.Enter();
-  weft_dot_general_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_matmul_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_matmul_opts), &size);
-  f.Enter();
-  weft_matmul_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_triangular_solve_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_triangular_solve_opts), &size);
-  f.Enter();
-  weft_triangular_solve_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_avg_pool_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_avg_pool_opts), &size);
-  f.Enter();
-  weft_avg_pool_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_conv_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_conv_opts), &size);
-  f.Enter();
-  weft_conv_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,105 @@
 
 namespace weft::fuzz {
 
+void Call_weft_diff(Fuzz& f) {
+  f.BeginOp(kOps[68]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diff_opts* const opts = f.Options<weft_diff_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIFF_HAS_N;
+    opts->n = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIFF_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diff(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dynamic_slice(Fuzz& f) {
+  f.BeginOp(kOps[69]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  size_t start_indices_count = 0;
+  weft_tensor* const* const start_indices = f.Operands(1, &start_indices_count);
+  const int64_t* slice_sizes = {};
+  size_t slice_sizes_count = {};
+  f.Ints(0, &slice_sizes, &slice_sizes_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dynamic_slice(ctx, x, start_indices, start_indices_count, slice_sizes, slice_sizes_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dynamic_update_slice(Fuzz& f) {
+  f.BeginOp(kOps[70]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const update = f.Operand(1);
+  size_t start_indices_count = 0;
+  weft_tensor* const* const start_indices = f.Operands(2, &start_indices_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dynamic_update_slice(ctx, x, update, start_indices, start_indices_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_expand_dims(Fuzz& f) {
+  f.BeginOp(kOps[71]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dims = {};
+  size_t dims_count = {};
+  f.Ints(0, &dims, &dims_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_expand_dims(ctx, x, dims, dims_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_flatten(Fuzz& f) {
+  f.BeginOp(kOps[72]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_FLATTEN_HAS_START_AXIS;
+    opts->start_axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_FLATTEN_HAS_END_AXIS;
+    opts->end_axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_flatten(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_full(Fuzz& f) {
+  f.BeginOp(kOps[73]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  double value = {};
+  value = f.DoubleAttr(1);
+  weft_full_opts* const opts = f.Options<weft_full_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_FULL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_FULL_HAS_INTEGER;
+    opts->integer = f.IntAttr(3);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_full(ctx, shape, shape_count, value, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_gather(Fuzz& f) {
   f.BeginOp(kOps[74]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -391,7 +490,9 @@ void Call_weft_argmax(Fuzz& f) {
     opts->axis = f.IntAttr(0);
     if (f.Given(1)) opts->present |= WEFT_ARGMAX_HAS_KEEPDIMS;
     opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
+    if (f.Given(2)) opts->present |= WEFT_ARGMAX_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -409,7 +510,9 @@ void Call_weft_argmin(Fuzz& f) {
     opts->axis = f.IntAttr(0);
     if (f.Given(1)) opts->present |= WEFT_ARGMIN_HAS_KEEPDIMS;
     opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
+    if (f.Given(2)) opts->present |= WEFT_ARGMIN_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1140,7 +1243,9 @@ void Call_weft_select_and_scatter(Fuzz& f) {
     f.Ints(1, &opts->window_strides, &opts->window_strides_count);
     if (f.Given(2)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
     f.Ints(2, &opts->padding, &opts->padding_count);
-    opts->present ^= f.StrayBits(2);
+    if (f.Given(3)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_SELECT;
+    opts->select = static_cast<weft_select_and_scatter_select>(f.EnumAttr(3));
+    opts->present ^= f.StrayBits(3);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1491,7 +1596,11 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
     if (f.Given(3)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
     opts->enable_gqa = static_cast<int32_t>(f.BoolAttr(3));
-    opts->present ^= f.StrayBits(4);
+    if (f.Given(4)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT;
+    opts->causal_alignment = static_cast<weft_scaled_dot_product_attention_causal_alignment>(f.EnumAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN;
+    opts->nan_if_unseen = static_cast<int32_t>(f.BoolAttr(5));
+    opts->present ^= f.StrayBits(6);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1517,7 +1626,9 @@ void Call_weft_softmax(Fuzz& f) {
   if (opts != nullptr) {
     if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
     opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(1)) opts->present |= WEFT_SOFTMAX_HAS_SAFE;
+    opts->safe = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1563,7 +1674,9 @@ void Call_weft_categorical(Fuzz& f) {
     opts->axis = f.IntAttr(0);
     if (f.Given(1)) opts->present |= WEFT_CATEGORICAL_HAS_KEEPDIMS;
     opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
+    if (f.Given(2)) opts->present |= WEFT_CATEGORICAL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();

@@ -1,0 +1,78 @@
+// See files.h.
+#include "src/cli/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+namespace weft::cli {
+namespace {
+
+// Empty for a regular file.
+std::string WhatItIs(mode_t mode) {
+  if (S_ISREG(mode)) return "";
+  const char* const kind = S_ISDIR(mode)    ? "a directory"
+                           : S_ISFIFO(mode) ? "a FIFO"
+                           : S_ISSOCK(mode) ? "a socket"
+                                            : "a device";
+  return std::string("it is ") + kind + ", not a regular file";
+}
+
+// The error of a call that failed, or what a path that cannot be opened is instead of a file.
+std::string Reason(const std::string& path, int error) {
+  struct stat seen = {};
+  if (error == ENXIO && stat(path.c_str(), &seen) == 0 && !S_ISREG(seen.st_mode)) return WhatItIs(seen.st_mode);
+  return std::strerror(error);
+}
+
+}  // namespace
+
+bool ReadFile(const std::string& path, std::string* content, std::string* problem) {
+  const auto fails = [&](const std::string& why) {
+    *problem = path + ": cannot be read: " + why;
+    return false;
+  };
+  // Without O_NONBLOCK opening a FIFO waits for a writer.
+  const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (file < 0) return fails(Reason(path, errno));
+  struct stat seen = {};
+  std::string why;
+  if (fstat(file, &seen) != 0) {
+    why = std::strerror(errno);
+  } else {
+    why = WhatItIs(seen.st_mode);
+  }
+  content->clear();
+  std::string block(1 << 16, '\0');
+  for (ssize_t got = 1; why.empty() && got != 0;) {
+    got = read(file, block.data(), block.size());
+    if (got > 0) content->append(block, 0, static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) why = std::strerror(errno);
+  }
+  close(file);
+  return why.empty() || fails(why);
+}
+
+bool WriteFile(const std::string& path, const std::string& content, std::string* problem) {
+  const std::string draft = path + ".part";
+  for (const std::string& name : {path, draft}) {
+    struct stat seen = {};
+    if (stat(name.c_str(), &seen) != 0 || S_ISREG(seen.st_mode)) continue;
+    *problem = name + ": cannot be written: " + WhatItIs(seen.st_mode);
+    return false;
+  }
+  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  file.close();
+  if (file && std::rename(draft.c_str(), path.c_str()) == 0) return true;
+  *problem = path + ": cannot be written: " + std::strerror(errno);
+  std::remove(draft.c_str());
+  return false;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,17 @@
+// Numbers as text, the same in every locale: what printf and its kin write depends on what the process calls setlocale with.
+#pragma once
+
+#include <charconv>
+#include <string>
+
+namespace weft {
+
+// As printf's %.*f, %.*e and %.*g write it in the locale "C"; `number` as it is, float or double.
+template <typename Float>
+std::string NumberText(Float number, std::chars_format format, int precision) {
+  char buffer[512];  // %f of the largest double: 309 digits before the point, and at most 24 behind it here
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, number, format, precision);
+  return std::string(buffer, error == std::errc() ? end : buffer);
+}
+
+}  // namespace weft

@@ -1,0 +1,25 @@
+// What backends say of a launch that failed while it ran.
+#pragma once
+
+#include <new>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+
+namespace weft {
+
+// A detail of the outcome: what the launch was to take over is as it was before. Without it, nobody knows.
+inline constexpr std::string_view kPayloadIntact = "weft.intact";
+
+// The outcome with that detail, if it is a failure; where there is no memory to say so, it is not said.
+inline absl::Status Intact(absl::Status outcome) {
+  if (outcome.ok()) return outcome;
+  try {
+    outcome.SetPayload(kPayloadIntact, absl::Cord());
+  } catch (const std::bad_alloc&) {
+  }
+  return outcome;
+}
+
+}  // namespace weft
