@@ -209,8 +209,8 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core
  *   compile_threads (0 to 1024; default 0): threads that compile one program; 0: as many as compute
  *   memory_limit (0 or more; default 0): bytes that tensors, temporaries and working memory of the CPU device may take,
- *     or tensors and temporaries of each of a plugin's devices; 0: what there is. Memory that the caller lends to the CPU
- *     device does not count
+ *     or tensors and temporaries of each of a plugin's devices or of the reference; 0: what there is. Memory that the
+ *     caller lends to the CPU device does not count
  *   max_pending_nodes (0 or more; default 20000): nodes after which a graph is cut; 0: never
  *   max_pending_bytes (0 or more; default 68719476736): bytes of recorded results after which a graph is cut; 0: never
  *   repetition_nodes (0 or more; default 1000): nodes after which a repeating sequence is cut between two rounds; 0:
@@ -409,7 +409,7 @@ WEFT_API void weft_blob_release(weft_blob* blob) WEFT_NOEXCEPT;
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
- * FAILED_PRECONDITION, DEADLINE_EXCEEDED, any. Threads: any. Since 1.0.
+ * FAILED_PRECONDITION, DEADLINE_EXCEEDED, any. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_create(const weft_context_options* options,
     weft_context** out) WEFT_NOEXCEPT;

@@ -24,11 +24,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                                  .services = services}));
     backends.push_back(std::move(cpu));
   }
-  if (memory_limit > 0 && platform == "reference") {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "option memory_limit is ", memory_limit, ", but the platform ",
-                       platform, " keeps no limit; 'cpu' and the devices of plugins do");
-  }
-  if (platform == "reference") backends.push_back(NewReferenceBackend(std::move(custom)));
+  if (platform == "reference") backends.push_back(NewReferenceBackend(std::move(custom), memory_limit));
   const std::string& topology = settings.text(Option::kTopology);
   if (!backends.empty()) {
     if (topology.empty()) return backends;

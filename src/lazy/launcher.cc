@@ -81,12 +81,15 @@ Ref<Launched> Launcher::Remember(MeshState& state, const std::shared_ptr<const c
       const Data& data = *cut.arguments[i];
       launched->Takes(cut.arguments[i], Shards(data.shards().begin(), data.shards().end()));
     }
-    Ref<Event> released = MakeRef<Event>();
-    done->OnDone([launched, released](const absl::Status& status) {
-      if (status.ok()) launched->Release();
-      released->Complete(status);
-    });
-    *settled = std::move(released);
+    // On a plugin's thread nothing may go that is the plugin's: there it goes when somebody waits or the next step comes.
+    if (state.mesh.devices()[0]->is_host()) {
+      Ref<Event> released = MakeRef<Event>();
+      done->OnDone([launched, released](const absl::Status& status) {
+        if (status.ok()) launched->Release();
+        released->Complete(status);
+      });
+      *settled = std::move(released);
+    }
     state.underway.push_back(launched);
     return launched;
   } catch (const std::bad_alloc&) {

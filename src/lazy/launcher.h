@@ -32,7 +32,7 @@ class Launcher {
   // Of the arguments that may be taken over by their types, those that nobody needs any more.
   void ChooseDonations(MeshState& state, const Cut& cut);
   // Its results and what it takes over, as long as it may fail; null if it has gone through, or there is no memory for that.
-  // `settled`: when it is done and lets go of what it was launched on.
+  // `settled`: when it is done and, on a host, has let go of what it was launched on.
   Ref<Launched> Remember(MeshState& state, const std::shared_ptr<const compiler::Program>& program, const Cut& cut,
                          const Ref<Event>& done, Ref<Event>* settled);
 

@@ -29,7 +29,7 @@ namespace {
 constexpr int64_t kTooMany = (int64_t{1} << 59) + 1;
 
 // Trailing alignment: operand dimension i becomes result dimension i + (rank difference).
-ir::Value BroadcastTo(ir::Builder& b, const ir::Value& x, const Dims& dims) {
+ir::Value BroadcastOperand(ir::Builder& b, const ir::Value& x, const Dims& dims) {
   if (x.dims() == dims) return x;
   ir::Ints positions;
   for (size_t i = 0; i < x.dims().size(); ++i) positions.push_back(dims.size() - x.dims().size() + i);
@@ -65,7 +65,7 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
         dims = *std::move(joined);
       }
       for (ir::Value& x : operands) {
-        if (x) x = BroadcastTo(b, x, dims);
+        if (x) x = BroadcastOperand(b, x, dims);
       }
     }
   }

@@ -104,20 +104,39 @@ static void launches_ahead_wait_for_memory(void) {
   weft_context_release(ctx);
 }
 
-static void who_keeps_no_limit_says_so(void) {
-  const weft_setting settings[] = {{"platform", WEFT_STRLEN, "reference", WEFT_STRLEN}, {"memory_limit", WEFT_STRLEN, "1000", WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 2;
-  FAILS(weft_context_create(&options, &ctx), WEFT_UNIMPLEMENTED,
-        "weft_context_create: option memory_limit is 1000, but the platform reference keeps no limit; 'cpu' and the devices of plugins do");
+static void the_reference_keeps_it(void) {
+  weft_context* ctx = limited("67108864", "reference");
+  weft_tensor *a = host_mib(ctx, 10), *b = NULL, *c = NULL;
+  float first = -1;
+  weft_device* device = NULL;
+  weft_memory_stats stats = WEFT_MEMORY_STATS_INIT;
+  OK(weft_device_at(ctx, 0, &device));
+  OK(weft_device_memory(device, &stats));
+  CHECK_EQUAL(stats.bytes_limit, 64 * kMiB);
+  CHECK_EQUAL(stats.bytes_in_use, 10 * kMiB);
+  {
+    float* data = calloc(60, kMiB);
+    EXHAUSTED(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(60, kMiB / 4), data, (size_t)60 * kMiB, &b),
+              "no memory for f32[60, 262144] of 62914560 bytes on the platform 'reference': memory_limit is 67108864 bytes");
+    free(data);
+  }
+  /* Copies of the argument and the value: 50 MiB, and the result. */
+  OK(weft_concatenate(ctx, (weft_tensor* const[]){a, a, a}, 3, NULL, &b));
+  EXHAUSTED(weft_eval(ctx, &b, 1, NULL), "weft_eval: no memory for f32[30, 262144] (concatenate");
+  weft_tensor_release(b);
+  OK(weft_slice(ctx, a, (const int64_t[]){0, 0}, 2, (const int64_t[]){1, 1}, 2, (const int64_t[]){1, 1}, 2, &c));
+  OK(weft_tensor_to_host(c, &first, sizeof first));
+  CHECK(first == 0);
+  weft_tensor_release(c);
+  weft_tensor_release(a);
+  weft_device_release(device);
+  weft_context_release(ctx);
 }
 
 int main(void) {
   host_tensors();
   results_and_temporaries();
   launches_ahead_wait_for_memory();
-  who_keeps_no_limit_says_so();
+  the_reference_keeps_it();
   return done("limits");
 }

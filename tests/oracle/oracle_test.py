@@ -4,7 +4,7 @@
 
 weft_dump_programs runs the programs here and there; the plugin, of that version of PJRT, comes from the package registry into a virtual
 environment of the build tree. Without the registry the test is SKIPPED and says so. Prints one row an operation. --every N: each N-th
-program alone; older_plugins_test.py does so with the older two.
+program alone, the third unless some are named; scripts/test --full runs all, and older_plugins_test.py the older two plugins.
 """
 import argparse
 import collections
@@ -191,9 +191,11 @@ def main(args):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plugin", choices=xla_cpu.PLUGINS, default=xla_cpu.NEWEST)
-    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--every", type=int)
     parser.add_argument("only", nargs="*")
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.every = given.every or (1 if given.only else 3)
+    return given
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include "src/runtime/float_environment.h"
 #include "src/runtime/hash_map.h"
 #include "src/runtime/machine_memory.h"
+#include "src/runtime/memory_budget.h"
 #include "src/runtime/narrow.h"
 #include "src/runtime/taken_over.h"
 #include "src/runtime/work_queue.h"
@@ -20,26 +21,37 @@
 namespace weft {
 namespace {
 
-struct Usage {
-  std::atomic<int64_t> bytes{0};
-  std::atomic<int64_t> peak{0};
+// Memory of buffers. Thread-safe.
+class Usage {
+ public:
+  explicit Usage(int64_t limit) : budget_(limit) {}
+  // Null if there is none; Free gives it back.
+  void* Allocate(size_t bytes) {
+    void* const memory = budget_.Allocate(bytes, 64);
+    const int64_t now = budget_.used();
+    int64_t peak = peak_.load();
+    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+    }
+    return memory;
+  }
+  void Free(void* memory, size_t bytes) { budget_.Free(memory, bytes); }
+  const MemoryBudget& budget() const { return budget_; }
+  int64_t peak() const { return peak_.load(); }
+
+ private:
+  MemoryBudget budget_;
+  std::atomic<int64_t> peak_{0};
 };
 
 class HostBuffer final : public Buffer {
  public:
-  // `release` may be empty; otherwise the memory is somebody else's until it runs.
+  // `release` may be empty: then the memory is of `usage`; otherwise it is somebody else's until it runs.
   HostBuffer(Device* device, DType dtype, Dims dims, void* data, std::function<void()> release,
              std::shared_ptr<Usage> usage, Ref<Event> ready = Event::Done())
       : Buffer(device, dtype, std::move(dims), std::move(ready)),
         data_(data),
         release_(std::move(release)),
-        usage_(std::move(usage)) {
-    if (release_ != nullptr) return;
-    const int64_t now = usage_->bytes.fetch_add(bytes()) + bytes();
-    int64_t peak = usage_->peak.load();
-    while (now > peak && !usage_->peak.compare_exchange_weak(peak, now)) {
-    }
-  }
+        usage_(std::move(usage)) {}
 
   void* host_data() override { return data_; }
 
@@ -49,8 +61,7 @@ class HostBuffer final : public Buffer {
       release_();
       return;
     }
-    usage_->bytes.fetch_sub(bytes());
-    FreeLarge(data_, static_cast<size_t>(bytes()));
+    usage_->Free(data_, static_cast<size_t>(bytes()));
   }
 
   void* data_;
@@ -61,10 +72,10 @@ class HostBuffer final : public Buffer {
 absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims, const std::shared_ptr<Usage>& usage,
                                       Ref<Event> ready = Event::Done()) {
   const auto bytes = static_cast<size_t>(CountOf(dims) * BytesOf(dtype));
-  void* data = AllocateLarge(bytes);
+  void* data = usage->Allocate(bytes);
   if (data == nullptr) {
-    return NoLargeMemory(
-        absl::StrCat(NameOf(dtype), DimsToString(dims), " of ", bytes, " bytes on the platform 'reference'"));
+    return usage->budget().Shortage(
+        absl::StrCat(NameOf(dtype), DimsToString(dims), " of ", bytes, " bytes on the platform 'reference'"), bytes);
   }
   return Ref<Buffer>(new HostBuffer(device, dtype, std::move(dims), data, nullptr, usage, std::move(ready)));
 }
@@ -73,9 +84,10 @@ void Fill(Buffer& buffer, std::span<const std::byte> bytes) {
   if (!bytes.empty()) std::memcpy(buffer.host_data(), bytes.data(), bytes.size());
 }
 
+constexpr double kMost = 0x1p62;
+
 // What the interpreter holds at most: its copies of the arguments, and every value whole until its last user has run.
 int64_t PeakBytes(const ir::Function& function) {
-  constexpr double kMost = 0x1p62;
   HashMap<const ir::Node*, size_t> last_user;
   for (size_t i = 0; i < function.nodes().size(); ++i) {
     for (const ir::Value& operand : function.nodes()[i]->operands()) {
@@ -102,10 +114,16 @@ int64_t PeakBytes(const ir::Function& function) {
   return static_cast<int64_t>(std::min(peak, kMost));
 }
 
+int64_t WithResults(const ir::Function& function, int64_t temporary_bytes) {
+  auto sum = static_cast<double>(temporary_bytes);
+  for (const ir::Value& result : function.results()) sum += static_cast<double>(result.type().bytes());
+  return static_cast<int64_t>(std::min(sum, kMost));
+}
+
 // What launches of one backend share; they may outlive it.
 struct Shared {
   const std::shared_ptr<ops::CustomFunctions> custom;
-  const std::shared_ptr<Usage> usage = std::make_shared<Usage>();
+  const std::shared_ptr<Usage> usage;
   WorkQueue queue;
 };
 
@@ -174,11 +192,16 @@ class ReferenceExecutable final : public Executable {
         device_(device),
         shared_(std::move(shared)),
         calls_(ops::CallsCustom(program_->main())),
-        temporary_bytes_(PeakBytes(program_->main())) {}
+        temporary_bytes_(PeakBytes(program_->main())),
+        bytes_(WithResults(program_->main(), temporary_bytes_)) {}
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     if (devices.size() != 1) return InternalError("the reference backend has one device, ", devices.size(), " given");
     WEFT_RETURN_IF_ERROR(shared_->queue.CheckProcess());
+    const MemoryBudget& budget = shared_->usage->budget();
+    if (budget.limit() > 0 && bytes_ > budget.limit() - budget.used()) {
+      return budget.Shortage(absl::StrCat(bytes_, " bytes of a launch's values"), static_cast<size_t>(bytes_));
+    }
     const bool known = std::ranges::all_of(
         devices[0].buffers, [](const Ref<Buffer>& b) { return b->ready().done() && b->ready().status().ok(); });
     return known && !calls_ ? Now(devices[0]) : Later(devices[0]);
@@ -239,12 +262,13 @@ class ReferenceExecutable final : public Executable {
   const std::shared_ptr<Shared> shared_;
   const bool calls_;  // custom operations
   const int64_t temporary_bytes_;
+  const int64_t bytes_;  // with the results
 };
 
 class ReferenceBackend final : public Backend {
  public:
-  explicit ReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom)
-      : shared_(new Shared{.custom = std::move(custom)}) {
+  ReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom, int64_t memory_limit)
+      : shared_(new Shared{.custom = std::move(custom), .usage = std::make_shared<Usage>(memory_limit), .queue = {}}) {
     device_.name = "reference:0";
     device_.kind = "interpreter";
     device_.backend = this;
@@ -301,9 +325,16 @@ class ReferenceBackend final : public Backend {
     return absl::OkStatus();
   }
   MemoryStats memory_stats(Device*) const override {
-    return {shared_->usage->bytes.load(), shared_->usage->peak.load(), 0};
+    const Usage& usage = *shared_->usage;
+    return {usage.budget().used(), usage.peak(), usage.budget().limit()};
   }
-  int64_t bytes_available(Device*) const override { return ReadMachineMemory().available; }
+  int64_t bytes_available(Device*) const override {
+    const int64_t free = ReadMachineMemory().available;
+    const MemoryBudget& budget = shared_->usage->budget();
+    if (budget.limit() == 0) return free;
+    const int64_t left = std::max<int64_t>(budget.limit() - budget.used(), 0);
+    return free < 0 ? left : std::min(free, left);
+  }
 
  private:
   Device device_;
@@ -313,8 +344,8 @@ class ReferenceBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom) {
-  return std::make_unique<ReferenceBackend>(std::move(custom));
+std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom, int64_t memory_limit) {
+  return std::make_unique<ReferenceBackend>(std::move(custom), memory_limit);
 }
 
 }  // namespace weft

@@ -9,7 +9,9 @@
 
 namespace weft {
 
-// `custom` is what programs may call by name; null: none.
-std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom = nullptr);
+// `custom` is what programs may call by name; null: none. `memory_limit`: bytes that tensors may take, and the values of a launch
+// beside them; 0: what there is.
+std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom = nullptr,
+                                             int64_t memory_limit = 0);
 
 }  // namespace weft

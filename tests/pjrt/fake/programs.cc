@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 
 #include "absl/strings/numbers.h"
@@ -113,6 +114,13 @@ absl::Status ExecutableSerialize(api::ExecutableSerialize& args) {
   args.bytes = args.owner->bytes.data();
   args.size = args.owner->bytes.size();
   args.destroy = [](api::SerializedExecutable* owner) { delete owner; };
+  if (Faults::Names(Current()->last_zero, "PJRT_Executable_Serialize")) {
+    // Who is not told how cannot destroy it: what was kept before goes here.
+    static Mutex mutex;
+    static std::unique_ptr<api::SerializedExecutable> kept;
+    MutexLock lock(mutex);
+    kept.reset(args.owner);
+  }
   return absl::OkStatus();
 }
 

@@ -1540,7 +1540,7 @@ extern const Function kFunctions[] = {
     {"weft_blob_size", Call_weft_blob_size, 0x0u, false, false, 1, nullptr},
     {"weft_blob_retain", Call_weft_blob_retain, 0x0u, false, false, 1, nullptr},
     {"weft_blob_release", Call_weft_blob_release, 0x0u, false, false, 1, nullptr},
-    {"weft_context_create", Call_weft_context_create, 0xFFFFFFFFu, false, true, 200, nullptr},
+    {"weft_context_create", Call_weft_context_create, 0xFFFFFFFFu, true, true, 200, nullptr},
     {"weft_context_retain", Call_weft_context_retain, 0x0u, false, false, 50, nullptr},
     {"weft_context_release", Call_weft_context_release, 0x0u, true, false, 200, nullptr},
     {"weft_context_option", Call_weft_context_option, 0x328u, false, true, 1, nullptr},
