@@ -39,11 +39,13 @@ absl::StatusOr<bool> Engine::ReadableAfter(const Tensor& tensor, Data& lost, con
   if (now != &lost) return now != nullptr && !IsLost(*now);
   // Made again in its place; or no launch has lost it, but a copy to the device, which nobody repeats.
   if (!IsLost(lost)) return !AnyFailed(lost);
+  // Who gets a value has not been told; the next barrier does.
   const Launched* const launched = LostBy(lost);
+  const bool over = launched == nullptr || launched->gave_up || launched->results == 1;
+  const absl::Status again = over ? outcome : evaluator_.Restore(lock, *state, lost);
+  if (again.ok()) return true;
   state->Told();
-  if (launched == nullptr || launched->gave_up || launched->results == 1) return outcome;
-  WEFT_RETURN_IF_ERROR(evaluator_.Restore(lock, *state, lost));
-  return true;
+  return again;
 }
 
 absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,

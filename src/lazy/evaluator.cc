@@ -162,10 +162,12 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
 absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
   Replay& replay = recorder_.replay();
   WEFT_RETURN_IF_ERROR(Settle(lock, state));
-  WEFT_RETURN_IF_ERROR(Tell(state));
   if (replay.deferring()) {
-    WEFT_ASSIGN_OR_RETURN(const bool launched, BarrierAgain(lock, state));
-    if (launched) return absl::OkStatus();
+    // Where a launch before has failed, this step is built: of what it lost, all that is assigned here is left out alike.
+    if (state.untold.ok()) {
+      WEFT_ASSIGN_OR_RETURN(const bool launched, BarrierAgain(lock, state));
+      if (launched) return absl::OkStatus();
+    }
     replay.Diverge(replay.Complete() == nullptr ? Replay::Miss::kTensors : Replay::Miss::kLaunch);
   }
   replay.BarrierBegins();

@@ -77,7 +77,12 @@ absl::Status Evaluator::Undo(Lock& lock, MeshState& state, Launched& launched) {
     if (std::ranges::none_of(assigned, same)) assigned.emplace_back(Ref<Data>::Share(&data), data.output);
   });
   absl::Status again = launched.gave_up ? outcome : absl::OkStatus();
-  if (!assigned.empty() && again.ok()) again = MakeAgain(lock, state, launched, assigned);
+  if (!assigned.empty() && again.ok()) {
+    // What is asked for here tells nobody.
+    const absl::Status untold = state.untold;
+    again = MakeAgain(lock, state, launched, assigned);
+    if (state.untold.ok()) state.untold = untold;
+  }
   // Who waits gave up: nothing is lost by that, but somebody else has to look at the launch.
   if (GaveUp(again) && !launched.gave_up) {
     state.underway.push_front(Ref<Launched>::Share(&launched));
