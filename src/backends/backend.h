@@ -54,7 +54,7 @@ struct DeviceArguments {
   std::span<const Ref<Buffer>> buffers;
   std::span<const uint32_t> words;   // the launch's argument block
   std::span<const uint8_t> donated;  // per buffer: 1 = the executable may take it over
-  // What runs looks at it every few milliseconds; once it says so, the launch ends with that as its outcome.
+  // A running launch polls this token every few milliseconds, and ends with its status once it is cancelled or past its deadline.
   CancelToken cancel = {};
   Device* device = nullptr;  // where; null: the backend's first
 };

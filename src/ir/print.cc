@@ -320,7 +320,7 @@ void Printer::PrintLine(const Function& function, const Node& node) { PrintNodeL
 
 }  // namespace
 
-std::string Quote(std::string_view text) {
+std::string Quote(std::string_view text, std::string_view hex) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') {
@@ -329,7 +329,7 @@ std::string Quote(std::string_view text) {
     } else if (c >= 0x20 && c < 0x7F) {
       out += c;
     } else {
-      absl::StrAppend(&out, "\\x", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+      absl::StrAppend(&out, hex, absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
     }
   }
   out += '"';

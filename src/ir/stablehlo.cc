@@ -85,20 +85,7 @@ std::string ShloPairs(std::span<const int64_t> low, std::span<const int64_t> hig
   return low.empty() ? "dense<> : tensor<0x2xi64>"
                      : absl::StrCat("dense<[", list, "]> : tensor<", low.size(), "x2xi64>");
 }
-std::string ShloText(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c >= 0x20 && c < 0x7F) {
-      out += c;
-    } else {
-      absl::StrAppend(&out, "\\", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
-    }
-  }
-  return out + '"';
-}
+std::string ShloText(std::string_view text) { return Quote(text, "\\"); }
 std::string ShloEnum(std::string_view kind, std::string_view value) {
   return absl::StrCat("#stablehlo<", kind, " ", value, ">");
 }

@@ -39,7 +39,7 @@ using OpLookup = const OpDef* (*)(std::string_view name);
 absl::StatusOr<Module> Parse(std::string_view text, OpLookup lookup);
 
 // "a\"b\n" with quotes; every byte outside printable ASCII is \xHH, so that text files stay text.
-std::string Quote(std::string_view text);
+std::string Quote(std::string_view text, std::string_view hex = "\\x");
 // Shortest text that reads back to the same double, with a point or exponent; "inf", "-inf", "nan:0x7ff8000000000000".
 std::string DoubleText(double value);
 

@@ -101,7 +101,7 @@ static void programs_are_bounded(void) {}
 #endif
 
 static void dropped_programs_come_back(void) {
-  char folder[] = "/tmp/weft_kept_XXXXXX", command[64];
+  char folder[] = "/tmp/weft_kept_XXXXXX", command[64]; /* mkdtemp replaces the six X (POSIX) */
   CHECK(mkdtemp(folder) != NULL);
   weft_context* const ctx = keeping("100000", "write", folder);
   weft_cache* cache = NULL;

@@ -54,7 +54,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   };
   static constexpr size_t kSizes = 192;  // four to a power of two, up to 2^47 bytes
   using Buckets = std::array<Kept*, kSizes>;
-  // Of a size: blocks kept, and the fewest since the last look. The last in the list are those that nobody took.
+  // A free list counts its blocks, and the fewest since the last look: so many at its end have not been used meanwhile.
   struct Level {
     int32_t now = 0, least = 0;
   };

@@ -57,7 +57,7 @@ struct ElementRule<Bool> {
   static Sum Multiply(Sum a, Sum b) { return a & b; }
 };
 
-// Of factors and what they are summed in: integers in the result's type.
+// The rule by which products of In are accumulated for a result of Out: integers are accumulated in Out.
 template <typename In, typename Out>
 struct PairRule : ElementRule<In> {};
 template <typename In, typename Out>

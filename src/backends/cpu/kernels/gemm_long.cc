@@ -23,7 +23,7 @@ class LongProduct {
         narrow_(sums_ != call.output),
         stretches_(CeilDiv(call.k, kStretch)) {}
 
-  // Of a stretch's sums; `last`, which is shorter.
+  // The product over stretch `index` of K, whose sums go to `to`. The last stretch may be shorter.
   GemmCall Stretch(int64_t index, void* to) const {
     GemmCall part = call_;
     const int64_t k = index * kStretch, source = BytesOf(call_.input);

@@ -153,7 +153,7 @@ struct PoolCall {
   std::array<SpatialDim, kMaxSpatialDims> dims;  // `reversed` is ignored
   // kSum multiplies every result by this: 1 / window for an average that counts padding.
   double scale = 1.0;
-  // Of gradients: NaN gives way to whatever follows it, as StableHLO's select_and_scatter says where it selects by >=.
+  // A gradient replaces a selected NaN by the next element, as StableHLO's select_and_scatter does where it selects by >=.
   bool nan_gives_way = false;
   const void* x = nullptr;
   void* y = nullptr;

@@ -17,11 +17,12 @@ struct RunningCall {
   bool reverse = false;
 
   bool extreme() const { return kind == Kind::kMax || kind == Kind::kMin; }
-  // What is gone along at once, a block of columns each; the pieces that each is cut into, of so many elements. By shape alone.
+  // The work partitioning, which depends on the shape alone: a line is a block of columns that one pass scans, and each line is cut into
+  // pieces() of piece() elements.
   int64_t lines() const;
   int64_t pieces() const;
   int64_t piece() const;
-  // Of what pieces combine to.
+  // The scratch memory that holds the pieces' totals.
   int64_t space_bytes() const;
 };
 

@@ -14,7 +14,7 @@ class CascadeCode : public LookingCode {
  protected:
   using LookingCode::LookingCode;
 
-  // What has been put away: [level] of 2^level blocks each, where that bit of the number of blocks is set.
+  // The partial sums as a binary counter: memory[level] holds the sum of 2^level blocks if that bit of the block count is set.
   struct Cascade {
     std::vector<llvm::Type*> types;
     std::vector<V> memory;
@@ -46,7 +46,7 @@ class CascadeCode : public LookingCode {
     for (size_t i = 0; i < carried.size(); ++i) b_.CreateStore(carried[i], Slot(cascade, i, level));
   }
 
-  // Of all blocks and what came after them.
+  // Returns the total of all blocks and of `sums`, which came after them.
   Values TotalOf(const Cascade& cascade, V blocks, Values sums) {
     sums.push_back(blocks);
     V count = b_.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, blocks);

@@ -68,7 +68,7 @@ bool CanServe(const Node& node) {
   if (a.q.dims().back() > kMostWidth || a.v.dims().back() > kMostWidth) return false;
   if (a.mask != nullptr && a.mask->dtype() != dtype) return false;
   if (a.q.type().count() == 0 || a.v.type().count() == 0) return false;
-  // Of a query without keys, NaN goes to all of them, those that the kernel does not read among them.
+  // A query that sees no key sends NaN to every key, and the gradient's kernel does not read masked keys.
   return &node.op() == kForward ? node.results()[0].dtype == dtype : !a.nan_if_unseen;
 }
 
