@@ -56,6 +56,8 @@ target_include_directories(weft_flags INTERFACE
   "${PROJECT_SOURCE_DIR}"
   "${PROJECT_SOURCE_DIR}/include/c_api" "${PROJECT_BINARY_DIR}/generated")
 target_link_libraries(weft_flags INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+# Compiled programs on disk are of one build (src/compiler/build_id.cc), and not every compiler asks its linker for this.
+target_link_options(weft_flags INTERFACE -Wl,--build-id=sha1)
 
 if(WEFT_SANITIZE STREQUAL "address")
   # vptr checks need typeinfo of LLVM's classes that its archives do not carry. Enums of C callers may hold any number;

@@ -6,17 +6,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 namespace weft::compiler {
 namespace {
 
 // Counted up by hand where no build id exists: whenever passes or code generation change.
 constexpr char kVersion[] = "weft-compiler-1";
-
-struct Search {
-  uintptr_t address;
-  std::string id;
-};
 
 void ReadNotes(const char* at, size_t size, std::string* id) {
   while (size >= sizeof(ElfW(Nhdr))) {
@@ -39,29 +35,25 @@ void ReadNotes(const char* at, size_t size, std::string* id) {
   }
 }
 
-int Visit(dl_phdr_info* info, size_t, void* data) {
-  auto* search = static_cast<Search*>(data);
-  bool ours = false;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info->dlpi_phdr[i];
-    const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
-    ours = ours || (header.p_type == PT_LOAD && search->address >= begin && search->address < begin + header.p_memsz);
-  }
-  if (!ours) return 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info->dlpi_phdr[i];
-    if (header.p_type != PT_NOTE || !search->id.empty()) continue;
-    ReadNotes(reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz, &search->id);
-  }
-  return 1;
-}
-
 }  // namespace
 
+// Where the linker puts this object's own headers. The loader could be asked too, but it would be asked under its lock, which
+// another thread may have had when the process was forked: a context made in the child would wait for it forever.
+extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
+
 std::string BuildId() {
-  Search search{reinterpret_cast<uintptr_t>(&BuildId), {}};
-  dl_iterate_phdr(Visit, &search);
-  return search.id.empty() ? kVersion : search.id;
+  ElfW(Ehdr) own;
+  std::memcpy(&own, __ehdr_start, sizeof(own));
+  const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(__ehdr_start + own.e_phoff);
+  const char* base = __ehdr_start;
+  for (const ElfW(Phdr) & header : std::span(headers, own.e_phnum)) {
+    if (header.p_type == PT_LOAD && header.p_offset == 0) base -= header.p_vaddr;  // not 0 in programs at a fixed place
+  }
+  std::string id;
+  for (const ElfW(Phdr) & header : std::span(headers, own.e_phnum)) {
+    if (header.p_type == PT_NOTE && id.empty()) ReadNotes(base + header.p_vaddr, header.p_memsz, &id);
+  }
+  return id.empty() ? kVersion : id;
 }
 
 }  // namespace weft::compiler

@@ -1,7 +1,7 @@
 // The operation table and its name index.
 #include "src/ops/registry.h"
 
-#include "absl/container/flat_hash_map.h"
+#include "src/runtime/hash_map.h"
 #include "src/runtime/lasting.h"
 
 namespace weft::ops {
@@ -25,7 +25,7 @@ std::span<const ir::OpDef* const> AllOps() { return kAll; }
 
 namespace {
 
-using Index = absl::flat_hash_map<std::string_view, const ir::OpDef*>;
+using Index = HashMap<std::string_view, const ir::OpDef*>;
 constinit Lasting<Index> g_by_name, g_called;
 
 // Where one operation's name is what users call another, `first` says whose it is.

@@ -304,7 +304,8 @@ TEST(KeyOf, IsCutToTheBitsAsked) {
 
 TEST(BuildId, IsTheLinkersAndStable) {
   EXPECT_EQ(BuildId(), BuildId());
-  EXPECT_GE(BuildId().size(), 8u);
+  EXPECT_EQ(BuildId().size(), 40u);
+  EXPECT_EQ(BuildId().find_first_not_of("0123456789abcdef"), std::string::npos) << BuildId();
 }
 
 }  // namespace

@@ -103,7 +103,11 @@ class AddOperation(unittest.TestCase):
         """The object of a file of the copy, by the command of a file of the build."""
         out = os.path.join(self.work, os.path.basename(path) + ".o")
         command = self.commands[like].split()
-        command = command[:command.index("-o")] + ["-iquote", self.tree, "-c", os.path.join(self.tree, path), "-o", out]
+        command = command[:command.index("-o")]
+        if "-include" in command:  # the build's precompiled header holds the tree's list, not the copy's
+            at = command.index("-include")
+            del command[at:at + 2]
+        command += ["-iquote", self.tree, "-c", os.path.join(self.tree, path), "-o", out]
         self.must(*[arg.replace('\\"', '"') for arg in command], cwd=BUILD)
         return out
 

@@ -129,6 +129,7 @@ struct CallHooks {
 };
 extern constinit thread_local CallHooks t_hooks;
 bool HooksWork();
+bool AllocationsFail();  // single ones, where CallHooks::allocations_left says so
 
 // --- Stacks of all threads (watch.cc) ------------------------------------------------------------------------------------
 

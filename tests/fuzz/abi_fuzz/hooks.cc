@@ -1,13 +1,19 @@
 // What the library waits for and allocates, seen where it asks the C library: this program's functions come before the C
 // library's. Counts waits while a call of the fuzzer's runs on the thread, and makes single allocations fail. Sanitizers bring
-// functions of their own in these places; there nothing is counted and nothing fails.
+// functions of their own in these places, and nothing is counted there; under AddressSanitizer C++ allocations fail.
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
+#include <cstdlib>
+#include <new>
 
 #include "tests/fuzz/abi_fuzz/fuzz.h"
 
 #if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WEFT_FUZZ_NEW 1
+#endif
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define WEFT_FUZZ_NO_HOOKS 1
 #endif
@@ -20,10 +26,61 @@ namespace weft::fuzz {
 constinit thread_local CallHooks t_hooks;
 #if defined(WEFT_FUZZ_NO_HOOKS)
 bool HooksWork() { return false; }
-}  // namespace weft::fuzz
 #else
 bool HooksWork() { return true; }
+#endif
+#if !defined(WEFT_FUZZ_NO_HOOKS) || defined(WEFT_FUZZ_NEW)
+bool AllocationsFail() { return true; }
+#else
+bool AllocationsFail() { return false; }
+#endif
+namespace {
+[[maybe_unused]] bool FailsNow() {
+  if (!t_hooks.counts || t_hooks.allocations_left < 0 || t_hooks.allocations_left-- > 0) return false;
+  errno = ENOMEM;
+  return true;
+}
+}  // namespace
 }  // namespace weft::fuzz
+
+#if defined(WEFT_FUZZ_NEW)
+// All of C++'s in one place, so that each block ends as it began.
+namespace {
+void* New(size_t size, size_t align) {
+  void* memory = nullptr;
+  const bool failed = weft::fuzz::FailsNow() || posix_memalign(&memory, std::max(align, sizeof(void*)), std::max<size_t>(size, 1)) != 0;
+  return failed ? nullptr : memory;
+}
+void* NewOrThrow(size_t size, size_t align) {
+  void* const memory = New(size, align);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+void* operator new(size_t size) { return NewOrThrow(size, 16); }
+void* operator new[](size_t size) { return NewOrThrow(size, 16); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept { return New(size, 16); }
+void* operator new[](size_t size, const std::nothrow_t&) noexcept { return New(size, 16); }
+void* operator new(size_t size, std::align_val_t align) { return NewOrThrow(size, static_cast<size_t>(align)); }
+void* operator new[](size_t size, std::align_val_t align) { return NewOrThrow(size, static_cast<size_t>(align)); }
+void* operator new(size_t size, std::align_val_t align, const std::nothrow_t&) noexcept { return New(size, static_cast<size_t>(align)); }
+void* operator new[](size_t size, std::align_val_t align, const std::nothrow_t&) noexcept { return New(size, static_cast<size_t>(align)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept { std::free(memory); }
+#endif
+
+#if !defined(WEFT_FUZZ_NO_HOOKS)
 
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -35,6 +92,7 @@ bool HooksWork() { return true; }
 
 namespace {
 
+using weft::fuzz::FailsNow;
 using weft::fuzz::t_hooks;
 using weft::fuzz::Wait;
 
@@ -48,12 +106,6 @@ F* Hidden(const char* name, const char* version = nullptr) {
   void* found = version != nullptr ? dlvsym(RTLD_NEXT, name, version) : nullptr;
   if (found == nullptr) found = dlsym(RTLD_NEXT, name);
   return reinterpret_cast<F*>(found);
-}
-
-bool FailsNow() {
-  if (!t_hooks.counts || t_hooks.allocations_left < 0 || t_hooks.allocations_left-- > 0) return false;
-  errno = ENOMEM;
-  return true;
 }
 
 }  // namespace

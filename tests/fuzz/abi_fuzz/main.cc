@@ -379,7 +379,8 @@ int Main(int argc, char** argv) {
   }
   MakeFolder();
   InstallWatch();
-  if (!HooksWork()) g_settings.starve = g_settings.fork = 0;  // a sanitizer's own threads and locks do not survive a fork
+  if (!HooksWork()) g_settings.fork = 0;  // a sanitizer's own threads and locks do not survive a fork
+  if (!AllocationsFail()) g_settings.starve = 0;
   std::vector<std::unique_ptr<Busy>> busy;
   for (int i = 0; i < g_settings.threads; ++i) busy.push_back(std::make_unique<Busy>());
   std::vector<std::vector<Seen>> seen(static_cast<size_t>(g_settings.threads), std::vector<Seen>(kFunctionCount));
