@@ -373,9 +373,7 @@ absl::Status Writer::Run() {
 // "cannot save …" in front of what went wrong; the code stays.
 absl::Status Saving(const std::string& path, const absl::Status& status) {
   if (status.ok()) return status;
-  absl::Status result(status.code(), absl::StrCat("saving checkpoint '", path, "': ", status.message()));
-  status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { result.SetPayload(key, value); });
-  return result;
+  return WithText(status, absl::StrCat("saving checkpoint '", path, "': ", status.message()));
 }
 
 }  // namespace

@@ -57,9 +57,7 @@ weft_error* ToErrorOf(std::string_view function, const absl::Status& status) noe
     if (colon != std::string_view::npos && function.ends_with(absl::StrCat("_", text.substr(0, colon)))) {
       text.remove_prefix(colon + 2);
     }
-    absl::Status named(status.code(), absl::StrCat(function, ": ", text));
-    status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { named.SetPayload(key, value); });
-    return ToError(named);
+    return ToError(WithText(status, absl::StrCat(function, ": ", text)));
   } catch (...) {
     return OutOfMemory();
   }
@@ -100,8 +98,7 @@ absl::Status Made(weft_code code, std::string_view parameter, const char* messag
   absl::Status made = code < WEFT_CANCELLED || code > WEFT_UNAUTHENTICATED
                           ? absl::UnknownError(absl::StrCat("code ", static_cast<int>(code), ": ", text))
                           : absl::Status(static_cast<absl::StatusCode>(code), text);
-  if (data != nullptr) made.SetPayload(kPayloadData, absl::Cord(absl::StrCat(*data)));
-  return made;
+  return data != nullptr ? WithDetail(made, kPayloadData, absl::StrCat(*data)) : made;
 }
 
 }  // namespace

@@ -12,10 +12,8 @@ namespace weft::c_api {
 namespace {
 
 absl::Status Prefix(const ir::OpDef& op, const absl::Status& status) {
-  absl::Status result(status.code(), absl::StrCat(op.c_name, ": ", status.message()));
-  status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { result.SetPayload(key, value); });
-  result.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
-  return result;
+  const absl::Status named = WithText(status, absl::StrCat(op.c_name, ": ", status.message()));
+  return WithDetail(named, kPayloadOperation, op.c_name);
 }
 
 std::string NameOfValueType(int32_t type) {

@@ -22,10 +22,8 @@ struct Part {
 };
 
 absl::Status AtCall(size_t i, const absl::Status& status) {
-  absl::Status named(status.code(), absl::StrCat("weft_op_apply_many: calls[", i, "]: ", status.message()));
-  status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { named.SetPayload(key, value); });
-  named.SetPayload(kPayloadCall, absl::Cord(absl::StrCat(i)));
-  return named;
+  const absl::Status named = WithText(status, absl::StrCat("weft_op_apply_many: calls[", i, "]: ", status.message()));
+  return WithDetail(named, kPayloadCall, absl::StrCat(i));
 }
 
 absl::Status ReadInputs(const weft_op_call& said, size_t index, std::span<const Part> before, Part* part) {

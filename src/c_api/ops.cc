@@ -36,10 +36,9 @@ absl::Status SetAttrs(OpCall& call, const weft_attr* attrs, size_t count) {
     if (at == op.attrs.size()) {
       std::string known;
       for (const ir::AttrDef& attr : op.attrs) absl::StrAppend(&known, known.empty() ? "" : ", ", attr.name);
-      absl::Status status = UserError(op.c_name, ": there is no attribute '", key, "'",
-                                      known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
-      status.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
-      return status;
+      const absl::Status status = UserError(op.c_name, ": there is no attribute '", key, "'",
+                                            known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
+      return WithDetail(status, kPayloadOperation, op.c_name);
     }
     call.SetAny(at, a.type, a.i, a.d, a.data, a.count);
   }

@@ -94,10 +94,8 @@ class Scope final : public RefCounted {
       if (known && absl::StartsWith(status.message(), absl::StrCat(std::string(*known), ": "))) {
         error_ = std::move(status);
       } else {
-        error_ = absl::Status(status.code(), position.empty() ? std::string(status.message())
-                                                              : absl::StrCat(position, ": ", status.message()));
-        status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { SetPayload(key, value); });
-        if (!position.empty()) SetPayload(kPayloadPosition, absl::Cord(position));
+        const absl::Status placed = WithText(status, absl::StrCat(position, ": ", status.message()));
+        error_ = position.empty() ? std::move(status) : WithDetail(placed, kPayloadPosition, position);
       }
     }
     if (poison_ == nullptr) poison_ = MakePoison(error_);
@@ -120,10 +118,6 @@ class Scope final : public RefCounted {
     for (weft_tensor* tensor : tensors_) ReleaseHandle(tensor, HandleType::kTensor);
     ReleaseHandle(poison_, HandleType::kTensor);
     EndContext();
-  }
-  void SetPayload(std::string_view key, const absl::Cord& value) {
-    mutex_.AssertHeld();
-    error_.SetPayload(key, value);
   }
 
   const Ref<lazy::Engine> engine_;  // of the context, which somebody may release once too often

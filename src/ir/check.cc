@@ -179,10 +179,8 @@ absl::Status NameCall(const OpDef& op, std::span<const Value> operands, const ab
   for (size_t i = 0; i < operands.size(); ++i) {
     absl::StrAppend(&types, i == 0 ? "" : ", ", operands[i] ? ShortType(operands[i].type()) : "none");
   }
-  absl::Status named(status.code(), absl::StrCat(op.c_name, "(", types, "): ", status.message()));
-  named.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
-  named.SetPayload(kPayloadOperands, absl::Cord(types));
-  return named;
+  const absl::Status named(status.code(), absl::StrCat(op.c_name, "(", types, "): ", status.message()));
+  return WithDetail(WithDetail(named, kPayloadOperation, op.c_name), kPayloadOperands, types);
 }
 
 absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {

@@ -68,7 +68,7 @@ bool ForgotGradient(const ir::Value& value) {
 
 absl::Status WithPosition(absl::Status status, ir::Location location) {
   if (location.file != 0 && !status.GetPayload(kPayloadPosition).has_value()) {
-    status.SetPayload(kPayloadPosition, absl::Cord(ir::ToString(location)));
+    return WithDetail(status, kPayloadPosition, ir::ToString(location));
   }
   return status;
 }
@@ -340,9 +340,8 @@ absl::StatusOr<Place> Recorder::PlaceOf(const ir::OpDef& op, std::span<Tensor* c
   const Tensor* first = nullptr;
   Frame* frame = where.frame;
   const auto refuse = [&](const absl::Status& status) {
-    absl::Status named(status.code(), absl::StrCat(op.c_name, ": ", status.message()));
-    named.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
-    return WithPosition(std::move(named), location);
+    const absl::Status named(status.code(), absl::StrCat(op.c_name, ": ", status.message()));
+    return WithPosition(WithDetail(named, kPayloadOperation, op.c_name), location);
   };
   for (size_t i = 0; i < operands.size(); ++i) {
     const Tensor* operand = operands[i];

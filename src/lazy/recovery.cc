@@ -259,9 +259,7 @@ void Evaluator::Showed(Tensor& tensor) {
 absl::Status Evaluator::Tell(MeshState& state) {
   if (state.untold.ok()) return absl::OkStatus();
   const absl::Status outcome = std::exchange(state.untold, absl::OkStatus());
-  absl::Status said(outcome.code(), absl::StrCat("a launch before failed: ", outcome.message()));
-  outcome.ForEachPayload([&](std::string_view key, const absl::Cord& value) { said.SetPayload(key, value); });
-  return said;
+  return WithText(outcome, absl::StrCat("a launch before failed: ", outcome.message()));
 }
 
 }  // namespace weft::lazy

@@ -29,13 +29,11 @@ std::string Describe(const ir::Value& value) {
 ir::Value Largest(std::span<const ir::Value> values) { return *std::ranges::max_element(values, {}, BytesOf); }
 
 absl::Status NoMemoryFor(const ir::Value& value, std::string_view why, const MeshState& state) {
-  absl::Status status = RetryAfterRelease(UserErrorOf(
+  const absl::Status status = RetryAfterRelease(UserErrorOf(
       absl::StatusCode::kResourceExhausted, "no memory for ", Describe(value), " of ", value.type().bytes(), " bytes: ",
       why, "; release the tensor, or let a smaller result be all that is asked for", LargestLive(state.live)));
-  if (const ir::Location at = value.node->location(); at.file != 0) {
-    status.SetPayload(kPayloadPosition, absl::Cord(ir::ToString(at)));
-  }
-  return status;
+  const ir::Location at = value.node->location();
+  return at.file != 0 ? WithDetail(status, kPayloadPosition, ir::ToString(at)) : status;
 }
 
 std::string Shortage(double wanted, const Mesh& mesh, int64_t room) {
@@ -144,12 +142,9 @@ absl::Status Evaluator::SetAside(Lock& lock, MeshState& state, const Cut& cut, c
     return absl::StrCat(guilty.size(), " tensors are set aside, the first is ", Describe(guilty[0]), ": ",
                         status.message());
   });
-  absl::Status named(status.code(),
-                     absl::StrCat(status.message(), "\nNo program can be made for ", Describe(guilty[0]),
-                                  guilty.size() > 1 ? absl::StrCat(" and ", guilty.size() - 1, " more") : "",
-                                  ": later barriers leave it out and compute the rest"));
-  status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { named.SetPayload(key, value); });
-  return named;
+  return WithText(status, absl::StrCat(status.message(), "\nNo program can be made for ", Describe(guilty[0]),
+                                       guilty.size() > 1 ? absl::StrCat(" and ", guilty.size() - 1, " more") : "",
+                                       ": later barriers leave it out and compute the rest"));
 }
 
 void Evaluator::PostponeCut(MeshState& state, const absl::Status& status) {

@@ -35,10 +35,15 @@ inline constexpr std::string_view kPayloadOperands = "weft.operands";
 // "1" of a shortage of memory that released tensors may mend: whoever collects garbage does so, and calls again.
 inline constexpr std::string_view kPayloadRetry = "weft.retry_after_release";
 
+// The status with one more detail; OK stays OK. Nobody else calls absl::Status::SetPayload: where several share a status it gives
+// up this one's share before it asks for memory, and the share is given up once more when there is none (Abseil 20240722).
+absl::Status WithDetail(const absl::Status& status, std::string_view key, std::string_view value);
+// The same code and details with another text.
+absl::Status WithText(const absl::Status& status, std::string_view text);
+
 // Says so of a status that is RESOURCE_EXHAUSTED; any other stays as it is.
 inline absl::Status RetryAfterRelease(absl::Status status) {
-  if (absl::IsResourceExhausted(status)) status.SetPayload(kPayloadRetry, absl::Cord("1"));
-  return status;
+  return absl::IsResourceExhausted(status) ? WithDetail(status, kPayloadRetry, "1") : status;
 }
 
 }  // namespace weft

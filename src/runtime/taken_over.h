@@ -4,8 +4,7 @@
 #include <new>
 #include <string_view>
 
-#include "absl/status/status.h"
-#include "absl/strings/cord.h"
+#include "src/runtime/status.h"
 
 namespace weft {
 
@@ -16,7 +15,7 @@ inline constexpr std::string_view kPayloadIntact = "weft.intact";
 inline absl::Status Intact(absl::Status outcome) {
   if (outcome.ok()) return outcome;
   try {
-    outcome.SetPayload(kPayloadIntact, absl::Cord());
+    return WithDetail(outcome, kPayloadIntact, "");
   } catch (const std::bad_alloc&) {
   }
   return outcome;

@@ -157,9 +157,7 @@ class Reader {
 
 absl::Status Reader::At(size_t position, const absl::Status& status) const {
   if (status.ok()) return status;
-  absl::Status placed(status.code(), absl::StrCat(PlaceIn(text_, position), status.message()));
-  status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { placed.SetPayload(key, value); });
-  return placed;
+  return WithText(status, absl::StrCat(PlaceIn(text_, position), status.message()));
 }
 
 // Indexes the functions, reads what the module says of itself, and finds the entry.

@@ -277,6 +277,30 @@ static void ask_wrongly(void) {
   }
 }
 
+/* The same where the error gets the caller's line as a detail while the recorder holds it, too. */
+static weft_scope* g_scope;
+static void refuse_at_a_line(void) {
+  weft_tensor* out = NULL;
+  weft_error* const error = weft_reshape(weft_scope_mark(g_scope, "train.c", 9), g_x, DIMS(5), &out);
+  if (weft_error_code(error) != WEFT_INVALID_ARGUMENT) {
+    CHECK(!well(error));
+    return;
+  }
+  CHECK_TEXT(weft_error_payload(error, "weft.position", WEFT_STRLEN, NULL), "train.c:9");
+  weft_error_release(error);
+}
+/* What was freed twice or written to after it was freed lies in one of these lists of the C library. */
+static void heap_is_whole(void) {
+  enum { kBlocks = 8, kMost = 256 };
+  void* blocks[kBlocks];
+  size_t size;
+  int i;
+  for (size = 16; size <= kMost; size += 16) {
+    for (i = 0; i < kBlocks; ++i) memset(blocks[i] = malloc(size), 1, size);
+    for (i = 0; i < kBlocks; ++i) free(blocks[i]);
+  }
+}
+
 static void nothing(void) {}
 /* Nothing of the failure stays: the same calls succeed now. */
 static void sweep(const char* what, void (*run)(void), void (*check)(void)) {
@@ -433,7 +457,10 @@ static void sweep_the_rest(void) {
   sweep("recording and launching", record_and_launch, nothing);
   sweep("scopes and hooks", scopes_and_hooks, nothing);
   sweep("making optimizers", make_optimizers, nothing);
-  sweep("asking wrongly", ask_wrongly, nothing);
+  sweep("asking wrongly", ask_wrongly, heap_is_whole);
+  MUST(weft_scope_begin(g_ctx, &g_scope));
+  sweep("refusing at a line", refuse_at_a_line, heap_is_whole);
+  MUST(weft_scope_end(g_scope));
 }
 
 int main(void) {

@@ -71,12 +71,15 @@ void Import(Fuzz& f, weft_error* (*import)(weft_context*, Managed*, weft_tensor*
   DLTensor& t = managed->dl_tensor;
   const uint32_t dtype = f.DTypeNumber();
   const int rank = f.Roll(4);
-  int64_t count = 1, stride = 1;
-  for (int i = 0; i < rank; ++i) count *= lent->dims[i] = f.Roll(5);
+  int64_t count = 1, room = 1, stride = 1;  // room: an empty dimension may become terabytes of one element
+  for (int i = 0; i < rank; ++i) {
+    count *= lent->dims[i] = f.Roll(5);
+    room *= std::max<int64_t>(lent->dims[i], 1);
+  }
   for (int i = rank; i-- > 0; stride *= lent->dims[i]) lent->strides[i] = stride;
   const int64_t bytes = std::max<int64_t>(BytesOf(dtype, 1), 1);
   // Not always at a multiple of what kernels want.
-  lent->data = std::calloc(1, static_cast<size_t>(count * bytes) + 64);
+  lent->data = std::calloc(1, static_cast<size_t>(room * bytes) + 64);
   f.Fill(lent->data, BytesOf(dtype, 1) == 0 ? static_cast<uint32_t>(WEFT_U8) : dtype, count, 0, 0);
   t = {lent->data, {f.Wrong() ? f.Integer() > 1 ? 2 : -1 : c_api::kDLCpu, 0}, rank, {}, lent->dims, f.OneIn(2) ? lent->strides : nullptr, 0};
   t.dtype = {static_cast<uint8_t>(dtype), static_cast<uint8_t>(dtype >> 8), static_cast<uint16_t>(dtype >> 16)};

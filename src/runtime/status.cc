@@ -1,0 +1,19 @@
+// Details of errors.
+#include "src/runtime/status.h"
+
+namespace weft {
+
+absl::Status WithText(const absl::Status& status, std::string_view text) {
+  if (status.ok()) return status;
+  absl::Status made(status.code(), text);  // nobody shares it
+  status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { made.SetPayload(key, value); });
+  return made;
+}
+
+absl::Status WithDetail(const absl::Status& status, std::string_view key, std::string_view value) {
+  absl::Status made = WithText(status, status.message());
+  if (!made.ok()) made.SetPayload(key, absl::Cord(value));
+  return made;
+}
+
+}  // namespace weft
