@@ -1,6 +1,5 @@
 // Gradients of convolution kernels in bf16, which may multiply pairs of pixels, against the same in f32: what is no pixel takes
 // no part, whatever lies beside it.
-#include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/conv_geometry.h"
 #include "tests/kernels/kernels_support.h"
 
@@ -34,12 +33,10 @@ void Fill(std::mt19937& random, int64_t line, int64_t channels, bool awkward, Op
 }
 
 TEST_P(ConvWeights, OfBF16AreThoseOfF32) {
-  const bool tiles = AmxServes(kernels_->target(), DType::kBF16, DType::kF32);
   for (const Line& line : kLines) {
     for (const auto& [in_channels, out_channels, groups] :
          {std::tuple<int64_t, int64_t, int64_t>{8, 16, 1}, {9, 21, 1}, {40, 70, 1}, {24, 20, 2}, {7, 16, 1}}) {
       for (const bool awkward : {false, true}) {
-        if (awkward && tiles) continue;  // AMX's multiply the padding
         SCOPED_TRACE(testing::Message() << line.in << " by " << line.window << " stride " << line.stride << " padding " << line.low
                                         << " " << line.high << " dilation " << line.dilation << ", " << in_channels << " to "
                                         << out_channels << " in " << groups << (awkward ? ", awkward" : ""));

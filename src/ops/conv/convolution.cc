@@ -111,17 +111,19 @@ absl::Status Reference(const ReferenceCall& call) {
     uint64_t integer = 0;
     ForEachIndex(taps, [&](int64_t, const Dims& tap) {
       int64_t from = x_base, by = k_base;
+      bool zero = false;  // read beside the input or between its elements: multiplied, for the kernel may be infinite
       for (size_t d = 0; d < n; ++d) {
         const Window& w = shape.windows[d];
         const int64_t i = w.Index(index[shape.output_spatial[d]], tap[d]);
-        if (i < 0) return;
+        zero = zero || i < 0;
         from += i * xs[shape.input_spatial[d]];
         by += (shape.reversal[d] != 0 ? w.size - 1 - tap[d] : tap[d]) * ks[shape.kernel_spatial[d]];
       }
+      if (zero && !is_float) return;
       for (int64_t c = 0; c < in_group; ++c) {
         const int64_t i = from + c * xs[shape.input[1]], j = by + c * ks[shape.kernel[0]];
         if (is_float) {
-          sum += xv[i] * kv[j];
+          sum += (zero ? 0.0 : xv[i]) * kv[j];
         } else {
           integer += static_cast<uint64_t>(x.GetInt(i)) * static_cast<uint64_t>(k.GetInt(j));
         }

@@ -3,12 +3,14 @@
 #include <cmath>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/conv_depthwise.h"
 #include "src/backends/cpu/kernels/conv_padding.h"
 #include "src/backends/cpu/kernels/conv_panels.h"
 #include "src/backends/cpu/kernels/conv_winograd.h"
+#include "src/backends/cpu/kernels/conv_zeros.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -291,10 +293,8 @@ bool PacksW(const CpuTarget& target, const ConvCall& original, GatherCall* gathe
          gather->batch * gather->geometry.out * gather->ToChannels() > 0;
 }
 
-enum class Direction { kForward, kData, kWeights };
-
-absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Direction direction, const Duty& duty) {
-  WEFT_RETURN_IF_ERROR(CheckConv(original));
+// All but what zeros make of a kernel that is not finite.
+absl::Status Sum(KernelSet::State& state, const ConvCall& original, Direction direction, const Duty& duty) {
   ConvCall call = original;
   TypePlan types;
   // Integers have no gradients: only tests ask for those.
@@ -323,6 +323,59 @@ absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Directi
   return absl::OkStatus();
 }
 
+// A transformed kernel adds up infinities of both signs: one that is not finite is taken as it is.
+bool MayTransform(const ConvCall& call) {
+  return call.winograd != UseWinograd::kNever && call.input == DType::kF32 &&
+         PadRank(call.spatial_rank, call.dims).window == 9;
+}
+
+absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Direction direction, const Duty& duty) {
+  WEFT_RETURN_IF_ERROR(CheckConv(original));
+  if (duty.pool == nullptr) {
+    WEFT_RETURN_IF_ERROR(Sum(state, original, direction, duty));
+    if (!MayTransform(original)) return absl::OkStatus();
+    ConvCall direct = original;
+    direct.winograd = UseWinograd::kNever;
+    return Sum(state, direct, direction, {nullptr, duty.needs, duty.threads, false});
+  }
+  const bool meets = MeetsZeros(original, direction);
+  const bool transforms = direction != Direction::kWeights && MayTransform(original);
+  if (!meets && !transforms && !original.w_packed) return Sum(state, original, direction, duty);
+  ConvCall call = original;
+  const uint8_t* marks = nullptr;
+  if (call.w_packed) {
+    marks = PackedMarks(call.w);
+    call.w = static_cast<const char*>(call.w) + MarksBytes(call);
+  }
+  if (!meets && !transforms) return Sum(state, call, direction, duty);
+  if (direction == Direction::kWeights) {
+    call.epilogue = {};
+    WEFT_RETURN_IF_ERROR(Sum(state, call, direction, duty));
+    MendWeights(call, *duty.pool);
+    const int64_t rows = WCount(call) / std::max<int64_t>(1, call.out_channels);
+    const Epilogue& epilogue = original.epilogue;
+    if (epilogue.run != nullptr) epilogue.run(epilogue.context, 0, 0, rows, 0, call.out_channels);
+    return absl::OkStatus();
+  }
+  std::vector<uint8_t> own;
+  if (!call.w_packed && AnyNotFinite(call.input, call.w, WCount(call), *duty.pool)) {
+    own.resize(static_cast<size_t>(MarkCount(call, direction)));
+    MarkNotFinite(call, direction, own.data());
+    marks = own.data();
+  }
+  if (marks == nullptr) return Sum(state, call, direction, duty);
+  if (transforms && (!call.w_packed || call.w_plain != nullptr)) {
+    call.winograd = UseWinograd::kNever;
+    if (call.w_packed) call.w = call.w_plain;
+    call.w_packed = false;
+  }
+  const ConvCall asked = call;
+  NaNOfZeros nans(asked, direction, marks);
+  call.ending = {};  // the epilogue does the same, after this
+  call.epilogue = nans.epilogue();
+  return Sum(state, call, direction, duty);
+}
+
 }  // namespace
 
 bool GatherCall::DenormalsVanish() const {
@@ -337,13 +390,16 @@ bool GatherCall::DenormalsVanish() const {
 int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call) {
   GatherCall gather;
   if (!PacksW(target, call, &gather)) return 0;
-  return WinogradServes(gather) ? WinogradPackedBytes(target, gather) : GatherPlan::Make(target, gather).PackedBytes();
+  return MarksBytes(call) + (WinogradServes(gather) ? WinogradPackedBytes(target, gather)
+                                                    : GatherPlan::Make(target, gather).PackedBytes());
 }
 std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call) {
   GatherCall gather;
   if (!PacksW(target, call, &gather)) return {};
   if (WinogradServes(gather)) return WinogradPackedForm(target, gather);
-  return GatherPlan::Make(target, gather).PackedForm();
+  std::vector<int64_t> form = GatherPlan::Make(target, gather).PackedForm();
+  form.push_back(gather.geometry.window);  // taps that have marks
+  return form;
 }
 int64_t UnpackableW(const CpuTarget& target, const ConvCall& call) {
   GatherCall gather;
@@ -352,13 +408,15 @@ int64_t UnpackableW(const CpuTarget& target, const ConvCall& call) {
 void UnpackW(const CpuTarget& target, const ConvCall& call, const void* packed, void* w) {
   GatherCall gather;
   if (PacksW(target, call, &gather)) {
-    GatherPlan::Make(target, gather).Unpack(static_cast<const char*>(packed), static_cast<char*>(w));
+    GatherPlan::Make(target, gather).Unpack(static_cast<const char*>(packed) + MarksBytes(call), static_cast<char*>(w));
   }
 }
 absl::Status KernelSet::PackW(const ConvCall& call, void* packed, ThreadPool& pool) const {
   GatherCall gather;
   if (!PacksW(target(), call, &gather))
     return InternalError("packing the kernel of a convolution that does not pack it");
+  PackMarks(call, packed, pool);
+  packed = static_cast<char*>(packed) + MarksBytes(call);
   if (WinogradServes(gather)) return PackWinograd(target(), gather, packed, pool);
   const GatherPlan plan = GatherPlan::Make(target(), gather);
   std::vector<const Phase*> phases;

@@ -62,6 +62,7 @@ class Gather {
 
   absl::Status Run(const Duty& duty) {
     for (const Phase& phase : phases_) {
+      if (duty.pool == nullptr && !duty.fetches) break;
       WEFT_RETURN_IF_ERROR(FetchSets(phase, &sets_.emplace_back()));
       for (const Phase& part : phase.parts) WEFT_RETURN_IF_ERROR(FetchSets(part, &part_sets_.emplace_back()));
     }

@@ -1,5 +1,5 @@
 // Convolution by its definition, all three directions, any type, rank up to four, groups of both kinds. The slow path
-// and the meaning of the fast one.
+// and the meaning of the fast one, but for products with zeros of the padding, which are left out (conv_zeros.h).
 #include <algorithm>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // Winograd's F(4x4, 3x3): a tile of 4x4 output pixels from 36 products a channel where the definition has 144. Six points, 0, ±5/8,
 // ±3/2 and infinity, between which a line of six pixels and one of three taps are polynomials. Bits differ from the definition's, and
-// an infinity or NaN of the input reaches all pixels of a tile: only who asks for it gets it.
+// an infinity or NaN of the input reaches all pixels of a tile: only who asks for it gets it. A kernel that holds one is not transformed.
 #pragma once
 
 #include <cstdint>

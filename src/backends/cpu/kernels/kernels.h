@@ -124,6 +124,8 @@ struct ConvCall {
   const void* x = nullptr;
   const void* w = nullptr;
   bool w_packed = false;  // w lies as KernelSet::PackW wrote it; Conv only
+  // Then, if it is there: as it lay before. A kernel that is not finite and was transformed is read from here.
+  const void* w_plain = nullptr;
   // w is [out_channels, in_channels / feature_groups, taps], as PyTorch has it, in place of [taps, ..., out_channels]. Conv only,
   // where PackedBytesOfW is more than 0: it is packed from there.
   bool w_out_first = false;

@@ -41,6 +41,7 @@ struct Duty {
   ThreadPool* pool = nullptr;
   ScratchNeeds* needs = nullptr;  // without a pool
   int threads = 1;                // likewise, of the pool to come
+  bool fetches = true;            // likewise; no: tiles that are hardly ever needed are made when they are
 };
 
 // Element types of a call in terms of tiles.

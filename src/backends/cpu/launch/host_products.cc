@@ -251,6 +251,7 @@ absl::Status RunConv(const HostCall& call) {
   c.x = call.buffers[0];
   c.w = call.packed != nullptr ? call.packed : call.buffers[1];
   c.w_packed = call.packed != nullptr;
+  if (c.w_packed) c.w_plain = call.buffers[1];
   c.y = call.buffers[2];
   c.epilogue = EpilogueOf(call.epilogue);
   return call.kernels.Conv(c, call.pool);
