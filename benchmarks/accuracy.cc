@@ -528,6 +528,10 @@ bool WriteMarkdown(const std::string& path, const std::vector<Result>& results, 
                "Elements are added in blocks whose length is bounded, blocks in pairs, and pairs in pairs, as sizes alone say. So a sum of alike numbers does\n"
                "not drift: its error is that of one block. Sums of f16 and bf16 are kept in f32 and rounded once. `tests/cpu/long_sums_test.cc` holds it.\n"
                "\n"
+               "`layer_norm`, `rms_norm`, `batch_norm`, `var`, `std` and their gradients are right wherever their results and the sum of elements are in the type's range, though squares\n"
+               "may not be (`std` of 1e30, `rms_norm` of 1e18): where a mean of squares comes out too large or too small, it is made again of elements times a power\n"
+               "of two. Rows for which that is not so keep their bits. `tests/cpu/norm_range_test.cc` holds it.\n"
+               "\n"
                "## Element by element\n"
                "\n| operation | type | operands | bound |",
                bench::Machine().c_str());

@@ -241,6 +241,7 @@ class Fuser {
 
   bool Joins(int i, int g, bool only) {
     const Node& node = *nodes_[i];
+    if (ChoosesSums(i)) return false;
     Group& group = groups_[g];
     const Dims shape = Squeezed(node.type().dims);
     const int64_t count = CountOf(shape);
@@ -275,6 +276,21 @@ class Fuser {
     group_of_[i] = g;
     groups_[g] = std::move(merged);
     return true;
+  }
+
+  // Whether node i chooses between a reduction and something else, in rows that no kernel walks twice. It begins a kernel, which the
+  // reduction joins: where the kernel sees that nothing chooses it, it need not be made.
+  bool ChoosesSums(int i) const {
+    const Node& node = *nodes_[i];
+    if (&node.op() != &ops::kOp_where || reduction_of_[i] == kNone) return false;
+    for (const Value& arm : node.operands().subspan(1)) {
+      int n = arm ? ProducerOf(arm) : kNone;
+      while (n != kNone && kind_[n] == Kind::kFused && consumers_[n].size() == 1 && !outside_[n]) {
+        if (IsReduce(*nodes_[n])) return !RowsFit(SpaceOf(*nodes_[n]));
+        n = nodes_[n]->operands().empty() ? kNone : ProducerOf(nodes_[n]->operands()[0]);
+      }
+    }
+    return false;
   }
 
   // Whether node i, or what of its size is computed on the way to it, takes long.

@@ -15,7 +15,7 @@ LINES, DEPTH = 80, 7
 
 # "path: function": reason
 ALLOWED = {
-    "src/backends/cpu/loop/codegen.cc: Rows": "one loop over stages; its three passes share the scope, the lanes and the needed values",
+    "src/backends/cpu/loop/codegen.cc: PassOfRow": "its loops over whole vectors, over the rest and over blocks share the scope, the lanes and the needed values",
     "src/backends/cpu/loop/loop.cc: SplitReduction": "makes two kernels of one, side by side; both halves read the same maps of accesses",
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/reduce/variance.h"
 
 namespace weft::ops {
 namespace {
@@ -47,6 +48,13 @@ absl::StatusOr<Plan> MakePlan(const Attrs& attrs, const Dims& dims) {
   return plan;
 }
 
+// Of a mean and a variance that came of plain squares, values a feature each.
+MeanSquare SquareOf(Builder& b, const Plan& plan, const SquareCall& call) {
+  return InRange(
+      b, call, [&](const Value& v) { return BroadcastInDim(b, v, call.x.dims(), {plan.axis}); },
+      [&](const Value& y) { return Mul(b, Reduce(b, y, Reducer::kSum, plan.batch), plan.inverse); });
+}
+
 // n the normalised x: dx = scale / deviation (g - mean(g) - n mean(g n)), and what the means' own cotangents
 // add.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
@@ -58,7 +66,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   auto sum = [&](const Value& v) { return Reduce(b, v, Reducer::kSum, plan.batch); };
   Value centered = Sub(b, x, spread(call.results[1]));
   if (const Value& g = call.cotangents[0]) {
-    Value inverse = Rsqrt(b, Add(b, call.results[2], Attr<kAttrs, "epsilon">(call.node.attrs())));
+    const double epsilon = Attr<kAttrs, "epsilon">(call.node.attrs());
+    Value inverse = SquareOf(b, plan, {x, call.results[1], call.results[2], epsilon}).Inverse(b, epsilon);
     Value n = Mul(b, centered, spread(inverse));
     Value total = sum(g), along = sum(Mul(b, g, n));
     Value middle =
@@ -81,8 +90,10 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   auto mean = [&](const Value& v) { return Mul(b, Reduce(b, v, Reducer::kSum, plan.batch), plan.inverse); };
   results[1] = mean(x);
   Value centered = Sub(b, x, spread(results[1]));
-  results[2] = mean(Square(b, centered));
-  Value factor = Mul(b, call.operands[1], Rsqrt(b, Add(b, results[2], Attr<kAttrs, "epsilon">(call.attrs))));
+  const double epsilon = Attr<kAttrs, "epsilon">(call.attrs);
+  const MeanSquare square = SquareOf(b, plan, {x, results[1], mean(Square(b, centered)), epsilon});
+  results[2] = square.Plain(b);
+  Value factor = Mul(b, call.operands[1], square.Inverse(b, epsilon));
   results[0] = Add(b, Mul(b, centered, spread(factor)), spread(call.operands[2]));
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/reduce/variance.h"
 
 namespace weft::ops {
 namespace {
@@ -36,13 +37,16 @@ struct Normalized {
 };
 
 Value Mean(Builder& b, const Value& x, int64_t axis, int64_t size) {
-  return Mul(b, ReduceKeep(b, x, Reducer::kSum, {axis}), 1.0 / static_cast<double>(size));
+  return x ? Mul(b, ReduceKeep(b, x, Reducer::kSum, {axis}), 1.0 / static_cast<double>(size)) : Value();
 }
 
 Normalized Normalize(Builder& b, const Value& x, const Attrs& attrs, int64_t axis) {
   const int64_t size = x.dims()[axis];
-  Value centered = Sub(b, x, Mean(b, x, axis, size));
-  Value inverse = Rsqrt(b, Add(b, Mean(b, Square(b, centered), axis, size), Attr<kAttrs, "epsilon">(attrs)));
+  const double epsilon = Attr<kAttrs, "epsilon">(attrs);
+  const auto reduce = [&](const Value& y) { return Mean(b, y, axis, size); };
+  Value mean = reduce(x), centered = Sub(b, x, mean);
+  const MeanSquare square = InRange(b, {x, mean, reduce(Square(b, centered)), epsilon}, reduce);
+  Value inverse = square.Inverse(b, epsilon);
   return {Mul(b, centered, inverse), inverse};
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/reduce/variance.h"
 
 namespace weft::ops {
 namespace {
@@ -36,7 +37,10 @@ Value Mean(Builder& b, const Value& x) {
 }
 
 Normalized Normalize(Builder& b, const Value& x, const Attrs& attrs) {
-  Value inverse = Rsqrt(b, Add(b, Mean(b, Square(b, x)), Attr<kAttrs, "epsilon">(attrs)));
+  const double epsilon = Attr<kAttrs, "epsilon">(attrs);
+  const auto reduce = [&](const Value& y) { return Mean(b, y); };
+  const MeanSquare square = InRange(b, {x, {}, reduce(Square(b, x)), epsilon}, reduce);
+  Value inverse = square.Inverse(b, epsilon);
   return {Mul(b, x, inverse), inverse};
 }
 

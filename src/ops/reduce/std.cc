@@ -7,11 +7,28 @@ namespace {
 using namespace ir;
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  WEFT_ASSIGN_OR_RETURN(const Value variance, Variance(call));
-  // The root of 0 has an infinite slope, and times 0 that is NaN: no slope leads through it.
-  Value zero = FullLike(call.b, variance, 0);
-  Value flat = Compare(call.b, Direction::kEq, variance, zero);
-  results[0] = Select(call.b, flat, zero, Sqrt(call.b, Select(call.b, flat, FullLike(call.b, variance, 1), variance)));
+  Builder& b = call.b;
+  WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.attrs));
+  results[0] = Reshape(b, Div(b, Sqrt(b, spread.square.mean), spread.square.scale), spread.dims);
+  return absl::OkStatus();
+}
+
+// With d the distances from the mean: g d / (count - correction) / std. Where std is 0 its slope is infinite, and times 0 that is NaN:
+// no slope leads through it. A deviation so small that its reciprocal is none of the type's goes with the distances' factor.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  constexpr double kSmall = 0x1p-100, kFactor = 0x1p80;
+  Builder& b = call.b;
+  WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.node.attrs()));
+  WEFT_RETURN_IF_ERROR(b.status());
+  const Dims& kept = spread.square.scale.dims();
+  const Value deviation = Reshape(b, call.results[0], kept);
+  const Value zero = FullLike(b, deviation, 0), one = FullLike(b, deviation, 1);
+  const Value flat = Compare(b, Direction::kEq, deviation, zero);
+  const Value factor = Select(b, Compare(b, Direction::kLt, deviation, kSmall), FullLike(b, deviation, kFactor), one);
+  Value inverse = Div(b, 1, Mul(b, Select(b, flat, one, deviation), factor));
+  inverse = Select(b, flat, zero, inverse);
+  Value g = Mul(b, Reshape(b, call.cotangents[0], kept), spread.share);
+  grads[0] = Mul(b, Mul(b, Mul(b, spread.centered, factor), inverse), g);
   return absl::OkStatus();
 }
 
@@ -20,7 +37,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 constinit const OpDef kOp_std = {
     .name = "weft.std",
     .c_name = "std",
-    .kind = Kind::kMacro,
+    .kind = Kind::kComposite,
     .doc =
         "Standard deviation over some axes, by default all: the root of var. Its gradient is 0 where all "
         "elements are equal, as in PyTorch.",
@@ -29,11 +46,12 @@ constinit const OpDef kOp_std = {
     .attrs = kVarianceAttrs,
     .results = kResult,
     .infer = InferVariance,
+    .gradient = Gradient,
     .expand = Expand,
     .lowering = Lowering::kExpand,
     .samples = kVarianceSamples,
     .tolerance = kVarianceTolerance,
-    .absent = kMacroAbsent,
+    .absent = kCompositeAbsent,
 };
 
 }  // namespace weft::ops

@@ -7,8 +7,19 @@ namespace {
 using namespace ir;
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  WEFT_ASSIGN_OR_RETURN(const Value variance, Variance(call));
-  results[0] = variance;
+  Builder& b = call.b;
+  WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.attrs));
+  results[0] = Reshape(b, spread.square.Plain(b), spread.dims);
+  return absl::OkStatus();
+}
+
+// Of the expansion's two ways one would be infinite times 0.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.node.attrs()));
+  WEFT_RETURN_IF_ERROR(b.status());
+  Value g = Reshape(b, call.cotangents[0], spread.square.scale.dims());
+  grads[0] = Mul(b, spread.centered, Mul(b, g, 2 * spread.share));
   return absl::OkStatus();
 }
 
@@ -17,7 +28,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 constinit const OpDef kOp_var = {
     .name = "weft.var",
     .c_name = "var",
-    .kind = Kind::kMacro,
+    .kind = Kind::kComposite,
     .doc =
         "Variance over some axes, by default all: mean squared distance from the mean, over count - correction. "
         "Where that is not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.",
@@ -26,11 +37,12 @@ constinit const OpDef kOp_var = {
     .attrs = kVarianceAttrs,
     .results = kResult,
     .infer = InferVariance,
+    .gradient = Gradient,
     .expand = Expand,
     .lowering = Lowering::kExpand,
     .samples = kVarianceSamples,
     .tolerance = kVarianceTolerance,
-    .absent = kMacroAbsent,
+    .absent = kCompositeAbsent,
 };
 
 }  // namespace weft::ops

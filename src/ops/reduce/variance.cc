@@ -14,17 +14,54 @@ absl::Status InferVariance(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Value> Variance(const ExpandCall& call) {
-  Builder& b = call.b;
-  const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const Ints axes,
-                        AxesOrAll(call.attrs, AttrPosition<kVarianceAttrs, "dims">(), x.dims().size()));
-  WEFT_ASSIGN_OR_RETURN(const int64_t count, ReducedCount(call.attrs, x.dims()));
+Value MeanSquare::Inverse(Builder& b, double epsilon) const {
+  return Mul(b, Rsqrt(b, Add(b, mean, Mul(b, Mul(b, scale, epsilon), scale))), scale);
+}
+
+Value MeanSquare::Plain(Builder& b) const { return Div(b, Div(b, mean, scale), scale); }
+
+MeanSquare InRange(Builder& b, const SquareCall& call, absl::FunctionRef<Value(const Value&)> spread,
+                   absl::FunctionRef<Value(const Value&)> reduce) {
+  const auto& [x, mean, plain, epsilon] = call;
+  if (!plain || !b.ok()) return {};
+  // Means above `most` may have lost elements to infinity, those below `least` digits to denormal numbers. With the factors
+  // squares of all numbers are far from both, and so is the cube of the root, which slopes are made of. Elements of `large` mean have
+  // no small distances from it but 0, and cannot be multiplied.
+  struct Range {
+    double most, least, down, up, large;
+  };
+  const Range range = plain.dtype() == DType::kF64 ? Range{0x1p1022, 0x1p-900, 0x1p-700, 0x1p700, 0x1p200}
+                                                   : Range{0x1p126, 0x1p-100, 0x1p-80, 0x1p80, 0x1p40};
+  const Value one = FullLike(b, plain, 1);
+  Value factor = Select(b, Compare(b, Direction::kGt, plain, range.most), FullLike(b, plain, range.down), one);
+  if (epsilon < range.least * 0x1p24) {
+    Value small = Compare(b, Direction::kLt, plain, range.least);
+    if (mean) small = And(b, small, Compare(b, Direction::kLt, Abs(b, mean), range.large));
+    factor = Select(b, small, FullLike(b, plain, range.up), factor);
+  }
+  Value scaled = Mul(b, x, spread(factor));
+  if (mean) scaled = Sub(b, scaled, spread(Mul(b, mean, factor)));
+  return {Select(b, Compare(b, Direction::kEq, factor, one), plain, reduce(Square(b, scaled))), factor};
+}
+
+MeanSquare InRange(Builder& b, const SquareCall& call, absl::FunctionRef<Value(const Value&)> reduce) {
+  return InRange(b, call, [](const Value& v) { return v; }, reduce);
+}
+
+absl::StatusOr<Spread> SpreadOf(Builder& b, const Value& x, const Attrs& attrs) {
+  WEFT_ASSIGN_OR_RETURN(const Ints axes, AxesOrAll(attrs, AttrPosition<kVarianceAttrs, "dims">(), x.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t count, ReducedCount(attrs, x.dims()));
   Value mean = Mul(b, ReduceKeep(b, x, Reducer::kSum, axes), 1.0 / static_cast<double>(count));
-  WEFT_ASSIGN_OR_RETURN(Value sum, ReduceByAttrs(call, Reducer::kSum, Square(b, Sub(b, x, mean))));
+  if (!b.ok()) return b.status();
+  Spread spread;
+  spread.dims = Attr<kVarianceAttrs, "keepdims">(attrs) ? mean.dims() : Without(x.dims(), axes);
+  spread.centered = Sub(b, x, mean);
   // Over 0 or less there is no variance: NaN where nothing is left to be divided, else infinity, as NumPy and PyTorch have it.
-  const int64_t divisor = std::max<int64_t>(0, count - Attr<kVarianceAttrs, "correction">(call.attrs));
-  return Mul(b, sum, 1.0 / static_cast<double>(divisor));
+  const int64_t divisor = std::max<int64_t>(0, count - Attr<kVarianceAttrs, "correction">(attrs));
+  spread.share = 1.0 / static_cast<double>(divisor);
+  const auto reduce = [&](const Value& y) { return Mul(b, ReduceKeep(b, y, Reducer::kSum, axes), spread.share); };
+  spread.square = InRange(b, {x, mean, reduce(Square(b, spread.centered))}, reduce);
+  return spread;
 }
 
 }  // namespace weft::ops

@@ -1,6 +1,7 @@
 // What var and std share: attributes, shape rule and the variance itself.
 #pragma once
 
+#include "absl/functional/function_ref.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -17,7 +18,34 @@ inline constexpr ir::Tolerance kVarianceTolerance = {
 
 absl::Status InferVariance(const ir::InferCall& call, ir::Types* results);
 
+// The mean of squares, in the range of its type: mean(x^2) = mean / scale^2, where mean is that of (x * scale)^2 and scale a power of
+// two, 1 unless squares would be too large for the type or lose digits below it.
+struct MeanSquare {
+  ir::Value mean, scale;
+  // 1 / sqrt(mean(x^2) + epsilon).
+  ir::Value Inverse(ir::Builder& b, double epsilon) const;
+  // mean(x^2), as far as the type has it.
+  ir::Value Plain(ir::Builder& b) const;
+};
+// Of x less `mean`, which may be absent, with `plain` as the mean that comes out without a factor. `reduce` gives the mean of what is
+// shaped like x; mean and factor spread over x by `spread`. The CPU backend leaves the second sum out where no row needs it: it begins
+// at x again, so that nothing is kept for it. Where `epsilon` is added, small squares matter as far as they stand out from it.
+struct SquareCall {
+  ir::Value x, mean, plain;
+  double epsilon = 0;
+};
+MeanSquare InRange(ir::Builder& b, const SquareCall& call, absl::FunctionRef<ir::Value(const ir::Value&)> spread,
+                   absl::FunctionRef<ir::Value(const ir::Value&)> reduce);
+// The same where mean and factor have the rank of x.
+MeanSquare InRange(ir::Builder& b, const SquareCall& call, absl::FunctionRef<ir::Value(const ir::Value&)> reduce);
+
 // In two passes: the distance from the mean, squared. (The mean of squares less the square of the mean cancels.)
-absl::StatusOr<ir::Value> Variance(const ir::ExpandCall& call);
+struct Spread {
+  ir::Value centered;  // x less its mean
+  double share = 0;    // 1 / (count - correction)
+  MeanSquare square;   // with the axes kept
+  Dims dims;           // of the result
+};
+absl::StatusOr<Spread> SpreadOf(ir::Builder& b, const ir::Value& x, const ir::Attrs& attrs);
 
 }  // namespace weft::ops

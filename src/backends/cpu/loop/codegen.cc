@@ -290,6 +290,16 @@ class LoopEmitter : ExpressionCode {
     const std::vector<bool> needed = Needed(Roots(0), -1);
     Scope top = outer;
     Compute(needed, top, at, 0, [](const Dependence& d) { return !d.reduced && d.stage == 0; });
+    Values without;
+    for (const Reduction& r : k_.reductions) without.push_back(Identity(r, at.count));
+    const Values done = IfNeeded(0, {&top, 1}, {&at, 1}, without, [&] { return SumsOfTurned(outer, needed, top, at); });
+    std::vector<std::pair<uint32_t, V>> results;
+    for (uint32_t k = 0; k < done.size(); ++k) results.push_back({k, done[k]});
+    SetReduced(top, results);
+    StoreRows(top, at);
+  }
+
+  Values SumsOfTurned(const Scope& outer, const std::vector<bool>& needed, const Scope& top, const Lanes& at) {
     const Parts parts = NewParts(needed, at);
     const size_t along = k_.dims.size() - 1;
     const std::vector<uint32_t> cascading = Cascading(EveryReduction());
@@ -314,16 +324,14 @@ class LoopEmitter : ExpressionCode {
                                  };
                                  return Row(parts.turn, std::move(now), cascading, body, next);
                                });
-    std::vector<std::pair<uint32_t, V>> results;
-    for (uint32_t k = 0; k < k_.reductions.size(); ++k) {
-      if (std::ranges::count(cascading, k) == 0) results.push_back({k, SumOfParts(parts, k)});
+    Values results(k_.reductions.size());
+    for (uint32_t k = 0; k < results.size(); ++k) {
+      if (std::ranges::count(cascading, k) == 0) results[k] = SumOfParts(parts, k);
     }
-    if (!cascading.empty()) {
-      const Values totals = TotalOf(cascade, counts.back(), sums());
-      for (size_t i = 0; i < totals.size(); ++i) results.push_back({cascading[i], totals[i]});
-    }
-    SetReduced(top, results);
-    StoreRows(top, at);
+    if (cascading.empty()) return results;
+    const Values totals = TotalOf(cascade, counts.back(), sums());
+    for (size_t i = 0; i < totals.size(); ++i) results[cascading[i]] = totals[i];
+    return results;
   }
 
   // `body` along a row, in blocks where sums cascade.
@@ -464,6 +472,18 @@ class LoopEmitter : ExpressionCode {
     for (const Carry& c : k_.carries) {
       for (size_t u = 0; u < panel.size(); ++u) accumulators.push_back(Vector(c.start, tops[u], panel[u].count));
     }
+    const Values done =
+        IfNeeded(0, tops, panel, accumulators, [&] { return SumsOfPanel(outer, panel, needed, tops, accumulators); });
+    for (size_t u = 0; u < panel.size(); ++u) {
+      Scope scope = tops[u];
+      SetReduced(scope, Accumulated(done, panel.size(), u, 0, k_.reductions.size()));
+      SetReduced(scope, Accumulated(done, panel.size(), u, k_.reductions.size(), k_.carries.size()), ExprKind::kFolded);
+      StoreRows(scope, panel[u]);
+    }
+  }
+
+  Values SumsOfPanel(const Scope& outer, const std::vector<Lanes>& panel, const std::vector<bool>& needed,
+                     const std::vector<Scope>& tops, Values accumulators) {
     const size_t last = k_.dims.size() - 1;
     const std::vector<size_t> long_sums = SumsOf(Cascading(EveryReduction()), panel.size());
     const auto down = [&](const Scope& scope, V from, V to, Values now) {
@@ -490,13 +510,9 @@ class LoopEmitter : ExpressionCode {
     if (!long_sums.empty()) {
       const Values totals = TotalOf(cascade, done.back(), Chosen(done, long_sums));
       for (size_t i = 0; i < totals.size(); ++i) done[long_sums[i]] = totals[i];
+      done.resize(done.size() - kCounts);
     }
-    for (size_t u = 0; u < panel.size(); ++u) {
-      Scope scope = tops[u];
-      SetReduced(scope, Accumulated(done, panel.size(), u, 0, k_.reductions.size()));
-      SetReduced(scope, Accumulated(done, panel.size(), u, k_.reductions.size(), k_.carries.size()), ExprKind::kFolded);
-      StoreRows(scope, panel[u]);
-    }
+    return done;
   }
 
   // Where the panel's sums of these reductions stand among the accumulators.
@@ -522,113 +538,124 @@ class LoopEmitter : ExpressionCode {
   }
 
   void Rows(Scope scope) {
-    const size_t vector = k_.dims.size() - 1;
     const std::vector<bool> all = AllNeeded();
     const auto row_level = [](const Dependence& d) { return !d.vector && !d.reduced; };
     for (int stage = 0; stage < k_.stages; ++stage) {
       Compute(all, scope, Lanes{}, stage, [&](const Dependence& d) { return row_level(d) && d.stage <= stage; });
-      const std::vector<uint32_t> roots = Roots(stage);
-      if (roots.empty()) continue;
-      std::vector<bool> needed = Needed(roots, stage);
-      size_t work = 0;
-      for (size_t i = 0; i < needed.size(); ++i) work += needed[i] && scope.values[i] == nullptr;
+      if (Roots(stage).empty()) continue;
       std::vector<uint32_t> reduced;
+      Values without;
       for (uint32_t r = 0; r < k_.reductions.size(); ++r) {
-        if (k_.reductions[r].stage == stage) reduced.push_back(r);
+        if (k_.reductions[r].stage != stage) continue;
+        reduced.push_back(r);
+        without.push_back(Identity(k_.reductions[r], 1));
       }
-      const bool small = IsSmall(work);
-      const int unroll = Unroll(work, reduced.size());
-      const int lanes = layout_.lanes;
-      const int side = unroll > 1 ? unroll : std::min(layout_.side, VectorsSideBySide(k_, needed, target_, lanes));
-      Values accumulators;  // per reduction: `unroll` vectors, then a scalar where there are no masks
-      const size_t per = unroll + (masks_ ? 0 : 1);
-      for (uint32_t r : reduced) {
-        for (int u = 0; u < unroll; ++u) accumulators.push_back(Identity(k_.reductions[r], lanes));
-        if (!masks_) accumulators.push_back(Identity(k_.reductions[r], 1));
-      }
-      // The sum of all parts of reduction reduced[k].
-      const auto sum_of = [&](const Values& all, size_t k) {
-        const Reduction& r = k_.reductions[reduced[k]];
-        Values parts(all.begin() + k * per, all.begin() + k * per + unroll);
-        while (parts.size() > 1) {
-          Values halves;
-          for (size_t i = 0; i + 1 < parts.size(); i += 2) halves.push_back(Combine(r, parts[i], parts[i + 1]));
-          parts = halves;
-        }
-        V result = Horizontal(r, parts[0]);
-        return masks_ ? result : Combine(r, result, all[k * per + unroll]);
-      };
-      const std::vector<uint32_t> cascading = Cascading(reduced);
-      const auto sums = [&](const Values& all) {
-        Values some;
-        for (size_t k = 0; k < reduced.size(); ++k) {
-          if (std::ranges::count(cascading, reduced[k]) != 0) some.push_back(sum_of(all, k));
-        }
-        return some;
-      };
-      Values zeros;
-      for (uint32_t r : cascading) zeros.push_back(Identity(k_.reductions[r], 1));
-      const Cascade cascade = NewCascade(zeros);
-      const auto next = [&](V blocks, Values now) {
-        PutAway(cascade, blocks, sums(now));
-        for (size_t k = 0; k < reduced.size(); ++k) {
-          if (std::ranges::count(cascading, reduced[k]) == 0) continue;
-          std::copy_n(accumulators.begin() + k * per, per, now.begin() + k * per);
-        }
-        return now;
-      };
-      const Values start = cascading.empty() ? accumulators : WithCounts(accumulators);
-      Values done = Nest(k_.parallel_dims(), vector, scope, start, [&](const Scope& outer, Values current) {
-        Scope shared = outer;
-        Compute(needed, shared, Lanes{}, stage, [](const Dependence& d) { return !d.vector; });
-        // Vectors have a sum each or one for all; `first_sum` is not 0 for scalars, whose sum stands behind them.
-        const auto body = [&](const std::vector<Lanes>& panel, int first_sum, Values carried) {
-          std::vector<Scope> inner(panel.size(), shared);
-          Compute(needed, inner, panel, stage);
-          for (size_t k = 0; k < reduced.size(); ++k) {
-            const Reduction& r = k_.reductions[reduced[k]];
-            for (size_t u = 0; u < panel.size(); ++u) {
-              V& a = carried[k * per + first_sum + (unroll > 1 ? u : 0)];
-              V next = Combine(r, a, Vector(r.expr, inner[u], panel[u].count));
-              a = panel[u].mask == nullptr ? next : b_.CreateSelect(panel[u].mask, next, a);
-            }
-          }
-          for (size_t s = 0; s < k_.stores.size(); ++s) {
-            if (k_.stores[s].row || k_.stores[s].stage != stage) continue;
-            for (size_t u = 0; u < panel.size(); ++u) StoreTo(s, inner[u], panel[u], true);
-          }
-          return carried;
-        };
-        const auto along = [&](V begin, V size, Values carried) {
-          const auto whole = [&](LoopEnd from, int vectors) {
-            const int step = vectors * lanes;
-            return LoopInRow(
-                !cascading.empty(), from.index, size, step, std::move(from.carried),
-                [&](V v, Values now) { return body(SideBySide(v, vectors), 0, std::move(now)); }, step - 1);
-          };
-          LoopEnd at{begin, std::move(carried)};
-          if (side > 1) at = whole(std::move(at), side);
-          if (unroll == 1 && (!masks_ || (small && side == 1))) at = whole(std::move(at), 1);
-          const auto rest = [&](V v, Values now) {
-            if (masks_) return body({Lanes{lanes, v, MaskOf(v, size, lanes)}}, 0, std::move(now));
-            return body({Lanes{1, v, nullptr}}, unroll, std::move(now));
-          };
-          return LoopInRow(!cascading.empty(), at.index, size, masks_ ? lanes : 1, std::move(at.carried), rest).carried;
-        };
-        return Row(int64_t{unroll} * lanes, std::move(current), cascading, along, next);
-      });
+      const Lanes row[] = {Lanes{}};
+      const Values done = IfNeeded(stage, {&scope, 1}, row, without, [&] { return PassOfRow(scope, stage, reduced); });
       std::vector<std::pair<uint32_t, V>> results;
-      const Values totals = cascading.empty() ? Values{} : TotalOf(cascade, done.back(), sums(done));
-      for (size_t k = 0, i = 0; k < reduced.size(); ++k) {
-        const bool cascades = std::ranges::count(cascading, reduced[k]) != 0;
-        results.push_back({reduced[k], cascades ? totals[i++] : sum_of(done, k)});
-      }
+      for (size_t k = 0; k < reduced.size(); ++k) results.push_back({reduced[k], done[k]});
       SetReduced(scope, results);
     }
     Compute(all, scope, Lanes{}, k_.stages, row_level);
     for (size_t s = 0; s < k_.stores.size(); ++s) {
       if (k_.stores[s].row) StoreTo(s, scope, Lanes{}, false);
     }
+  }
+
+  // What a pass over the row stores, and its reductions.
+  Values PassOfRow(const Scope& scope, int stage, const std::vector<uint32_t>& reduced) {
+    const size_t vector = k_.dims.size() - 1;
+    const std::vector<bool> needed = Needed(Roots(stage), stage);
+    size_t work = 0;
+    for (size_t i = 0; i < needed.size(); ++i) work += needed[i] && scope.values[i] == nullptr;
+    const bool small = IsSmall(work);
+    const int unroll = Unroll(work, reduced.size());
+    const int lanes = layout_.lanes;
+    const int side = unroll > 1 ? unroll : std::min(layout_.side, VectorsSideBySide(k_, needed, target_, lanes));
+    Values accumulators;  // per reduction: `unroll` vectors, then a scalar where there are no masks
+    const size_t per = unroll + (masks_ ? 0 : 1);
+    for (uint32_t r : reduced) {
+      for (int u = 0; u < unroll; ++u) accumulators.push_back(Identity(k_.reductions[r], lanes));
+      if (!masks_) accumulators.push_back(Identity(k_.reductions[r], 1));
+    }
+    // The sum of all parts of reduction reduced[k].
+    const auto sum_of = [&](const Values& all, size_t k) {
+      const Reduction& r = k_.reductions[reduced[k]];
+      Values parts(all.begin() + k * per, all.begin() + k * per + unroll);
+      while (parts.size() > 1) {
+        Values halves;
+        for (size_t i = 0; i + 1 < parts.size(); i += 2) halves.push_back(Combine(r, parts[i], parts[i + 1]));
+        parts = halves;
+      }
+      V result = Horizontal(r, parts[0]);
+      return masks_ ? result : Combine(r, result, all[k * per + unroll]);
+    };
+    const std::vector<uint32_t> cascading = Cascading(reduced);
+    const auto sums = [&](const Values& all) {
+      Values some;
+      for (size_t k = 0; k < reduced.size(); ++k) {
+        if (std::ranges::count(cascading, reduced[k]) != 0) some.push_back(sum_of(all, k));
+      }
+      return some;
+    };
+    Values zeros;
+    for (uint32_t r : cascading) zeros.push_back(Identity(k_.reductions[r], 1));
+    const Cascade cascade = NewCascade(zeros);
+    const auto next = [&](V blocks, Values now) {
+      PutAway(cascade, blocks, sums(now));
+      for (size_t k = 0; k < reduced.size(); ++k) {
+        if (std::ranges::count(cascading, reduced[k]) == 0) continue;
+        std::copy_n(accumulators.begin() + k * per, per, now.begin() + k * per);
+      }
+      return now;
+    };
+    const Values start = cascading.empty() ? accumulators : WithCounts(accumulators);
+    Values done = Nest(k_.parallel_dims(), vector, scope, start, [&](const Scope& outer, Values current) {
+      Scope shared = outer;
+      Compute(needed, shared, Lanes{}, stage, [](const Dependence& d) { return !d.vector; });
+      // Vectors have a sum each or one for all; `first_sum` is not 0 for scalars, whose sum stands behind them.
+      const auto body = [&](const std::vector<Lanes>& panel, int first_sum, Values carried) {
+        std::vector<Scope> inner(panel.size(), shared);
+        Compute(needed, inner, panel, stage);
+        for (size_t k = 0; k < reduced.size(); ++k) {
+          const Reduction& r = k_.reductions[reduced[k]];
+          for (size_t u = 0; u < panel.size(); ++u) {
+            V& a = carried[k * per + first_sum + (unroll > 1 ? u : 0)];
+            V next = Combine(r, a, Vector(r.expr, inner[u], panel[u].count));
+            a = panel[u].mask == nullptr ? next : b_.CreateSelect(panel[u].mask, next, a);
+          }
+        }
+        for (size_t s = 0; s < k_.stores.size(); ++s) {
+          if (k_.stores[s].row || k_.stores[s].stage != stage) continue;
+          for (size_t u = 0; u < panel.size(); ++u) StoreTo(s, inner[u], panel[u], true);
+        }
+        return carried;
+      };
+      const auto along = [&](V begin, V size, Values carried) {
+        const auto whole = [&](LoopEnd from, int vectors) {
+          const int step = vectors * lanes;
+          return LoopInRow(
+              !cascading.empty(), from.index, size, step, std::move(from.carried),
+              [&](V v, Values now) { return body(SideBySide(v, vectors), 0, std::move(now)); }, step - 1);
+        };
+        LoopEnd at{begin, std::move(carried)};
+        if (side > 1) at = whole(std::move(at), side);
+        if (unroll == 1 && (!masks_ || (small && side == 1))) at = whole(std::move(at), 1);
+        const auto rest = [&](V v, Values now) {
+          if (masks_) return body({Lanes{lanes, v, MaskOf(v, size, lanes)}}, 0, std::move(now));
+          return body({Lanes{1, v, nullptr}}, unroll, std::move(now));
+        };
+        return LoopInRow(!cascading.empty(), at.index, size, masks_ ? lanes : 1, std::move(at.carried), rest).carried;
+      };
+      return Row(int64_t{unroll} * lanes, std::move(current), cascading, along, next);
+    });
+    Values results;
+    const Values totals = cascading.empty() ? Values{} : TotalOf(cascade, done.back(), sums(done));
+    for (size_t k = 0, i = 0; k < reduced.size(); ++k) {
+      const bool cascades = std::ranges::count(cascading, reduced[k]) != 0;
+      results.push_back(cascades ? totals[i++] : sum_of(done, k));
+    }
+    return results;
   }
 
   Values indices_;

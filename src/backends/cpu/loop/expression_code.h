@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,10 @@ namespace weft::cpu {
 class ExpressionCode : public CascadeCode {
  public:
   ExpressionCode(const LoopKernel& kernel, const CpuTarget& target, JitModule& module, const std::string& symbol)
-      : CascadeCode(kernel, target, module, symbol), target_(target), deps_(Analyze(kernel)) {
+      : CascadeCode(kernel, target, module, symbol),
+        target_(target),
+        deps_(Analyze(kernel)),
+        guards_(GuardsOf(kernel)) {
     FindCached();
   }
   const absl::Status& status() const { return status_; }
@@ -53,6 +57,7 @@ class ExpressionCode : public CascadeCode {
     first_stage_.assign(k_.exprs.size(), -1);
     std::vector<int> uses(k_.exprs.size(), 0);
     for (int stage = 0; stage < k_.stages; ++stage) {
+      if (guards_[stage].condition != kNoExpr) continue;  // may be left out: it reads the cache alone
       const std::vector<bool> needed = Needed(Roots(stage), -1);
       for (size_t i = 0; i < needed.size(); ++i) {
         if (!needed[i]) continue;
@@ -148,6 +153,24 @@ class ExpressionCode : public CascadeCode {
     }
   }
 
+  // Results of a stage's reductions; `without` where nothing at these places needs them. The scopes: with what is known before.
+  Values IfNeeded(int stage, std::span<Scope> scopes, std::span<const Lanes> places, const Values& without,
+                  const std::function<Values()>& results) {
+    const Guard& guard = guards_[stage];
+    if (guard.condition == kNoExpr) return results();
+    V any = nullptr;
+    for (size_t u = 0; u < places.size(); ++u) {
+      const auto known = [](const Dependence& d) { return !d.reduced; };
+      Compute(Needed({guard.condition}, -1), scopes[u], places[u], stage, known);
+      V needs = Vector(guard.condition, scopes[u], places[u].count);
+      if (!guard.when) needs = b_.CreateNot(needs);
+      if (places[u].mask != nullptr) needs = b_.CreateAnd(needs, places[u].mask);
+      if (needs->getType()->isVectorTy()) needs = b_.CreateOrReduce(needs);
+      any = any == nullptr ? needs : b_.CreateOr(any, needs);
+    }
+    return Loop(I64(0), b_.CreateZExt(any, b_.getInt64Ty()), 1, without, [&](V, Values) { return results(); }).carried;
+  }
+
   std::vector<bool> AllNeeded() const {
     std::vector<uint32_t> roots;
     for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
@@ -160,6 +183,7 @@ class ExpressionCode : public CascadeCode {
 
   const CpuTarget& target_;
   std::vector<Dependence> deps_;
+  const std::vector<Guard> guards_;
   std::vector<int> cached_, first_stage_;
   int cached_count_ = 0;
   absl::Status status_;

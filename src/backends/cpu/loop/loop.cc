@@ -136,6 +136,54 @@ std::vector<Dependence> Analyze(const LoopKernel& kernel) {
   return result;
 }
 
+std::vector<Guard> GuardsOf(const LoopKernel& kernel) {
+  struct Use {
+    bool seen = false;
+    Guard guard;
+  };
+  std::vector<Use> uses(kernel.exprs.size());
+  const auto add = [&](uint32_t expr, Guard guard) {
+    Use& use = uses[expr];
+    use.guard = !use.seen || use.guard == guard ? guard : Guard{};
+    use.seen = true;
+  };
+  for (const Reduction& r : kernel.reductions) add(r.expr, {});
+  for (const Store& s : kernel.stores) add(s.expr, {});
+  for (size_t i = kernel.exprs.size(); i-- > 0;) {
+    const Expr& e = kernel.exprs[i];
+    for (int k = 0; k < 3 && uses[i].seen; ++k) {
+      if (e.args[k] == kNoExpr) continue;
+      const bool arm = e.kind == ExprKind::kSelect && k > 0;
+      add(e.args[k], arm ? Guard{e.args[0], k == 1} : uses[i].guard);
+    }
+  }
+  const std::vector<Dependence> deps = Analyze(kernel);
+  std::vector<Use> stages(kernel.stages);
+  const auto meet = [&](int stage, Guard guard) {
+    Use& use = stages[stage];
+    const Dependence* const on = guard.condition == kNoExpr ? nullptr : &deps[guard.condition];
+    const bool known = on != nullptr && !on->reduced && on->stage <= stage;
+    use.guard = known && (!use.seen || use.guard == guard) ? guard : Guard{};
+    use.seen = true;
+  };
+  for (size_t i = 0; i < kernel.exprs.size(); ++i) {
+    const Expr& e = kernel.exprs[i];
+    if (e.kind == ExprKind::kReduced) meet(kernel.reductions[e.index].stage, uses[i].guard);
+  }
+  for (const Store& s : kernel.stores) {
+    if (!s.row) meet(s.stage, {});
+  }
+  if (!kernel.carries.empty()) stages[0].guard = {};
+  std::vector<Guard> guards;
+  for (const Use& use : stages) guards.push_back(use.guard);
+  return guards;
+}
+
+bool IsGuarded(const LoopKernel& kernel) {
+  return kernel.reduces() &&
+         std::ranges::none_of(GuardsOf(kernel), [](const Guard& guard) { return guard.condition == kNoExpr; });
+}
+
 namespace {
 
 // Whether rows lie side by side: all that changes along them is read in runs along the last parallel dimension.
@@ -376,10 +424,14 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
     }
     absl::StrAppend(&text, "\n");
   }
+  const std::vector<Guard> guards = GuardsOf(kernel);
   for (size_t i = 0; i < kernel.reductions.size(); ++i) {
     const Reduction& r = kernel.reductions[i];
+    const Guard& guard = guards[r.stage];
     absl::StrAppend(&text, "  reduction ", i, ": ", ops::kReducerNames[static_cast<size_t>(r.op)], " %", r.expr,
-                    " stage ", r.stage, "\n");
+                    " stage ", r.stage);
+    if (guard.condition != kNoExpr) absl::StrAppend(&text, guard.when ? " if %" : " if not %", guard.condition);
+    absl::StrAppend(&text, "\n");
   }
   for (size_t i = 0; i < kernel.carries.size(); ++i) {
     absl::StrAppend(&text, "  carry ", i, ": %", kernel.carries[i].start, " then %", kernel.carries[i].next, "\n");

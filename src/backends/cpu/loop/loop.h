@@ -121,6 +121,18 @@ struct Dependence {
 };
 std::vector<Dependence> Analyze(const LoopKernel& kernel);
 
+// Results of a pass over the reduced dimensions are needed only where `condition`, one value a row, is `when`. kNoExpr: everywhere.
+struct Guard {
+  uint32_t condition = kNoExpr;
+  bool when = true;
+  friend bool operator==(const Guard&, const Guard&) = default;
+};
+// Per stage. A stage has a guard where all that it reduces goes into the same arm of selects by the same condition, which is known
+// before: what norms compute again where squares have left their type's range. The code leaves the pass out then.
+std::vector<Guard> GuardsOf(const LoopKernel& kernel);
+// Whether every pass has one.
+bool IsGuarded(const LoopKernel& kernel);
+
 // Drops dimensions of size 1, merges neighbours that all accesses walk as one, sets stages and vector_dim.
 void Finish(LoopKernel& kernel);
 

@@ -146,7 +146,10 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
     plan.params.push_back(0);
   }
   if (layout.look >= 0) plan.params.push_back(StepsALook(kernel, layout));
-  plan.cost = 1.0 * kernel.ParallelCount() * kernel.ReducedCount() * kernel.stages * CostOfElement(kernel, layout);
+  // Passes with a guard hardly ever run.
+  const int64_t passes = std::ranges::count(GuardsOf(kernel), kNoExpr, &Guard::condition);
+  const int64_t steps = passes == 0 ? 1 : kernel.ReducedCount() * passes;
+  plan.cost = 1.0 * kernel.ParallelCount() * steps * CostOfElement(kernel, layout);
   return plan;
 }
 

@@ -323,7 +323,7 @@ int64_t Lowering::TasksOfRows(const LoopKernel& kernel) const {
 void Lowering::Loop(SharedKernel kernel, const std::vector<StorageId>& buffers) {
   // Few long reductions: pieces of a fixed size first, so that all threads have work and the order of additions is a
   // matter of the shape alone.
-  if (!kernel->reductions.empty() && kernel->stages == 1) {
+  if (!kernel->reductions.empty() && kernel->stages == 1 && !IsGuarded(*kernel)) {
     const int64_t elements = kernel->ParallelCount() * kernel->ReducedCount();
     const int64_t outermost = kernel->dims[kernel->parallel_dims()].size;
     const int64_t chunks = std::min<int64_t>({elements / 16384, 32, outermost / 4});
