@@ -21,7 +21,7 @@
 #endif
 
 #define WEFT_ABI_MAJOR 1
-#define WEFT_ABI_MINOR 1
+#define WEFT_ABI_MINOR 2
 
 #if defined(__cplusplus)
 extern "C" {

@@ -8,6 +8,47 @@
 extern "C" {
 #endif
 
+/* What weft_metrics_render writes. */
+typedef enum weft_metrics_format {
+  WEFT_METRICS_TEXT = 0, /* for people, as weft_metrics_report */
+  WEFT_METRICS_JSON = 1, /* as weft_metrics_json */
+  WEFT_METRICS_XLA = 2, /* PyTorch/XLA's report: metrics, then counters, each by name, under its names where it has one and else as weft::NAME; what is zero is left out */
+  WEFT_METRICS_XLA_2019 = 3, /* the same as its first versions spelled it: Counter: for Accumulator:, microseconds that are not padded */
+  WEFT_METRICS_OPENMETRICS = 4, /* OpenMetrics 1.0, which Prometheus and OpenTelemetry read: counters end in _total, times are in seconds; the caller's own are one family, told apart by the label name */
+  WEFT_METRICS_FORMAT_FORCE32 = 0x7FFFFFFF
+} weft_metrics_format;
+
+/* What a metric counts. */
+typedef enum weft_metric_unit {
+  WEFT_METRIC_NUMBER = 0, /* things */
+  WEFT_METRIC_NANOSECONDS = 1, /* time */
+  WEFT_METRIC_BYTES = 2, /* memory */
+  WEFT_METRIC_UNIT_FORCE32 = 0x7FFFFFFF
+} weft_metric_unit;
+
+/* What was measured under one name. Percentiles are by nearest rank of the newest 1,024 values; everything is 0 where
+ * nothing was measured. Since 1.2.
+ */
+typedef struct weft_metric_summary {
+  size_t struct_size;
+  const void* next; /* NULL */
+  int64_t count; /* how often it was measured */
+  int64_t sum;
+  int64_t least;
+  int64_t largest;
+  int64_t p1;
+  int64_t p5;
+  int64_t p10;
+  int64_t p20;
+  int64_t p50;
+  int64_t p80;
+  int64_t p90;
+  int64_t p95;
+  int64_t p99;
+} weft_metric_summary;
+#define WEFT_METRIC_SUMMARY_INIT {sizeof(weft_metric_summary), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+WEFT_API void weft_metric_summary_init(void* options, size_t size) WEFT_NOEXCEPT;
+
 /* One counter by name, as weft_metrics_report spells it: "programs_compiled", "kernel_launches", "cut_outputs",
  * "bad_releases".
  *   name: length bytes
@@ -29,6 +70,52 @@ WEFT_API WEFT_MUST_USE weft_error* weft_metrics_report(weft_context* ctx, weft_b
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
+
+/* Everything that is counted, at one moment, as text of one format.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_metrics_render(weft_context* ctx, weft_metrics_format format,
+    weft_blob** out) WEFT_NOEXCEPT;
+
+/* What there is to count, as a JSON array of objects: name, kind ('counter', 'sample', 'process'), unit ('number',
+ * 'nanoseconds', 'bytes'), meaning (empty for the caller's own), and torch_xla, what PyTorch/XLA calls the same, where
+ * it has a name.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_metric_list(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
+
+/* What was measured under one name: 'compile_nanoseconds', 'read_bytes', or one of weft_metric_record's. Set
+ * out->struct_size first (WEFT_METRIC_SUMMARY_INIT).
+ *   name: length bytes
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_metric_samples(weft_context* ctx, const char* name, size_t length,
+    weft_metric_summary* out) WEFT_NOEXCEPT;
+
+/* Adds to a counter of the caller's own, which begins at 0 when it is first named: 'aten::nonzero'. Names have 1 to 256
+ * bytes, no whitespace, no control characters, and are none of Weft's nor of its names in PyTorch/XLA's report. A
+ * context has at most 4,096 of its caller's.
+ *   name: length bytes
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_metric_add(weft_context* ctx, const char* name, size_t length,
+    int64_t amount) WEFT_NOEXCEPT;
+
+/* One more value of a sample of the caller's own, which is made when it is first named and keeps its unit. Names as in
+ * weft_metric_add.
+ *   name: length bytes
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_metric_record(weft_context* ctx, const char* name, size_t length,
+    weft_metric_unit unit, int64_t value) WEFT_NOEXCEPT;
+
+/* All counters and samples of the context are 0 again, and those of the caller's own are forgotten. What is counted for
+ * the whole process, and the memory of devices, stays.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_metrics_clear(weft_context* ctx) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -215,6 +215,12 @@ struct weft_api_v1 {
   weft_error* (*tensor_copy_from)(weft_tensor* target, weft_tensor* value);
   weft_error* (*device_trim)(weft_device* device);
   weft_error* (*context_live_bytes)(weft_context* ctx, uint64_t* out_bytes);
+  weft_error* (*metrics_render)(weft_context* ctx, weft_metrics_format format, weft_blob** out);
+  weft_error* (*metric_list)(weft_context* ctx, weft_blob** out);
+  weft_error* (*metric_samples)(weft_context* ctx, const char* name, size_t length, weft_metric_summary* out);
+  weft_error* (*metric_add)(weft_context* ctx, const char* name, size_t length, int64_t amount);
+  weft_error* (*metric_record)(weft_context* ctx, const char* name, size_t length, weft_metric_unit unit, int64_t value);
+  weft_error* (*metrics_clear)(weft_context* ctx);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

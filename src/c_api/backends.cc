@@ -13,7 +13,6 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                                                                    const BackendServices& services) {
   std::vector<std::unique_ptr<Backend>> backends;
   const std::string& platform = settings.text(Option::kPlatform);
-  const int64_t memory_limit = settings.integer(Option::kMemoryLimit);
   if (platform == "cpu") {
     WEFT_ASSIGN_OR_RETURN(
         std::unique_ptr<Backend> cpu,
@@ -24,7 +23,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                                  .services = services}));
     backends.push_back(std::move(cpu));
   }
-  if (platform == "reference") backends.push_back(NewReferenceBackend(std::move(custom), memory_limit));
+  if (platform == "reference") backends.push_back(NewReferenceBackend(std::move(custom), services));
   const std::string& topology = settings.text(Option::kTopology);
   if (!backends.empty()) {
     if (topology.empty()) return backends;
@@ -43,9 +42,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                             .topology = topology,
                             .reads_zeros = settings.text(Option::kOnRead) == "zeros",
                             .matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision)),
-                            .memory_limit = memory_limit,
                             .launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs),
-                            .start_deadline_ms = settings.integer(Option::kStartDeadlineMs)}));
+                            .start_deadline_ms = settings.integer(Option::kStartDeadlineMs),
+                            .services = services}));
   backends.push_back(std::move(accelerator));
   return backends;
 }

@@ -108,9 +108,9 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
     WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted, place, progress, start));
   }
   WEFT_RETURN_IF_ERROR(CheckReserve());  // what was taken from the reserve goes back
-  const int64_t took = MonotonicNow() - start;
+  const int64_t now = MonotonicNow(), took = now - start;
   config_.metrics->Add(Counter::kNanosecondsCompiling, took);
-  config_.metrics->Add(Sample::kCompile, took);
+  config_.metrics->Add(Sample::kCompile, took, now);
   Note([&] {
     const ExecutableStats stats = executable->stats();
     return absl::StrCat("program ", NameOf(place.key), loaded ? " loaded from the disk cache" : " compiled", " for ",
@@ -189,6 +189,7 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Place& plac
     config_.metrics->Add(Counter::kDiskCacheMisses);
     return nullptr;
   }
+  const int64_t start = MonotonicNow();
   absl::StatusOr<std::unique_ptr<Executable>> executable = config_.backend->Load(*stored);
   // Not the entry's fault.
   if (absl::IsPermissionDenied(executable.status())) return executable.status();
@@ -202,6 +203,8 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Place& plac
   }
   config_.metrics->Add(Counter::kDiskCacheHits);
   config_.metrics->Add(Counter::kProgramsLoaded);
+  const int64_t now = MonotonicNow();
+  config_.metrics->Add(Sample::kLoad, now - start, now);
   return *std::move(executable);
 }
 

@@ -221,8 +221,12 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
     device = place.state->mesh.devices()[0];
   }
   if (literal) return literal;
+  const int64_t start = MonotonicNow();
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, ToDevice(device, dtype, dims, bytes));
+  const int64_t now = MonotonicNow();
   metrics_->Add(Counter::kBytesToDevice, buffer->bytes());
+  metrics_->Add(Sample::kUpload, now - start, now);
+  metrics_->Add(Sample::kUploadBytes, buffer->bytes(), now);
   return NewBufferTensor(device, dtype, std::move(buffer), location);
 }
 

@@ -97,12 +97,15 @@ absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byt
   const absl::Status status = sharding->ForEachPiece(offset, static_cast<int64_t>(destination.size()), read);
   for (const Ref<Buffer>& shard : shards) shard->Unhold();
   services_.RunReleases();
-  metrics_->Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
+  const int64_t now = MonotonicNow();
+  metrics_->Add(Counter::kNanosecondsWaiting, now - start);
   // What left the device, where it holds a shorter type.
   const auto elements = static_cast<int64_t>(destination.size()) / BytesOf(dtype);
   const DType held = shards[sharding->whole_at()]->dtype();
-  metrics_->Add(Counter::kBytesFromDevice,
-                IsHeldAs(dtype, held) ? elements * BytesOf(held) : static_cast<int64_t>(destination.size()));
+  const int64_t bytes = IsHeldAs(dtype, held) ? elements * BytesOf(held) : static_cast<int64_t>(destination.size());
+  metrics_->Add(Counter::kBytesFromDevice, bytes);
+  metrics_->Add(Sample::kRead, now - start, now);
+  metrics_->Add(Sample::kReadBytes, bytes, now);
   return status;
 }
 

@@ -16,6 +16,14 @@ constexpr Counter kReasonCounters[] = {Counter::kCutHostRead, Counter::kCutBarri
                                        Counter::kCutNodes,    Counter::kCutRepetition, Counter::kCutBytes,
                                        Counter::kCutEager,    Counter::kCutSize,       Counter::kCutCustom};
 
+// Of a launch that its device has taken.
+void CountTimes(Metrics& metrics, int64_t start, int64_t nodes) {
+  const int64_t now = MonotonicNow();
+  metrics.Add(Counter::kNanosecondsLaunching, now - start);
+  metrics.Add(Sample::kLaunch, now - start, now);
+  metrics.Add(Sample::kLaunchNodes, nodes, now);
+}
+
 }  // namespace
 
 void ForgetPast(const ir::Node& node) {
@@ -158,7 +166,7 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   state.events[state.launches++ % MeshState::kAhead] = std::move(settled);
 
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size() + cut->replayed);
-  metrics_.Add(Counter::kNanosecondsLaunching, MonotonicNow() - start);
+  CountTimes(metrics_, start, nodes);
   metrics_.Add(Counter::kCuts);
   metrics_.Add(kReasonCounters[static_cast<size_t>(reason)]);
   metrics_.Add(Counter::kCutOutputs, static_cast<int64_t>(cut->outputs.size()));

@@ -5,14 +5,21 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "src/runtime/mutex.h"
 #include "src/runtime/samples.h"
 #include "src/runtime/snapshot.h"
 
 namespace weft {
 
-// The order is that of the report. Adding one: a line here and a line in metrics.cc.
+// The order is that of the report. Adding one: a line here and a line in metrics.cc, which says what it means.
 enum class Counter : uint8_t {
   kOperationsRecorded,
   kNodesRecorded,
@@ -57,15 +64,22 @@ enum class Counter : uint8_t {
   kCount,
 };
 
-// Measured each time it happens, in nanoseconds. The order is that of the report.
+// Measured each time it happens. The order is that of the report.
 enum class Sample : uint8_t {
   kCompile,  // a program from its recorded graph to a loaded executable, compiled or from the disk cache
-  kRun,      // a launch, from its first kernel to its last; on platform cpu
+  kLoad,     // a program from the disk cache
+  kLaunch,   // from a finished cut until the backend has taken the launch
+  kRun,      // a launch, from its first kernel to its last; on a plugin's device from when it was handed over
+  kUpload,   // a copy from the host
+  kRead,     // with the wait for what is read
+  kUploadBytes,
+  kReadBytes,
+  kLaunchNodes,  // nodes that a launch computes
   kCount,
 };
 
-std::string_view NameOf(Counter counter);  // "programs_compiled"
-std::string_view NameOf(Sample sample);    // "compile_nanoseconds"
+const MetricInfo& InfoOf(Counter counter);
+const MetricInfo& InfoOf(Sample sample);
 
 // Thread rule: any thread. Relaxed atomics: counts are exact, their relation at one instant is not.
 class Metrics {
@@ -74,17 +88,41 @@ class Metrics {
     values_[static_cast<size_t>(counter)].fetch_add(amount, std::memory_order_relaxed);
   }
   int64_t Get(Counter counter) const { return values_[static_cast<size_t>(counter)].load(std::memory_order_relaxed); }
-  // -1 if there is no counter of the name.
-  int64_t Get(std::string_view name) const;
-  void Add(Sample sample, int64_t value) { samples_[static_cast<size_t>(sample)].Add(value); }
+  // `now` is MonotonicNow() when the value was measured.
+  void Add(Sample sample, int64_t value, int64_t now) { samples_[static_cast<size_t>(sample)].Add(value, now); }
   SampleSummary Summarize(Sample sample) const { return samples_[static_cast<size_t>(sample)].Summarize(); }
+
+  // Metrics of the caller's own ("aten::nonzero"), made when they are first named. INVALID_ARGUMENT: the name is empty, longer
+  // than 256 bytes, has whitespace, control characters is one of Weft's or of its names in PyTorch/XLA's
+  // report, or was the other kind or of another unit before;
+  // RESOURCE_EXHAUSTED: there are kMostNamed already.
+  static constexpr size_t kMostNamed = 4096;
+  absl::Status AddNamed(std::string_view name, int64_t amount);
+  absl::Status Record(std::string_view name, Unit unit, int64_t value);
+
+  // Counters by name, the caller's included; nothing if there is none.
+  std::optional<int64_t> Get(std::string_view name) const;
+  std::optional<SampleSummary> Summarize(std::string_view name) const;
+  // All names; of samples too where `samples`.
+  std::vector<std::string> Names(bool samples) const;
+  // All are 0 again; the caller's own are forgotten.
   void Clear();
   // Adds all counters and samples to the snapshot.
   void AddTo(Snapshot* snapshot) const;
 
  private:
+  struct Named {
+    bool sample = false;
+    Unit unit = Unit::kNumber;
+    int64_t value = 0;
+    std::unique_ptr<Samples> samples;
+  };
+  absl::StatusOr<Named*> Own(std::string_view name, bool sample, Unit unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   std::array<Samples, static_cast<size_t>(Sample::kCount)> samples_{};
   std::array<std::atomic<int64_t>, static_cast<size_t>(Counter::kCount)> values_{};
+  mutable Mutex mutex_;
+  std::map<std::string, Named, std::less<>> named_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include "src/runtime/samples.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace weft {
@@ -10,10 +11,17 @@ SampleSummary Samples::Summarize() const {
   SampleSummary summary;
   summary.count = count_.load(std::memory_order_relaxed);
   summary.sum = sum_.load(std::memory_order_relaxed);
-  std::vector<int64_t> sorted(std::min(static_cast<size_t>(summary.count), kKept));
-  for (size_t i = 0; i < sorted.size(); ++i) sorted[i] = kept_[i].load(std::memory_order_relaxed);
-  std::ranges::sort(sorted);
+  std::vector<int64_t>& sorted = summary.newest;
+  sorted.resize(std::min(static_cast<size_t>(summary.count), kKept));
   if (sorted.empty()) return summary;
+  summary.least = least_.load(std::memory_order_relaxed), summary.largest = largest_.load(std::memory_order_relaxed);
+  summary.first_time = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    sorted[i] = kept_[i].load(std::memory_order_relaxed);
+    const int64_t time = times_[i].load(std::memory_order_relaxed);
+    summary.first_time = std::min(summary.first_time, time), summary.last_time = std::max(summary.last_time, time);
+  }
+  std::ranges::sort(sorted);
   for (size_t i = 0; i < kPercentiles.size(); ++i) {
     const size_t rank =
         (sorted.size() * static_cast<size_t>(kPercentiles[i]) + 99) / 100;  // 1 to the number of samples
@@ -25,6 +33,8 @@ SampleSummary Samples::Summarize() const {
 void Samples::Clear() {
   count_.store(0, std::memory_order_relaxed);
   sum_.store(0, std::memory_order_relaxed);
+  least_.store(std::numeric_limits<int64_t>::max(), std::memory_order_relaxed);
+  largest_.store(std::numeric_limits<int64_t>::min(), std::memory_order_relaxed);
 }
 
 }  // namespace weft

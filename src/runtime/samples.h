@@ -4,17 +4,25 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
+#include <vector>
 
 namespace weft {
 
 // The percentiles of a summary, as PyTorch/XLA's metrics report has them.
 inline constexpr std::array<int, 9> kPercentiles = {1, 5, 10, 20, 50, 80, 90, 95, 99};
 
+// What a metric counts.
+enum class Unit : uint8_t { kNumber, kNanoseconds, kBytes };
+
 struct SampleSummary {
   int64_t count = 0;
   int64_t sum = 0;
-  std::array<int64_t, kPercentiles.size()>
-      percentiles{};  // nearest rank, of the newest Samples::kKept; 0 without samples
+  int64_t least = 0, largest = 0;  // of all; 0 without samples
+  // Of the newest Samples::kKept: nearest rank; 0 without samples.
+  std::array<int64_t, kPercentiles.size()> percentiles{};
+  std::vector<int64_t> newest;            // their values, sorted
+  int64_t first_time = 0, last_time = 0;  // when the first and the last of them were measured, nanoseconds
 };
 
 // Thread rule: any thread. Adding takes no lock and no memory; a summary that is made meanwhile may miss the newest values.
@@ -22,17 +30,29 @@ class Samples {
  public:
   static constexpr size_t kKept = 1024;
 
-  void Add(int64_t value) {
+  // `now`: when it was measured, in nanoseconds of a clock that only goes forward.
+  void Add(int64_t value, int64_t now) {
     const auto at = static_cast<uint64_t>(count_.fetch_add(1, std::memory_order_relaxed));
     sum_.fetch_add(value, std::memory_order_relaxed);
     kept_[at % kKept].store(value, std::memory_order_relaxed);
+    times_[at % kKept].store(now, std::memory_order_relaxed);
+    Lower(least_, value, [](int64_t a, int64_t b) { return a < b; });
+    Lower(largest_, value, [](int64_t a, int64_t b) { return a > b; });
   }
   SampleSummary Summarize() const;
   void Clear();
 
  private:
+  template <typename Before>
+  static void Lower(std::atomic<int64_t>& bound, int64_t value, Before before) {
+    int64_t known = bound.load(std::memory_order_relaxed);
+    while (before(value, known) && !bound.compare_exchange_weak(known, value, std::memory_order_relaxed)) {
+    }
+  }
+
   std::atomic<int64_t> count_{0}, sum_{0};
-  std::array<std::atomic<int64_t>, kKept> kept_{};
+  std::atomic<int64_t> least_{std::numeric_limits<int64_t>::max()}, largest_{std::numeric_limits<int64_t>::min()};
+  std::array<std::atomic<int64_t>, kKept> kept_{}, times_{};
 };
 
 }  // namespace weft

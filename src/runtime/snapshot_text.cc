@@ -5,16 +5,17 @@
 namespace weft {
 namespace {
 
-void AppendNamed(const std::vector<Snapshot::Named>& all, std::string* text) {
-  for (const auto& [name, value] : all) {
-    if (value != 0) absl::StrAppend(text, name, ": ", value, "\n");
+void AppendCounters(const std::vector<Snapshot::Counter>& all, std::string* text) {
+  for (const Snapshot::Counter& counter : all) {
+    if (counter.value != 0) absl::StrAppend(text, counter.name, ": ", counter.value, "\n");
   }
 }
 
 void AppendSamples(const Snapshot& snapshot, std::string* text) {
-  for (const auto& [name, summary] : snapshot.samples) {
+  for (const Snapshot::Sample& sample : snapshot.samples) {
+    const SampleSummary& summary = sample.summary;
     if (summary.count == 0) continue;
-    absl::StrAppend(text, name, ": ", summary.count, " samples, sum ", summary.sum);
+    absl::StrAppend(text, sample.name, ": ", summary.count, " samples, sum ", summary.sum);
     for (size_t i = 0; i < kPercentiles.size(); ++i)
       absl::StrAppend(text, i == 0 ? "; " : ", ", kPercentiles[i], "% ", summary.percentiles[i]);
     absl::StrAppend(text, "\n");
@@ -25,13 +26,13 @@ void AppendSamples(const Snapshot& snapshot, std::string* text) {
 
 std::string ReportOf(const Snapshot& snapshot) {
   std::string text;
-  AppendNamed(snapshot.counters, &text);
+  AppendCounters(snapshot.counters, &text);
   AppendSamples(snapshot, &text);
   for (const Snapshot::Memory& memory : snapshot.memory) {
     absl::StrAppend(&text, "memory ", memory.device, ": ", memory.bytes_in_use, " bytes in use, peak ",
                     memory.peak_bytes, "\n");
   }
-  AppendNamed(snapshot.process, &text);
+  AppendCounters(snapshot.process, &text);
   if (!snapshot.last_replay_miss.empty()) {
     absl::StrAppend(&text, "last step that was built and not replayed: ", snapshot.last_replay_miss, "\n");
   }

@@ -157,6 +157,22 @@ static void part_0(void) {
   OFFSET(weft_cache_stats, compiled);
   OFFSET(weft_cache_stats, published);
   OFFSET(weft_cache_stats, failures);
+  SIZE(weft_metric_summary);
+  OFFSET(weft_metric_summary, struct_size);
+  OFFSET(weft_metric_summary, next);
+  OFFSET(weft_metric_summary, count);
+  OFFSET(weft_metric_summary, sum);
+  OFFSET(weft_metric_summary, least);
+  OFFSET(weft_metric_summary, largest);
+  OFFSET(weft_metric_summary, p1);
+  OFFSET(weft_metric_summary, p5);
+  OFFSET(weft_metric_summary, p10);
+  OFFSET(weft_metric_summary, p20);
+  OFFSET(weft_metric_summary, p50);
+  OFFSET(weft_metric_summary, p80);
+  OFFSET(weft_metric_summary, p90);
+  OFFSET(weft_metric_summary, p95);
+  OFFSET(weft_metric_summary, p99);
   SIZE(weft_program_stats);
   OFFSET(weft_program_stats, struct_size);
   OFFSET(weft_program_stats, next);
@@ -192,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_arange_opts, present);
   OFFSET(weft_arange_opts, step);
   OFFSET(weft_arange_opts, dtype);
+}
+
+static void part_1(void) {
   OFFSET(weft_arange_opts, reserved);
   OFFSET(weft_arange_opts, device);
   SIZE(weft_concatenate_opts);
@@ -208,9 +227,6 @@ static void part_0(void) {
   SIZE(weft_flatten_opts);
   OFFSET(weft_flatten_opts, struct_size);
   OFFSET(weft_flatten_opts, next);
-}
-
-static void part_1(void) {
   OFFSET(weft_flatten_opts, present);
   OFFSET(weft_flatten_opts, start_axis);
   OFFSET(weft_flatten_opts, end_axis);
@@ -395,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_prod_opts, keepdims);
   OFFSET(weft_prod_opts, reserved);
   SIZE(weft_std_opts);
+}
+
+static void part_2(void) {
   OFFSET(weft_std_opts, struct_size);
   OFFSET(weft_std_opts, next);
   OFFSET(weft_std_opts, present);
@@ -411,9 +430,6 @@ static void part_1(void) {
   OFFSET(weft_sum_opts, dims_count);
   OFFSET(weft_sum_opts, keepdims);
   OFFSET(weft_sum_opts, reserved);
-}
-
-static void part_2(void) {
   SIZE(weft_var_opts);
   OFFSET(weft_var_opts, struct_size);
   OFFSET(weft_var_opts, next);
@@ -598,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_cross_entropy_opts, reduction);
   OFFSET(weft_cross_entropy_opts, reserved_label_smoothing);
   OFFSET(weft_cross_entropy_opts, label_smoothing);
+}
+
+static void part_3(void) {
   SIZE(weft_dropout_opts);
   OFFSET(weft_dropout_opts, struct_size);
   OFFSET(weft_dropout_opts, next);
@@ -614,9 +633,6 @@ static void part_2(void) {
   OFFSET(weft_embedding_opts, present);
   OFFSET(weft_embedding_opts, dtype);
   OFFSET(weft_embedding_opts, reserved);
-}
-
-static void part_3(void) {
   SIZE(weft_gelu_opts);
   OFFSET(weft_gelu_opts, struct_size);
   OFFSET(weft_gelu_opts, next);
@@ -792,6 +808,19 @@ static void part_3(void) {
   SIZE(weft_text_format);
   VALUE(WEFT_TEXT_IR);
   VALUE(WEFT_TEXT_STABLEHLO);
+  SIZE(weft_metrics_format);
+  VALUE(WEFT_METRICS_TEXT);
+  VALUE(WEFT_METRICS_JSON);
+  VALUE(WEFT_METRICS_XLA);
+  VALUE(WEFT_METRICS_XLA_2019);
+  VALUE(WEFT_METRICS_OPENMETRICS);
+  SIZE(weft_metric_unit);
+  VALUE(WEFT_METRIC_NUMBER);
+  VALUE(WEFT_METRIC_NANOSECONDS);
+}
+
+static void part_4(void) {
+  VALUE(WEFT_METRIC_BYTES);
   SIZE(weft_randomness);
   VALUE(WEFT_RANDOMNESS_DIFFERENT);
   VALUE(WEFT_RANDOMNESS_SAME);
@@ -817,9 +846,6 @@ static void part_3(void) {
   SIZE(weft_custom_threads);
   VALUE(WEFT_CUSTOM_ONE_THREAD);
   VALUE(WEFT_CUSTOM_MANY_THREADS);
-}
-
-static void part_4(void) {
   SIZE(weft_compare_direction);
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
   VALUE(WEFT_COMPARE_DIRECTION_NE);
@@ -994,6 +1020,9 @@ static void part_4(void) {
   VALUE(WEFT_SEARCHSORTED_HAS_RIGHT);
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
+}
+
+static void part_5(void) {
   VALUE(WEFT_TOP_K_HAS_AXIS);
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS);
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_FILL);
@@ -1020,9 +1049,6 @@ static void part_4(void) {
   VALUE(WEFT_CONV_HAS_GROUPS);
   VALUE(WEFT_CONV_HAS_DTYPE);
   VALUE(WEFT_CONV_HAS_PRECISION);
-}
-
-static void part_5(void) {
   VALUE(WEFT_CONV_TRANSPOSE_HAS_STRIDES);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_PADS);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING);
@@ -1197,6 +1223,9 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_metadata);
   OFFSET(struct weft_api_v1, checkpoint_reader_tree);
   OFFSET(struct weft_api_v1, checkpoint_reader_retain);
+}
+
+static void part_6(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_release);
   OFFSET(struct weft_api_v1, context_cache);
   OFFSET(struct weft_api_v1, cache_dir);
@@ -1223,9 +1252,6 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, tensor_argument_like);
   OFFSET(struct weft_api_v1, op_apply_on);
   OFFSET(struct weft_api_v1, op_apply_many);
-}
-
-static void part_6(void) {
   OFFSET(struct weft_api_v1, op_vjp);
   OFFSET(struct weft_api_v1, split);
   OFFSET(struct weft_api_v1, chunk);
@@ -1276,6 +1302,12 @@ static void part_6(void) {
   OFFSET(struct weft_api_v1, tensor_copy_from);
   OFFSET(struct weft_api_v1, device_trim);
   OFFSET(struct weft_api_v1, context_live_bytes);
+  OFFSET(struct weft_api_v1, metrics_render);
+  OFFSET(struct weft_api_v1, metric_list);
+  OFFSET(struct weft_api_v1, metric_samples);
+  OFFSET(struct weft_api_v1, metric_add);
+  OFFSET(struct weft_api_v1, metric_record);
+  OFFSET(struct weft_api_v1, metrics_clear);
 }
 
 int main(void) {

@@ -93,7 +93,7 @@ static void an_unusable_folder_costs_a_warning_and_nothing_else(void) {
   {
     int64_t value;
     ctx = new_context();
-    FAILS(weft_metric_get(ctx, "speed", WEFT_STRLEN, &value), WEFT_NOT_FOUND, "weft_metric_get: there is no metric 'speed'; weft_metrics_json names all");
+    FAILS(weft_metric_get(ctx, "speed", WEFT_STRLEN, &value), WEFT_NOT_FOUND, "weft_metric_get: there is no counter 'speed'; weft_metric_list names all");
     weft_context_release(ctx);
   }
 }

@@ -70,7 +70,7 @@ TEST(Replay, OfASteadyStepBuildsNothingAndComputesTheSame) {
                           Counter::kCutBarrier, Counter::kCutOutputs, Counter::kCutNodesComputed, Counter::kLaunches,
                           Counter::kBuffersDonated, Counter::kTemporariesExpired, Counter::kProgramsCompiled,
                           Counter::kMemoryCacheHits}) {
-    EXPECT_EQ(replayed.w.Count(counter), built.w.Count(counter)) << NameOf(counter);
+    EXPECT_EQ(replayed.w.Count(counter), built.w.Count(counter)) << InfoOf(counter).name;
   }
 }
 

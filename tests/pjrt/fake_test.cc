@@ -173,7 +173,7 @@ TEST(PjrtFake, WaitsForLaunchesThatHoldMemory) {
 
 TEST(PjrtFake, AnOptionLimitsTheMemoryOfEachDevice) {
   constexpr int64_t kCount = 100'000;  // 400,000 bytes
-  World w({}, Fake("devices=2", {.memory_limit = 1'000'000}));
+  World w({}, Fake("devices=2", {.services = {.budget = std::make_shared<MemoryBudget>(1'000'000)}}));
   Backend& backend = *w.engine->devices()[0]->backend;
   EXPECT_EQ(backend.memory_stats(w.engine->devices()[0]).bytes_limit, 1'000'000);
   T x = w.F32({kCount}, std::vector<float>(kCount, 1)), y = w.Op("add", {x, x});
@@ -200,7 +200,7 @@ TEST(PjrtFake, AnOptionLimitsTheMemoryOfEachDevice) {
 
 TEST(PjrtFake, SmallLaunchesKeepTheLimitToo) {
   // Below 256 MiB, or an eighth of the limit, nobody asks before a launch.
-  World w({}, Fake("", {.memory_limit = 64}));
+  World w({}, Fake("", {.services = {.budget = std::make_shared<MemoryBudget>(64)}}));
   std::vector<T> held = {w.F32({4}, {1, 2, 3, 4})};
   absl::Status status;
   while (held.size() < 10 && status.ok()) {

@@ -152,6 +152,24 @@ const (
 	WEFT_TEXT_STABLEHLO TextFormat = 1
 )
 
+type MetricsFormat uint32
+
+const (
+	WEFT_METRICS_TEXT MetricsFormat = 0
+	WEFT_METRICS_JSON MetricsFormat = 1
+	WEFT_METRICS_XLA MetricsFormat = 2
+	WEFT_METRICS_XLA_2019 MetricsFormat = 3
+	WEFT_METRICS_OPENMETRICS MetricsFormat = 4
+)
+
+type MetricUnit uint32
+
+const (
+	WEFT_METRIC_NUMBER MetricUnit = 0
+	WEFT_METRIC_NANOSECONDS MetricUnit = 1
+	WEFT_METRIC_BYTES MetricUnit = 2
+)
+
 type Randomness uint32
 
 const (
@@ -371,7 +389,7 @@ const (
 
 const (
 	WEFT_ABI_MAJOR uint32 = 1
-	WEFT_ABI_MINOR uint32 = 1
+	WEFT_ABI_MINOR uint32 = 2
 	WEFT_STRLEN uintptr = ^uintptr(0)
 	WEFT_NOT_MAPPED int64 = 9223372036854775807
 	WEFT_ADAM_HAS_BETA1 uint64 = 1
@@ -749,6 +767,24 @@ type CacheStats struct {
 	Compiled uint64
 	Published uint64
 	Failures uint64
+}
+
+type MetricSummary struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Count int64
+	Sum int64
+	Least int64
+	Largest int64
+	P1 int64
+	P5 int64
+	P10 int64
+	P20 int64
+	P50 int64
+	P80 int64
+	P90 int64
+	P95 int64
+	P99 int64
 }
 
 type ProgramStats struct {
@@ -1646,6 +1682,12 @@ type ApiV1 struct {
 	TensorCopyFrom uintptr
 	DeviceTrim uintptr
 	ContextLiveBytes uintptr
+	MetricsRender uintptr
+	MetricList uintptr
+	MetricSamples uintptr
+	MetricAdd uintptr
+	MetricRecord uintptr
+	MetricsClear uintptr
 }
 
 // The functions, after Load.
@@ -1837,6 +1879,12 @@ var (
 	MetricGet func(ctx Context, name *byte, length uintptr, out_value *int64) Error
 	MetricsReport func(ctx Context, out *Blob) Error
 	MetricsJson func(ctx Context, out *Blob) Error
+	MetricsRender func(ctx Context, format MetricsFormat, out *Blob) Error
+	MetricList func(ctx Context, out *Blob) Error
+	MetricSamples func(ctx Context, name *byte, length uintptr, out *MetricSummary) Error
+	MetricAdd func(ctx Context, name *byte, length uintptr, amount int64) Error
+	MetricRecord func(ctx Context, name *byte, length uintptr, unit MetricUnit, value int64) Error
+	MetricsClear func(ctx Context) Error
 	IdxRead func(ctx Context, path *byte, path_length uintptr, device Device, out *Tensor) Error
 	CustomRegister func(ctx Context, name *byte, name_length uintptr, function unsafe.Pointer, signature *byte, signature_length uintptr, options *CustomOptions) Error
 	CustomRegisterSymbol func(ctx Context, name *byte, name_length uintptr, library *byte, library_length uintptr, symbol *byte, symbol_length uintptr, signature *byte, signature_length uintptr, options *CustomOptions) Error
@@ -1854,6 +1902,7 @@ var (
 	CheckpointEntryInit func(options unsafe.Pointer, size uintptr)
 	CheckpointInfoInit func(options unsafe.Pointer, size uintptr)
 	CacheStatsInit func(options unsafe.Pointer, size uintptr)
+	MetricSummaryInit func(options unsafe.Pointer, size uintptr)
 	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
 	CustomOptionsInit func(options unsafe.Pointer, size uintptr)
 	ClipOptsInit func(options unsafe.Pointer, size uintptr)
@@ -2280,6 +2329,12 @@ var Functions = map[string]any{
 	"weft_metric_get": &MetricGet,
 	"weft_metrics_report": &MetricsReport,
 	"weft_metrics_json": &MetricsJson,
+	"weft_metrics_render": &MetricsRender,
+	"weft_metric_list": &MetricList,
+	"weft_metric_samples": &MetricSamples,
+	"weft_metric_add": &MetricAdd,
+	"weft_metric_record": &MetricRecord,
+	"weft_metrics_clear": &MetricsClear,
 	"weft_idx_read": &IdxRead,
 	"weft_custom_register": &CustomRegister,
 	"weft_custom_register_symbol": &CustomRegisterSymbol,
@@ -2297,6 +2352,7 @@ var Functions = map[string]any{
 	"weft_checkpoint_entry_init": &CheckpointEntryInit,
 	"weft_checkpoint_info_init": &CheckpointInfoInit,
 	"weft_cache_stats_init": &CacheStatsInit,
+	"weft_metric_summary_init": &MetricSummaryInit,
 	"weft_program_stats_init": &ProgramStatsInit,
 	"weft_custom_options_init": &CustomOptionsInit,
 	"weft_clip_opts_init": &ClipOptsInit,

@@ -114,6 +114,20 @@ typedef enum weft_text_format {
   WEFT_TEXT_STABLEHLO = 1,
   WEFT_TEXT_FORMAT_FORCE32 = 2147483647,
 } weft_text_format;
+typedef enum weft_metrics_format {
+  WEFT_METRICS_TEXT = 0,
+  WEFT_METRICS_JSON = 1,
+  WEFT_METRICS_XLA = 2,
+  WEFT_METRICS_XLA_2019 = 3,
+  WEFT_METRICS_OPENMETRICS = 4,
+  WEFT_METRICS_FORMAT_FORCE32 = 2147483647,
+} weft_metrics_format;
+typedef enum weft_metric_unit {
+  WEFT_METRIC_NUMBER = 0,
+  WEFT_METRIC_NANOSECONDS = 1,
+  WEFT_METRIC_BYTES = 2,
+  WEFT_METRIC_UNIT_FORCE32 = 2147483647,
+} weft_metric_unit;
 typedef enum weft_randomness {
   WEFT_RANDOMNESS_DIFFERENT = 0,
   WEFT_RANDOMNESS_SAME = 1,
@@ -457,6 +471,23 @@ typedef struct weft_cache_stats {
   uint64_t published;
   uint64_t failures;
 } weft_cache_stats;
+typedef struct weft_metric_summary {
+  size_t struct_size;
+  const void* next;
+  int64_t count;
+  int64_t sum;
+  int64_t least;
+  int64_t largest;
+  int64_t p1;
+  int64_t p5;
+  int64_t p10;
+  int64_t p20;
+  int64_t p50;
+  int64_t p80;
+  int64_t p90;
+  int64_t p95;
+  int64_t p99;
+} weft_metric_summary;
 typedef struct weft_program_stats {
   size_t struct_size;
   const void* next;
@@ -1275,6 +1306,12 @@ struct weft_api_v1 {
   weft_error* (*tensor_copy_from)(weft_tensor* target, weft_tensor* value);
   weft_error* (*device_trim)(weft_device* device);
   weft_error* (*context_live_bytes)(weft_context* ctx, uint64_t* out_bytes);
+  weft_error* (*metrics_render)(weft_context* ctx, weft_metrics_format format, weft_blob** out);
+  weft_error* (*metric_list)(weft_context* ctx, weft_blob** out);
+  weft_error* (*metric_samples)(weft_context* ctx, const char* name, size_t length, weft_metric_summary* out);
+  weft_error* (*metric_add)(weft_context* ctx, const char* name, size_t length, int64_t amount);
+  weft_error* (*metric_record)(weft_context* ctx, const char* name, size_t length, weft_metric_unit unit, int64_t value);
+  weft_error* (*metrics_clear)(weft_context* ctx);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1463,6 +1500,12 @@ void weft_cache_release(weft_cache* cache);
 weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, int64_t* out_value);
 weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out);
 weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out);
+weft_error* weft_metrics_render(weft_context* ctx, weft_metrics_format format, weft_blob** out);
+weft_error* weft_metric_list(weft_context* ctx, weft_blob** out);
+weft_error* weft_metric_samples(weft_context* ctx, const char* name, size_t length, weft_metric_summary* out);
+weft_error* weft_metric_add(weft_context* ctx, const char* name, size_t length, int64_t amount);
+weft_error* weft_metric_record(weft_context* ctx, const char* name, size_t length, weft_metric_unit unit, int64_t value);
+weft_error* weft_metrics_clear(weft_context* ctx);
 weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
 weft_error* weft_custom_register(weft_context* ctx, const char* name, size_t name_length, void* function, const char* signature, size_t signature_length, const weft_custom_options* options);
 weft_error* weft_custom_register_symbol(weft_context* ctx, const char* name, size_t name_length, const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature, size_t signature_length, const weft_custom_options* options);
@@ -1480,6 +1523,7 @@ void weft_checkpoint_options_init(void* options, size_t size);
 void weft_checkpoint_entry_init(void* options, size_t size);
 void weft_checkpoint_info_init(void* options, size_t size);
 void weft_cache_stats_init(void* options, size_t size);
+void weft_metric_summary_init(void* options, size_t size);
 void weft_program_stats_init(void* options, size_t size);
 void weft_custom_options_init(void* options, size_t size);
 void weft_clip_opts_init(void* options, size_t size);
@@ -1719,7 +1763,7 @@ weft_error* weft_uniform(weft_context* ctx, const int64_t* shape, size_t shape_c
 ffi.cdef(M.cdef)
 
 M.WEFT_ABI_MAJOR = 1
-M.WEFT_ABI_MINOR = 1
+M.WEFT_ABI_MINOR = 2
 M.WEFT_STRLEN = 0xFFFFFFFFFFFFFFFFULL
 M.WEFT_NOT_MAPPED = 9223372036854775807LL
 M.WEFT_ADAM_HAS_BETA1 = 0x1ULL

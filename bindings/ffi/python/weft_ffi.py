@@ -10,7 +10,7 @@ from any thread; keep a reference to each as long as the library has it; no func
 import ctypes as c
 
 WEFT_ABI_MAJOR = 1
-WEFT_ABI_MINOR = 1
+WEFT_ABI_MINOR = 2
 WEFT_STRLEN = 18446744073709551615
 WEFT_NOT_MAPPED = 9223372036854775807
 WEFT_ADAM_HAS_BETA1 = 1
@@ -252,6 +252,16 @@ WEFT_OPTION_FROM_CALLER = 2
 weft_text_format = c.c_uint32
 WEFT_TEXT_IR = 0
 WEFT_TEXT_STABLEHLO = 1
+weft_metrics_format = c.c_uint32
+WEFT_METRICS_TEXT = 0
+WEFT_METRICS_JSON = 1
+WEFT_METRICS_XLA = 2
+WEFT_METRICS_XLA_2019 = 3
+WEFT_METRICS_OPENMETRICS = 4
+weft_metric_unit = c.c_uint32
+WEFT_METRIC_NUMBER = 0
+WEFT_METRIC_NANOSECONDS = 1
+WEFT_METRIC_BYTES = 2
 weft_randomness = c.c_uint32
 WEFT_RANDOMNESS_DIFFERENT = 0
 WEFT_RANDOMNESS_SAME = 1
@@ -651,6 +661,26 @@ class weft_cache_stats(c.Structure):
         ("compiled", c.c_uint64),
         ("published", c.c_uint64),
         ("failures", c.c_uint64),
+    ]
+
+
+class weft_metric_summary(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("count", c.c_int64),
+        ("sum", c.c_int64),
+        ("least", c.c_int64),
+        ("largest", c.c_int64),
+        ("p1", c.c_int64),
+        ("p5", c.c_int64),
+        ("p10", c.c_int64),
+        ("p20", c.c_int64),
+        ("p50", c.c_int64),
+        ("p80", c.c_int64),
+        ("p90", c.c_int64),
+        ("p95", c.c_int64),
+        ("p99", c.c_int64),
     ]
 
 
@@ -1701,6 +1731,12 @@ class weft_api_v1(c.Structure):
         ("tensor_copy_from", c.CFUNCTYPE(weft_error, weft_tensor, weft_tensor)),
         ("device_trim", c.CFUNCTYPE(weft_error, weft_device)),
         ("context_live_bytes", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(c.c_uint64))),
+        ("metrics_render", c.CFUNCTYPE(weft_error, weft_context, weft_metrics_format, c.POINTER(weft_blob))),
+        ("metric_list", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_blob))),
+        ("metric_samples", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_metric_summary))),
+        ("metric_add", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_int64)),
+        ("metric_record", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, weft_metric_unit, c.c_int64)),
+        ("metrics_clear", c.CFUNCTYPE(weft_error, weft_context)),
     ]
 
 
@@ -1893,6 +1929,12 @@ FUNCTIONS = {
     "weft_metric_get": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(c.c_int64)]),
     "weft_metrics_report": (weft_error, [weft_context, c.POINTER(weft_blob)]),
     "weft_metrics_json": (weft_error, [weft_context, c.POINTER(weft_blob)]),
+    "weft_metrics_render": (weft_error, [weft_context, weft_metrics_format, c.POINTER(weft_blob)]),
+    "weft_metric_list": (weft_error, [weft_context, c.POINTER(weft_blob)]),
+    "weft_metric_samples": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_metric_summary)]),
+    "weft_metric_add": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_int64]),
+    "weft_metric_record": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_metric_unit, c.c_int64]),
+    "weft_metrics_clear": (weft_error, [weft_context]),
     "weft_idx_read": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
     "weft_custom_register": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
     "weft_custom_register_symbol": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
@@ -1910,6 +1952,7 @@ FUNCTIONS = {
     "weft_checkpoint_entry_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_info_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cache_stats_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_metric_summary_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_program_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_custom_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_clip_opts_init": (None, [c.c_void_p, c.c_size_t]),

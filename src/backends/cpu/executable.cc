@@ -236,7 +236,8 @@ class CpuExecutable final : public Executable {
       launch.tables.written = &written;
       status = RunLaunchList(*launch.loaded, launch.tables, *launch.pool);
       launch.written->fetch_add(written, std::memory_order_relaxed);
-      launch.services->metrics->Add(Sample::kRun, MonotonicNow() - start);
+      const int64_t now = MonotonicNow();
+      launch.services->metrics->Add(Sample::kRun, now - start, now);
     }
     Ref<Event> done = launch.done;
     launch.plain.clear();

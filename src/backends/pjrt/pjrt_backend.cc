@@ -232,8 +232,10 @@ absl::Status Launch::Begin(const std::string& what, const Ref<Event>& ended) {
 class PjrtExecutable final : public Executable {
  public:
   PjrtExecutable(std::shared_ptr<Client> client, std::span<Device* const> devices, Program program,
-                 api::LoadedExecutable* loaded, bool compiled)
-      : devices_(devices), its_(std::make_shared<LoadedProgram>(std::move(client), std::move(program), loaded)) {
+                 api::LoadedExecutable* loaded, bool compiled, const BackendServices& services)
+      : devices_(devices),
+        services_(services),
+        its_(std::make_shared<LoadedProgram>(std::move(client), std::move(program), loaded)) {
     if (!compiled) return;
     its_->loaded
         .WithExecutable([&](api::Executable* executable) {
@@ -276,6 +278,7 @@ class PjrtExecutable final : public Executable {
   absl::Status Take(const DeviceArguments& given, Device* device, Launch* launch, int64_t* gone) const;
 
   const std::span<Device* const> devices_;  // the backend's, which outlives its executables
+  const BackendServices services_;
   const std::shared_ptr<LoadedProgram> its_;
 };
 
@@ -328,6 +331,11 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
     absl::StrAppend(&what, " that had taken over ", launch->taken.size(), " of ", given.buffers.size(), " buffers");
   std::vector<DeviceResults> results(1);
   results[0].done = MakeRef<Event>();
+  const SpanScope span(*services_.trace, "launch");
+  results[0].done->OnDone([metrics = services_.metrics, start = MonotonicNow()](const absl::Status&) {
+    const int64_t now = MonotonicNow();
+    metrics->Add(Sample::kRun, now - start, now);
+  });
   const auto begin = [launch, what](const Ref<Event>& ended) { return launch->Begin(what, ended); };
   const std::optional<absl::Status> begun = client->Begin(device->id, what, begin, results[0].done);
   if (begun.has_value() && !begun->ok()) {
@@ -351,7 +359,10 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
 class PjrtBackend final : public Backend {
  public:
   PjrtBackend(std::shared_ptr<Client> client, const Options& options)
-      : client_(std::move(client)), platform_(options.platform), precision_(options.matmul_precision) {
+      : client_(std::move(client)),
+        platform_(options.platform),
+        precision_(options.matmul_precision),
+        services_(options.services) {
     devices_.resize(client_->devices().size());
     for (size_t i = 0; i < devices_.size(); ++i) {
       Device& device = devices_[i];
@@ -381,6 +392,7 @@ class PjrtBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
                                                       const CompileOptions& options) override {
+    const SpanScope span(*services_.trace, "compile");
     if (options.progress != nullptr) options.progress->phase = kCompiling;
     Program program;
     WEFT_ASSIGN_OR_RETURN(std::string text, ToText(module, &program, {precision_, client_->platform()}));
@@ -446,7 +458,8 @@ class PjrtBackend final : public Backend {
 
  private:
   absl::StatusOr<std::unique_ptr<Executable>> Made(Program program, api::LoadedExecutable* loaded, bool compiled) {
-    auto executable = std::make_unique<PjrtExecutable>(client_, pointers_, std::move(program), loaded, compiled);
+    auto executable =
+        std::make_unique<PjrtExecutable>(client_, pointers_, std::move(program), loaded, compiled, services_);
     WEFT_RETURN_IF_ERROR(executable->Check());
     return executable;
   }
@@ -460,6 +473,7 @@ class PjrtBackend final : public Backend {
 
   const std::shared_ptr<Client> client_;
   const std::string platform_, precision_;
+  const BackendServices services_;
   std::vector<Device> devices_;
   std::vector<Device*> pointers_;
 };
@@ -467,7 +481,7 @@ class PjrtBackend final : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> OnDevices(const Plugin& plugin, const CreateOptions& create,
                                                    const Options& options) {
   absl::StatusOr<std::shared_ptr<Client>> client =
-      Client::Create(plugin, create, {options.memory_limit, options.launch_deadline_ms});
+      Client::Create(plugin, create, {options.services.budget->limit(), options.launch_deadline_ms});
   if (!client.ok()) {
     const bool tpu = options.platform == "tpu";
     std::string_view why = client.status().message();

@@ -6,6 +6,7 @@
 
 #include "src/backends/backend.h"
 #include "src/backends/pjrt/plugin.h"
+#include "src/runtime/backend_services.h"
 
 namespace weft::pjrt {
 
@@ -16,9 +17,9 @@ struct Options {
   std::string topology;        // compile for devices that need not be there: "v5e:2x2"
   bool reads_zeros = false;    // with a topology: reads give zeros, and are no error
   std::string matmul_precision = "HIGHEST";  // ir::StableHloOptions::precision
-  int64_t memory_limit = 0;                  // bytes of tensors and temporaries on each device; 0: none
   int64_t launch_deadline_ms = 0;            // of each launch and copy of a device; 0: none
   int64_t start_deadline_ms = 0;             // of loading and initialising the plugin, and of its client; 0: none
+  BackendServices services = {};             // the budget's limit holds for tensors and temporaries of each device
 };
 
 // DLPack's number for devices that it has no name for.

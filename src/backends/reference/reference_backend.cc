@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "absl/cleanup/cleanup.h"
 #include "src/backends/reference/interpreter.h"
 #include "src/ir/op_def.h"
 #include "src/ops/custom/custom_call.h"
@@ -24,22 +25,22 @@ namespace {
 // Memory of buffers. Thread-safe.
 class Usage {
  public:
-  explicit Usage(int64_t limit) : budget_(limit) {}
+  explicit Usage(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
   // Null if there is none; Free gives it back.
   void* Allocate(size_t bytes) {
-    void* const memory = budget_.Allocate(bytes, 64);
-    const int64_t now = budget_.used();
+    void* const memory = budget_->Allocate(bytes, 64);
+    const int64_t now = budget_->used();
     int64_t peak = peak_.load();
     while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
     }
     return memory;
   }
-  void Free(void* memory, size_t bytes) { budget_.Free(memory, bytes); }
-  const MemoryBudget& budget() const { return budget_; }
+  void Free(void* memory, size_t bytes) { budget_->Free(memory, bytes); }
+  const MemoryBudget& budget() const { return *budget_; }
   int64_t peak() const { return peak_.load(); }
 
  private:
-  MemoryBudget budget_;
+  const std::shared_ptr<MemoryBudget> budget_;
   std::atomic<int64_t> peak_{0};
 };
 
@@ -123,6 +124,7 @@ int64_t WithResults(const ir::Function& function, int64_t temporary_bytes) {
 // What launches of one backend share; they may outlive it.
 struct Shared {
   const std::shared_ptr<ops::CustomFunctions> custom;
+  const BackendServices services;
   const std::shared_ptr<Usage> usage;
   WorkQueue queue;
 };
@@ -134,8 +136,15 @@ class Interpreted {
   const ir::Function& main() const { return *main_; }
 
   absl::StatusOr<std::vector<HostTensor>> Run(const DeviceArguments& given,
-                                              const std::shared_ptr<ops::CustomFunctions>& custom) const {
+                                              const std::shared_ptr<ops::CustomFunctions>& custom,
+                                              const BackendServices& services) const {
     const WholeFloatScope floats;
+    const SpanScope span(*services.trace, "run");
+    const int64_t start = MonotonicNow();
+    const absl::Cleanup count = [&] {
+      const int64_t now = MonotonicNow();
+      services.metrics->Add(Sample::kRun, now - start, now);
+    };
     try {
       WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(given));
       const reference::CancelScope cancel(given.cancel);
@@ -220,7 +229,7 @@ class ReferenceExecutable final : public Executable {
 
  private:
   absl::StatusOr<std::vector<DeviceResults>> Now(const DeviceArguments& given) {
-    absl::StatusOr<std::vector<HostTensor>> values = program_->Run(given, nullptr);
+    absl::StatusOr<std::vector<HostTensor>> values = program_->Run(given, nullptr, shared_->services);
     // It has begun, as on other devices: what it was to compute has this outcome. Memory may be there the next time.
     const absl::Status outcome = Intact(values.status());
     if (absl::IsResourceExhausted(outcome)) return outcome;
@@ -235,11 +244,11 @@ class ReferenceExecutable final : public Executable {
     const Ref<Event> done = MakeRef<Event>();
     WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(done));
     shared_->queue.Submit(
-        [program = program_, custom = shared_->custom, done, results = results[0].buffers, cancel = given.cancel,
-         buffers = std::vector<Ref<Buffer>>(given.buffers.begin(), given.buffers.end()),
+        [program = program_, custom = shared_->custom, services = shared_->services, done, results = results[0].buffers,
+         cancel = given.cancel, buffers = std::vector<Ref<Buffer>>(given.buffers.begin(), given.buffers.end()),
          words = std::vector<uint32_t>(given.words.begin(), given.words.end())] {
           const absl::StatusOr<std::vector<HostTensor>> values =
-              program->Run({.buffers = buffers, .words = words, .donated = {}, .cancel = cancel}, custom);
+              program->Run({.buffers = buffers, .words = words, .donated = {}, .cancel = cancel}, custom, services);
           for (size_t i = 0; values.ok() && i < values->size(); ++i) Fill(*results[i], (*values)[i].bytes());
           done->Complete(Intact(values.status()));
         },
@@ -267,8 +276,11 @@ class ReferenceExecutable final : public Executable {
 
 class ReferenceBackend final : public Backend {
  public:
-  ReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom, int64_t memory_limit)
-      : shared_(new Shared{.custom = std::move(custom), .usage = std::make_shared<Usage>(memory_limit), .queue = {}}) {
+  ReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom, const BackendServices& services)
+      : shared_(new Shared{.custom = std::move(custom),
+                           .services = services,
+                           .usage = std::make_shared<Usage>(services.budget),
+                           .queue = {}}) {
     device_.name = "reference:0";
     device_.kind = "interpreter";
     device_.backend = this;
@@ -344,8 +356,9 @@ class ReferenceBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom, int64_t memory_limit) {
-  return std::make_unique<ReferenceBackend>(std::move(custom), memory_limit);
+std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom,
+                                             const BackendServices& services) {
+  return std::make_unique<ReferenceBackend>(std::move(custom), services);
 }
 
 }  // namespace weft

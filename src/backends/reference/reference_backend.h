@@ -6,12 +6,13 @@
 
 #include "src/backends/backend.h"
 #include "src/ops/custom/functions.h"
+#include "src/runtime/backend_services.h"
 
 namespace weft {
 
-// `custom` is what programs may call by name; null: none. `memory_limit`: bytes that tensors may take, and the values of a launch
-// beside them; 0: what there is.
+// `custom` is what programs may call by name; null: none. The services' budget is of tensors, and of the values of a launch beside
+// them.
 std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom = nullptr,
-                                             int64_t memory_limit = 0);
+                                             const BackendServices& services = {});
 
 }  // namespace weft

@@ -199,6 +199,12 @@ const weft_api_v1 kApi = {
     weft_tensor_copy_from,
     weft_device_trim,
     weft_context_live_bytes,
+    weft_metrics_render,
+    weft_metric_list,
+    weft_metric_samples,
+    weft_metric_add,
+    weft_metric_record,
+    weft_metrics_clear,
 };
 
 struct Entry {
@@ -456,8 +462,15 @@ const Entry kProcs[] = {
     {"weft_mean", reinterpret_cast<weft_proc>(weft_mean)},
     {"weft_mean_opts_init", reinterpret_cast<weft_proc>(weft_mean_opts_init)},
     {"weft_memory_stats_init", reinterpret_cast<weft_proc>(weft_memory_stats_init)},
+    {"weft_metric_add", reinterpret_cast<weft_proc>(weft_metric_add)},
     {"weft_metric_get", reinterpret_cast<weft_proc>(weft_metric_get)},
+    {"weft_metric_list", reinterpret_cast<weft_proc>(weft_metric_list)},
+    {"weft_metric_record", reinterpret_cast<weft_proc>(weft_metric_record)},
+    {"weft_metric_samples", reinterpret_cast<weft_proc>(weft_metric_samples)},
+    {"weft_metric_summary_init", reinterpret_cast<weft_proc>(weft_metric_summary_init)},
+    {"weft_metrics_clear", reinterpret_cast<weft_proc>(weft_metrics_clear)},
     {"weft_metrics_json", reinterpret_cast<weft_proc>(weft_metrics_json)},
+    {"weft_metrics_render", reinterpret_cast<weft_proc>(weft_metrics_render)},
     {"weft_metrics_report", reinterpret_cast<weft_proc>(weft_metrics_report)},
     {"weft_min", reinterpret_cast<weft_proc>(weft_min)},
     {"weft_min_opts_init", reinterpret_cast<weft_proc>(weft_min_opts_init)},

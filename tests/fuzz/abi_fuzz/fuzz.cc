@@ -36,7 +36,7 @@ const char* const kOptionWords[] = {"mode",      "platform",      "seed",      "
                                     "use_bf16",  "use_32bit_long", "no_option", "max_pending_nodex"};
 const char* const kDetailWords[] = {"choices", "since", "deprecated", "most", "nothing"};
 const char* const kDeviceWords[] = {"cpu:0", "reference:0", "cpu:1", "gpu:0"};
-const char* const kMetricWords[] = {"cuts", "launches", "bad_releases", "live_tensors", "programs_compiled", "warnings", "no_metric"};
+const char* const kMetricWords[] = {"cuts", "launches", "bad_releases", "live_tensors", "programs_compiled", "warnings", "no_metric", "compile_nanoseconds", "read_bytes", "aten::nonzero", "mine"};
 const char* const kPayloadWords[] = {"weft.operation", "weft.position", "weft.operands", "weft.nothing"};
 const char* const kProgramWords[] = {
     "func.func @main(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"

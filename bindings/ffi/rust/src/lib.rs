@@ -78,7 +78,7 @@ pub struct DLManagedTensorVersioned {
 }
 
 pub const WEFT_ABI_MAJOR: u32 = 1;
-pub const WEFT_ABI_MINOR: u32 = 1;
+pub const WEFT_ABI_MINOR: u32 = 2;
 pub const WEFT_STRLEN: usize = usize::MAX;
 pub const WEFT_NOT_MAPPED: i64 = 9223372036854775807;
 pub const WEFT_ADAM_HAS_BETA1: u64 = 1;
@@ -327,6 +327,18 @@ pub const WEFT_OPTION_FROM_CALLER: weft_option_source = 2;
 pub type weft_text_format = u32;
 pub const WEFT_TEXT_IR: weft_text_format = 0;
 pub const WEFT_TEXT_STABLEHLO: weft_text_format = 1;
+
+pub type weft_metrics_format = u32;
+pub const WEFT_METRICS_TEXT: weft_metrics_format = 0;
+pub const WEFT_METRICS_JSON: weft_metrics_format = 1;
+pub const WEFT_METRICS_XLA: weft_metrics_format = 2;
+pub const WEFT_METRICS_XLA_2019: weft_metrics_format = 3;
+pub const WEFT_METRICS_OPENMETRICS: weft_metrics_format = 4;
+
+pub type weft_metric_unit = u32;
+pub const WEFT_METRIC_NUMBER: weft_metric_unit = 0;
+pub const WEFT_METRIC_NANOSECONDS: weft_metric_unit = 1;
+pub const WEFT_METRIC_BYTES: weft_metric_unit = 2;
 
 pub type weft_randomness = u32;
 pub const WEFT_RANDOMNESS_DIFFERENT: weft_randomness = 0;
@@ -702,6 +714,26 @@ pub struct weft_cache_stats {
     pub compiled: u64,
     pub published: u64,
     pub failures: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_metric_summary {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub count: i64,
+    pub sum: i64,
+    pub least: i64,
+    pub largest: i64,
+    pub p1: i64,
+    pub p5: i64,
+    pub p10: i64,
+    pub p20: i64,
+    pub p50: i64,
+    pub p80: i64,
+    pub p90: i64,
+    pub p95: i64,
+    pub p99: i64,
 }
 
 #[repr(C)]
@@ -1752,6 +1784,12 @@ pub struct weft_api_v1 {
     pub tensor_copy_from: Option<unsafe extern "C" fn(target: *mut weft_tensor, value: *mut weft_tensor) -> *mut weft_error>,
     pub device_trim: Option<unsafe extern "C" fn(device: *mut weft_device) -> *mut weft_error>,
     pub context_live_bytes: Option<unsafe extern "C" fn(ctx: *mut weft_context, out_bytes: *mut u64) -> *mut weft_error>,
+    pub metrics_render: Option<unsafe extern "C" fn(ctx: *mut weft_context, format: weft_metrics_format, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub metric_list: Option<unsafe extern "C" fn(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub metric_samples: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, length: usize, out: *mut weft_metric_summary) -> *mut weft_error>,
+    pub metric_add: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, length: usize, amount: i64) -> *mut weft_error>,
+    pub metric_record: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, length: usize, unit: weft_metric_unit, value: i64) -> *mut weft_error>,
+    pub metrics_clear: Option<unsafe extern "C" fn(ctx: *mut weft_context) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1943,6 +1981,12 @@ extern "C" {
     pub fn weft_metric_get(ctx: *mut weft_context, name: *const c_char, length: usize, out_value: *mut i64) -> *mut weft_error;
     pub fn weft_metrics_report(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_metrics_json(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_metrics_render(ctx: *mut weft_context, format: weft_metrics_format, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_metric_list(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_metric_samples(ctx: *mut weft_context, name: *const c_char, length: usize, out: *mut weft_metric_summary) -> *mut weft_error;
+    pub fn weft_metric_add(ctx: *mut weft_context, name: *const c_char, length: usize, amount: i64) -> *mut weft_error;
+    pub fn weft_metric_record(ctx: *mut weft_context, name: *const c_char, length: usize, unit: weft_metric_unit, value: i64) -> *mut weft_error;
+    pub fn weft_metrics_clear(ctx: *mut weft_context) -> *mut weft_error;
     pub fn weft_idx_read(ctx: *mut weft_context, path: *const c_char, path_length: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_custom_register(ctx: *mut weft_context, name: *const c_char, name_length: usize, function: *mut c_void, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error;
     pub fn weft_custom_register_symbol(ctx: *mut weft_context, name: *const c_char, name_length: usize, library: *const c_char, library_length: usize, symbol: *const c_char, symbol_length: usize, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error;
@@ -1960,6 +2004,7 @@ extern "C" {
     pub fn weft_checkpoint_entry_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_info_init(options: *mut c_void, size: usize);
     pub fn weft_cache_stats_init(options: *mut c_void, size: usize);
+    pub fn weft_metric_summary_init(options: *mut c_void, size: usize);
     pub fn weft_program_stats_init(options: *mut c_void, size: usize);
     pub fn weft_custom_options_init(options: *mut c_void, size: usize);
     pub fn weft_clip_opts_init(options: *mut c_void, size: usize);

@@ -380,6 +380,60 @@ void Call_weft_metrics_json(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_metrics_render(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const weft_metrics_format format = static_cast<weft_metrics_format>(f.OneOf({0, 1, 2, 3, 4}));
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_metrics_render(ctx, format, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_metric_list(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_metric_list(ctx, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_metric_samples(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text name_ = f.DrawText(Words::kMetrics);
+  const char* const name = name_.data;
+  const size_t length = name_.length;
+  weft_metric_summary* const out = f.OutStruct<weft_metric_summary>();
+  f.Enter();
+  f.Leave(weft_metric_samples(ctx, name, length, out));
+}
+
+void Call_weft_metric_add(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text name_ = f.DrawText(Words::kMetrics);
+  const char* const name = name_.data;
+  const size_t length = name_.length;
+  const int64_t amount = static_cast<int64_t>(f.Integer());
+  f.Enter();
+  f.Leave(weft_metric_add(ctx, name, length, amount));
+}
+
+void Call_weft_metric_record(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text name_ = f.DrawText(Words::kMetrics);
+  const char* const name = name_.data;
+  const size_t length = name_.length;
+  const weft_metric_unit unit = static_cast<weft_metric_unit>(f.OneOf({0, 1, 2}));
+  const int64_t value = static_cast<int64_t>(f.Integer());
+  f.Enter();
+  f.Leave(weft_metric_record(ctx, name, length, unit, value));
+}
+
+void Call_weft_metrics_clear(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  f.Enter();
+  f.Leave(weft_metrics_clear(ctx));
+}
+
 void Call_weft_idx_read(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   const Text path_ = f.DrawText(Words::kFiles);
@@ -493,6 +547,14 @@ void Call_weft_cache_stats_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_cache_stats), &size);
   f.Enter();
   weft_cache_stats_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_metric_summary_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_metric_summary), &size);
+  f.Enter();
+  weft_metric_summary_init(options, size);
   f.LeaveVoid();
 }
 
@@ -789,62 +851,6 @@ void Call_weft_argsort_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_argsort_opts), &size);
   f.Enter();
   weft_argsort_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_searchsorted_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_searchsorted_opts), &size);
-  f.Enter();
-  weft_searchsorted_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_sort_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_sort_opts), &size);
-  f.Enter();
-  weft_sort_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_top_k_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_top_k_opts), &size);
-  f.Enter();
-  weft_top_k_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_boolean_mask_static_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_boolean_mask_static_opts), &size);
-  f.Enter();
-  weft_boolean_mask_static_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_masked_select_static_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_masked_select_static_opts), &size);
-  f.Enter();
-  weft_masked_select_static_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_nonzero_static_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_nonzero_static_opts), &size);
-  f.Enter();
-  weft_nonzero_static_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_unique_static_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_unique_static_opts), &size);
-  f.Enter();
-  weft_unique_static_opts_init(options, size);
   f.LeaveVoid();
 }
 

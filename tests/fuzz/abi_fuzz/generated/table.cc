@@ -1269,6 +1269,12 @@ void Call_weft_cache_release(Fuzz& f);
 void Call_weft_metric_get(Fuzz& f);
 void Call_weft_metrics_report(Fuzz& f);
 void Call_weft_metrics_json(Fuzz& f);
+void Call_weft_metrics_render(Fuzz& f);
+void Call_weft_metric_list(Fuzz& f);
+void Call_weft_metric_samples(Fuzz& f);
+void Call_weft_metric_add(Fuzz& f);
+void Call_weft_metric_record(Fuzz& f);
+void Call_weft_metrics_clear(Fuzz& f);
 void Call_weft_idx_read(Fuzz& f);
 void Call_weft_custom_register(Fuzz& f);
 void Call_weft_custom_register_symbol(Fuzz& f);
@@ -1286,6 +1292,7 @@ void Call_weft_checkpoint_options_init(Fuzz& f);
 void Call_weft_checkpoint_entry_init(Fuzz& f);
 void Call_weft_checkpoint_info_init(Fuzz& f);
 void Call_weft_cache_stats_init(Fuzz& f);
+void Call_weft_metric_summary_init(Fuzz& f);
 void Call_weft_program_stats_init(Fuzz& f);
 void Call_weft_custom_options_init(Fuzz& f);
 void Call_weft_clip_opts_init(Fuzz& f);
@@ -1710,6 +1717,12 @@ extern const Function kFunctions[] = {
     {"weft_metric_get", Call_weft_metric_get, 0x328u, false, true, 1, nullptr},
     {"weft_metrics_report", Call_weft_metrics_report, 0x308u, false, true, 5, nullptr},
     {"weft_metrics_json", Call_weft_metrics_json, 0x308u, false, true, 5, nullptr},
+    {"weft_metrics_render", Call_weft_metrics_render, 0x308u, false, true, 5, nullptr},
+    {"weft_metric_list", Call_weft_metric_list, 0x308u, false, true, 5, nullptr},
+    {"weft_metric_samples", Call_weft_metric_samples, 0x328u, false, true, 1, nullptr},
+    {"weft_metric_add", Call_weft_metric_add, 0x308u, false, true, 1, nullptr},
+    {"weft_metric_record", Call_weft_metric_record, 0x308u, false, true, 1, nullptr},
+    {"weft_metrics_clear", Call_weft_metrics_clear, 0x308u, false, true, 20, nullptr},
     {"weft_idx_read", Call_weft_idx_read, 0x83AAu, true, true, 10, nullptr},
     {"weft_custom_register", Call_weft_custom_register, 0x1368u, false, true, 1, nullptr},
     {"weft_custom_register_symbol", Call_weft_custom_register_symbol, 0x93E8u, false, true, 1, nullptr},
@@ -1727,6 +1740,7 @@ extern const Function kFunctions[] = {
     {"weft_checkpoint_entry_init", Call_weft_checkpoint_entry_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_info_init", Call_weft_checkpoint_info_init, 0u, false, false, 1, nullptr},
     {"weft_cache_stats_init", Call_weft_cache_stats_init, 0u, false, false, 1, nullptr},
+    {"weft_metric_summary_init", Call_weft_metric_summary_init, 0u, false, false, 1, nullptr},
     {"weft_program_stats_init", Call_weft_program_stats_init, 0u, false, false, 1, nullptr},
     {"weft_custom_options_init", Call_weft_custom_options_init, 0u, false, false, 1, nullptr},
     {"weft_clip_opts_init", Call_weft_clip_opts_init, 0u, false, false, 1, nullptr},
@@ -1963,6 +1977,6 @@ extern const Function kFunctions[] = {
     {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[157]},
     {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[158]},
 };
-extern const size_t kFunctionCount = 439;
+extern const size_t kFunctionCount = 446;
 
 }  // namespace weft::fuzz

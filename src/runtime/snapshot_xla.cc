@@ -1,0 +1,93 @@
+// PyTorch/XLA's metrics report, as torch_xla/csrc/runtime/metrics.cpp writes it.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "src/runtime/snapshot.h"
+
+namespace weft {
+namespace {
+
+// d, h, m, s, ms and us, beginning with the first that is not zero: "06m09s401ms746.001us".
+std::string TimeText(double nanoseconds, bool of_2019) {
+  struct Part {
+    const char* suffix;
+    double nanoseconds;
+    int width;
+  };
+  constexpr Part kParts[] = {{"d", 86400e9, 2}, {"h", 3600e9, 2}, {"m", 60e9, 2}, {"s", 1e9, 2}, {"ms", 1e6, 3}};
+  std::string text;
+  auto left = static_cast<int64_t>(std::max(nanoseconds, 0.0));
+  for (const Part& part : kParts) {
+    const auto unit = static_cast<int64_t>(part.nanoseconds);
+    if (text.empty() && left < unit) continue;
+    absl::StrAppendFormat(&text, "%0*d%s", part.width, left / unit, part.suffix);
+    left %= unit;
+  }
+  absl::StrAppendFormat(&text, of_2019 ? "%d.%03dus" : "%03d.%03dus", left / 1000, left % 1000);
+  return text;
+}
+
+std::string BytesText(double bytes) {
+  static constexpr const char* kSuffixes[] = {"B", "KB", "MB", "GB", "TB", "PB"};
+  size_t i = 0;
+  for (; i + 1 < std::size(kSuffixes) && bytes >= 1024; ++i) bytes /= 1024;
+  return absl::StrFormat("%.2f%s", bytes, kSuffixes[i]);
+}
+
+std::string ValueText(double value, Unit unit, bool of_2019) {
+  if (unit == Unit::kNanoseconds) return TimeText(value, of_2019);
+  return unit == Unit::kBytes ? BytesText(value) : absl::StrFormat("%.2f", value);
+}
+
+// Rates and percentiles are of the samples that are kept, the sum is of all.
+std::string SampleText(const std::string& name, const SampleSummary& summary, Unit unit, bool of_2019) {
+  const auto text = [&](double value) { return ValueText(value, unit, of_2019); };
+  std::string out = absl::StrCat("Metric: ", name, "\n  TotalSamples: ", summary.count, "\n  ",
+                                 of_2019 ? "Counter: " : "Accumulator: ", text(static_cast<double>(summary.sum)), "\n");
+  const double seconds = static_cast<double>(summary.last_time - summary.first_time) / 1e9;
+  if (seconds > 0) {
+    double kept = 0;
+    for (const int64_t value : summary.newest) kept += static_cast<double>(value);
+    absl::StrAppend(&out, "  ValueRate: ", text(kept / seconds), " / second\n");
+    absl::StrAppendFormat(&out, "  Rate: %.6g / second\n", static_cast<double>(summary.newest.size()) / seconds);
+  }
+  absl::StrAppend(&out, "  Percentiles: ");
+  for (size_t i = 0; i < kPercentiles.size(); ++i) {
+    const size_t at = summary.newest.size() * static_cast<size_t>(kPercentiles[i]) / 100;
+    absl::StrAppend(&out, i == 0 ? "" : "; ", kPercentiles[i], "%=", text(static_cast<double>(summary.newest[at])));
+  }
+  return out + "\n";
+}
+
+std::string NameIn(const Snapshot::Metric& metric) {
+  if (metric.of_caller()) return metric.name;
+  return metric.torch_xla.empty() ? absl::StrCat("weft::", metric.name) : std::string(metric.torch_xla);
+}
+
+}  // namespace
+
+std::string XlaReportOf(const Snapshot& snapshot, bool of_2019) {
+  std::map<std::string, std::string> metrics, counters;
+  for (const Snapshot::Sample& sample : snapshot.samples) {
+    if (sample.summary.count == 0) continue;
+    std::string name = NameIn(sample);
+    std::string text = SampleText(name, sample.summary, sample.unit, of_2019);
+    metrics.emplace(std::move(name), std::move(text));
+  }
+  for (const std::vector<Snapshot::Counter>* all : {&snapshot.counters, &snapshot.process}) {
+    for (const Snapshot::Counter& counter : *all) {
+      if (counter.value == 0) continue;
+      std::string name = NameIn(counter);
+      std::string text = absl::StrCat("Counter: ", name, "\n  Value: ", counter.value, "\n");
+      counters.emplace(std::move(name), std::move(text));
+    }
+  }
+  std::string report;
+  for (const auto& [name, text] : metrics) report += text;
+  for (const auto& [name, text] : counters) report += text;
+  return report;
+}
+
+}  // namespace weft
