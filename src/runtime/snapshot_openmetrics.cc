@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "src/runtime/snapshot.h"
 
 namespace weft {
@@ -46,15 +45,14 @@ void Head(const Family& family, std::string_view type, std::string_view help, st
 std::string Value(const Family& family, int64_t value) {
   if (family.unit != "seconds") return absl::StrCat(value);
   const uint64_t size = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
-  return absl::StrFormat("%s%d.%09d", value < 0 ? "-" : "", size / 1000000000, size % 1000000000);
+  return absl::StrCat(value < 0 ? "-" : "", size / 1000000000, ".", absl::Dec(size % 1000000000, absl::kZeroPad9));
 }
 
 // `label`: name="…" of a caller's metric, or nothing.
 void AppendSummary(const Family& family, const SampleSummary& summary, const std::string& label, std::string* out) {
   for (size_t i = 0; summary.count > 0 && i < kPercentiles.size(); ++i) {
-    absl::StrAppend(out, family.name, "{", label, label.empty() ? "" : ",", "quantile=\"",
-                    absl::StrFormat("%g", kPercentiles[i] / 100.0), "\"} ", Value(family, summary.percentiles[i]),
-                    "\n");
+    absl::StrAppend(out, family.name, "{", label, label.empty() ? "" : ",", "quantile=\"0.",
+                    absl::Dec(kPercentiles[i], absl::kZeroPad2), "\"} ", Value(family, summary.percentiles[i]), "\n");
   }
   const std::string labels = label.empty() ? "" : absl::StrCat("{", label, "}");
   absl::StrAppend(out, family.name, "_count", labels, " ", summary.count, "\n", family.name, "_sum", labels, " ",

@@ -1,31 +1,42 @@
 // PyTorch/XLA's metrics report, as torch_xla/csrc/runtime/metrics.cpp writes it.
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "src/runtime/snapshot.h"
 
 namespace weft {
 namespace {
 
+// As printf's %.2f and %.6g write it in the C locale.
+std::string Number(double value, std::chars_format format, int precision) {
+  char text[400];
+  return {text, std::to_chars(text, text + sizeof(text), value, format, precision).ptr};
+}
+
 // d, h, m, s, ms and us, beginning with the first that is not zero: "06m09s401ms746.001us".
 std::string TimeText(double nanoseconds, bool of_2019) {
   struct Part {
     const char* suffix;
-    double nanoseconds;
-    int width;
+    int64_t nanoseconds;
+    absl::PadSpec width;
   };
-  constexpr Part kParts[] = {{"d", 86400e9, 2}, {"h", 3600e9, 2}, {"m", 60e9, 2}, {"s", 1e9, 2}, {"ms", 1e6, 3}};
+  constexpr int64_t kSecond = 1'000'000'000;
+  constexpr Part kParts[] = {{"d", 86400 * kSecond, absl::kZeroPad2},
+                             {"h", 3600 * kSecond, absl::kZeroPad2},
+                             {"m", 60 * kSecond, absl::kZeroPad2},
+                             {"s", kSecond, absl::kZeroPad2},
+                             {"ms", 1'000'000, absl::kZeroPad3}};
   std::string text;
   auto left = static_cast<int64_t>(std::max(nanoseconds, 0.0));
   for (const Part& part : kParts) {
-    const auto unit = static_cast<int64_t>(part.nanoseconds);
-    if (text.empty() && left < unit) continue;
-    absl::StrAppendFormat(&text, "%0*d%s", part.width, left / unit, part.suffix);
-    left %= unit;
+    if (text.empty() && left < part.nanoseconds) continue;
+    absl::StrAppend(&text, absl::Dec(left / part.nanoseconds, part.width), part.suffix);
+    left %= part.nanoseconds;
   }
-  absl::StrAppendFormat(&text, of_2019 ? "%d.%03dus" : "%03d.%03dus", left / 1000, left % 1000);
+  absl::StrAppend(&text, absl::Dec(left / 1000, of_2019 ? absl::kNoPad : absl::kZeroPad3), ".",
+                  absl::Dec(left % 1000, absl::kZeroPad3), "us");
   return text;
 }
 
@@ -33,12 +44,12 @@ std::string BytesText(double bytes) {
   static constexpr const char* kSuffixes[] = {"B", "KB", "MB", "GB", "TB", "PB"};
   size_t i = 0;
   for (; i + 1 < std::size(kSuffixes) && bytes >= 1024; ++i) bytes /= 1024;
-  return absl::StrFormat("%.2f%s", bytes, kSuffixes[i]);
+  return Number(bytes, std::chars_format::fixed, 2) + kSuffixes[i];
 }
 
 std::string ValueText(double value, Unit unit, bool of_2019) {
   if (unit == Unit::kNanoseconds) return TimeText(value, of_2019);
-  return unit == Unit::kBytes ? BytesText(value) : absl::StrFormat("%.2f", value);
+  return unit == Unit::kBytes ? BytesText(value) : Number(value, std::chars_format::fixed, 2);
 }
 
 // Rates and percentiles are of the samples that are kept, the sum is of all.
@@ -51,7 +62,8 @@ std::string SampleText(const std::string& name, const SampleSummary& summary, Un
     double kept = 0;
     for (const int64_t value : summary.newest) kept += static_cast<double>(value);
     absl::StrAppend(&out, "  ValueRate: ", text(kept / seconds), " / second\n");
-    absl::StrAppendFormat(&out, "  Rate: %.6g / second\n", static_cast<double>(summary.newest.size()) / seconds);
+    const double rate = static_cast<double>(summary.newest.size()) / seconds;
+    absl::StrAppend(&out, "  Rate: ", Number(rate, std::chars_format::general, 6), " / second\n");
   }
   absl::StrAppend(&out, "  Percentiles: ");
   for (size_t i = 0; i < kPercentiles.size(); ++i) {

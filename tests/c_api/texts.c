@@ -19,7 +19,7 @@ static void name_function_and_argument(weft_context* ctx) {
   {
     int64_t value;
     FAILS(weft_metric_get(ctx, "a\0b", 3, &value), WEFT_NOT_FOUND,
-          "weft_metric_get: there is no metric 'a\\0b'; weft_metrics_json names all");
+          "weft_metric_get: there is no counter 'a\\0b'; weft_metric_list names all");
   }
   /* What the caller says is the caller's whole text. */
   FAILS(weft_error_new(WEFT_ABORTED, "mine", WEFT_STRLEN), WEFT_ABORTED, "mine");
@@ -39,7 +39,7 @@ static void guess_names(weft_context* ctx) {
   {
     int64_t value;
     FAILS(weft_metric_get(ctx, "lanches", WEFT_STRLEN, &value), WEFT_NOT_FOUND,
-          "weft_metric_get: there is no metric 'lanches'; did you mean 'launches'? weft_metrics_json names all");
+          "weft_metric_get: there is no counter 'lanches'; did you mean 'launches'? weft_metric_list names all");
   }
   FAILS(weft_context_option(ctx, "sead", WEFT_STRLEN, &blob), WEFT_NOT_FOUND,
         "weft_context_option: there is no option 'sead'; did you mean 'seed'? weft_option_list names all");

@@ -15,7 +15,9 @@ DOCUMENTS = [os.path.join(folder, name) for top in ("README.md", "CHANGELOG.md",
 
 
 def commands_of(text):
-    """Inline code and lines of sh blocks."""
+    """Inline code and lines of sh blocks, without the first cells of tables of other projects' commands."""
+    before, head, table = text.partition("| command | what it did | now |")
+    text = before + head + re.sub(r"^\| `.*?` \| ", "| ", table, flags=re.MULTILINE)
     blocks = re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     lines = [line.split("  #")[0] for block in blocks for line in block.splitlines()]
     return lines + re.findall(r"`([^`\n]+)`", without_code(text))

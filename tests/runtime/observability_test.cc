@@ -168,7 +168,7 @@ TEST(Snapshot, OpenMetricsNamesUnitsAndEnds) {
   const std::string text = OpenMetricsOf(snapshot);
   EXPECT_THAT(text, testing::StartsWith("# TYPE weft_launches counter\n# HELP weft_launches programs that were launched\nweft_launches_total 2\n"));
   EXPECT_THAT(text, testing::HasSubstr("# TYPE weft_run_seconds summary\n# UNIT weft_run_seconds seconds\n"));
-  EXPECT_THAT(text, testing::HasSubstr("weft_run_seconds{quantile=\"0.5\"} 0.000000010\n"));
+  EXPECT_THAT(text, testing::HasSubstr("weft_run_seconds{quantile=\"0.50\"} 0.000000010\n"));
   EXPECT_THAT(text, testing::HasSubstr("weft_run_seconds_count 2\nweft_run_seconds_sum 0.000000030\n"));
   EXPECT_THAT(text, testing::HasSubstr("weft_named{name=\"aten::\\\"x\\\\\\n\"} 33\n"));
   EXPECT_THAT(text, testing::HasSubstr("weft_device_memory_in_use_bytes{device=\"cpu:0\",kind=\"a \\\"kind\\\"\"} 64\n"));

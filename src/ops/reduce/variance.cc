@@ -60,7 +60,12 @@ absl::StatusOr<Spread> SpreadOf(Builder& b, const Value& x, const Attrs& attrs) 
   const int64_t divisor = std::max<int64_t>(0, count - Attr<kVarianceAttrs, "correction">(attrs));
   spread.share = 1.0 / static_cast<double>(divisor);
   const auto reduce = [&](const Value& y) { return Mul(b, ReduceKeep(b, y, Reducer::kSum, axes), spread.share); };
-  spread.square = InRange(b, {x, mean, reduce(Square(b, spread.centered))}, reduce);
+  const Value plain = reduce(Square(b, spread.centered));
+  if (divisor > 0) {
+    spread.square = InRange(b, {x, mean, plain}, reduce);
+  } else if (b.ok()) {
+    spread.square = {plain, FullLike(b, plain, 1)};  // infinite whatever the squares are
+  }
   return spread;
 }
 
