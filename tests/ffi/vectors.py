@@ -275,7 +275,7 @@ def texts_and_lists():
     v = Vector("text that is static", context=False)
     v("weft_option_detail", text("platform"), STRLEN, text("choices"), STRLEN, returns={"text": "cpu|reference|pjrt|tpu|gpu|cuda|rocm"})
     v("weft_option_detail", text("platform"), STRLEN, text("nonsense"), STRLEN, returns=None)
-    v("weft_abi_version", returns=1 << 16 | 1)
+    v("weft_abi_version", returns=1 << 16 | 2)
     v("weft_api_json", out("n", "size_t"), returns={"not_null": True})
     v("weft_get_proc", text("weft_add"), STRLEN, returns={"not_null": True})
     v("weft_get_proc", text("weft_ad"), STRLEN, returns=None)
