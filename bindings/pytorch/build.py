@@ -1,0 +1,52 @@
+"""Builds the C module of torch_xla._weft and puts it, with the library, where the package looks for them.
+
+    python3 bindings/pytorch/build.py --library build/release/lib/libweft.so.1 [--python PYTHON]
+
+The module needs the C library alone, so that one file serves every Python from 3.11 and every torch from 2.10.
+"""
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+TARGET = HERE / "torch_xla" / "_weft"
+
+
+def include_folder(python):
+    command = "import sysconfig; print(sysconfig.get_path('include'))"
+    return subprocess.run([python, "-c", command], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def build(python, compiler, extra):
+    sources = sorted(str(path) for path in (HERE / "native").glob("*.c"))
+    output = TARGET / "_weft_torch.abi3.so"
+    beside = output.with_suffix(".tmp")  # a process that imports meanwhile finds the old file or the new one, whole
+    command = [compiler, "-std=c11", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-fexceptions", "-D_GNU_SOURCE",
+               "-DPy_LIMITED_API=0x030B0000", "-Wall", "-Wextra", "-I", str(HERE.parents[1] / "include" / "c_api"),
+               "-I", include_folder(python), "-o", str(beside), *sources, "-ldl", "-lpthread", *extra]
+    subprocess.run(command, check=True)
+    beside.replace(output)
+    return output
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", required=True, help="libweft.so.1, as built")
+    parser.add_argument("--python", default=sys.executable, help="the Python whose headers are used")
+    parser.add_argument("--compiler", default="cc")
+    parser.add_argument("--sanitize", action="store_true", help="with the address sanitizer")
+    options = parser.parse_args()
+    extra = ["-fsanitize=address", "-O1"] if options.sanitize else []
+    print(build(options.python, options.compiler, extra))
+    library = pathlib.Path(options.library).resolve()
+    target = TARGET / "libweft.so.1"
+    if not target.exists() or not target.samefile(library):
+        target.unlink(missing_ok=True)
+        shutil.copyfile(library, target)
+    print(target)
+
+
+if __name__ == "__main__":
+    main()

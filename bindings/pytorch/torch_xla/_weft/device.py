@@ -1,0 +1,173 @@
+"""The device `xla`: torch's PrivateUse1 under that name, with the module, the hooks and the guard that torch asks for."""
+import os
+import threading
+import types
+
+import torch
+
+from . import runtime
+
+_process = os.getpid()
+
+
+def _seed_all(seed):
+    if runtime.context_made():
+        runtime.seed(seed)
+    else:
+        runtime.configure(seed=seed & 0x7FFFFFFFFFFFFFFF)
+
+
+def rng_state(device=None):
+    """The random state as torch wants it: bytes on the CPU."""
+    runtime.index_of(device)
+    return torch.tensor(list(b"".join(part.to_bytes(8, "little") for part in runtime.random_state())), dtype=torch.uint8)
+
+
+def set_rng_state(state, device=None):
+    runtime.index_of(device)
+    data = bytes(state.cpu().tolist())
+    if len(data) != 24:
+        raise RuntimeError(f"a random state of the device xla has 24 bytes, not {len(data)}")
+    runtime.set_random_state(*(int.from_bytes(data[i:i + 8], "little") for i in (0, 8, 16)))
+
+
+def synchronize(device=None):
+    """The barrier, and a wait for what it launched."""
+    runtime.C.sync(runtime.index_of(device), True)
+
+
+class _DeviceContext:
+    def __init__(self, device):
+        self.index = runtime.index_of(device)
+
+    def __enter__(self):
+        self.before = runtime.current_device()
+        runtime.set_current_device(self.index)
+        return self
+
+    def __exit__(self, *_):
+        runtime.set_current_device(self.before)
+        return False
+
+
+def _module():
+    module = types.ModuleType("torch.xla", "The device xla, computed by Weft.")
+    members = {
+        "is_available": lambda: True, "is_initialized": lambda: True, "_is_in_bad_fork": lambda: os.getpid() != _process,
+        "device_count": runtime.device_count, "current_device": runtime.current_device,
+        "set_device": lambda device: runtime.set_current_device(runtime.index_of(device)), "device": _DeviceContext,
+        "get_device_name": lambda device=None: runtime.device_description(runtime.index_of(device)),
+        "synchronize": synchronize, "manual_seed": _seed_all, "manual_seed_all": _seed_all,
+        "initial_seed": lambda: runtime.random_state()[0], "seed": lambda: _seed_all(int.from_bytes(os.urandom(7), "little")),
+        "seed_all": lambda: _seed_all(int.from_bytes(os.urandom(7), "little")),
+        "get_rng_state": rng_state, "set_rng_state": set_rng_state,
+        "get_rng_state_all": lambda: [rng_state(i) for i in range(runtime.device_count())],
+        "set_rng_state_all": lambda states: [set_rng_state(state, i) for i, state in enumerate(states)][:0],
+        "get_amp_supported_dtype": lambda: [torch.bfloat16, torch.float16],
+        "is_bf16_supported": lambda *_, **__: True, "empty_cache": lambda: None, "_lazy_init": lambda: None,
+        "memory_allocated": lambda device=None: runtime.memory(runtime.index_of(device))[0],
+        "max_memory_allocated": lambda device=None: runtime.memory(runtime.index_of(device))[1],
+        "default_generators": ()}
+    module.__dict__.update(members)
+    return module
+
+
+class _Hooks(torch._C._acc.PrivateUse1Hooks):
+    def is_available(self):
+        return True
+
+    def has_primary_context(self, index):
+        return True
+
+    def is_built(self):
+        return True
+
+
+class _Guard(torch._C._acc.DeviceGuard):
+    def type_(self):
+        return torch._C._autograd.DeviceType.PrivateUse1
+
+
+def _tensor_xla(self, device=None, non_blocking=False, **options):
+    """The tensor on the device."""
+    return self.to(device=torch.device("xla", runtime.index_of(device)), non_blocking=non_blocking, **options)
+
+
+def _module_xla(self, device=None):
+    """Moves parameters and buffers to the device."""
+    return self._apply(lambda tensor: tensor.xla(device))
+
+
+def _pin_memory(original):
+    def pin_memory(self, device=None):
+        """CPU tensors stay as they are: the device copies what it is given and needs no pinned memory."""
+        if self.device.type == "cpu" and (device is None or torch.device(device).type == "xla"):
+            return self
+        return original(self, device)
+
+    return pin_memory
+
+
+def _is_pinned(original):
+    def is_pinned(self, device=None):
+        if self.device.type in ("cpu", "xla") and (device is None or torch.device(device).type == "xla"):
+            return False
+        return original(self, device)
+
+    return is_pinned
+
+
+_applying = threading.local()
+
+
+def _ties_kept(original):
+    """Module._apply that keeps tied parameters tied: torch makes new ones when they move to a device of another kind."""
+
+    def _apply(self, fn, recurse=True):
+        if getattr(_applying, "now", False):
+            return original(self, fn, recurse)
+        places = {}
+        for module in self.modules():
+            for key, parameter in module._parameters.items():
+                if parameter is not None:
+                    places.setdefault(id(parameter), []).append((module, key))
+        _applying.now = True
+        try:
+            result = original(self, fn, recurse)
+        finally:
+            _applying.now = False
+        for (module, key), *others in places.values():
+            moved = module._parameters[key]
+            for other, name in others:
+                if other._parameters[name] is not moved:
+                    other._parameters[name] = moved
+        return result
+
+    return _apply
+
+
+def _accelerator_synchronize(original):
+    def synchronize_accelerator(device=None, /):
+        """torch's hooks from Python know no streams: the device's own barrier takes their place."""
+        if device is None or isinstance(device, int) or torch.device(device).type == "xla":
+            return synchronize(device)
+        return original(device)
+
+    return synchronize_accelerator
+
+
+def install():
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", "xla") or hasattr(torch, "xla"):
+        raise ImportError(f"the device of a third party is taken by {name!r}: torch has room for one, and torch_xla needs it")
+    torch.utils.rename_privateuse1_backend("xla")
+    torch._register_device_module("xla", _module())
+    torch._C._acc.register_python_privateuseone_hook(_Hooks())
+    torch._C._acc.register_python_privateuseone_device_guard(_Guard())
+    torch.Tensor.is_xla = property(lambda self: self.device.type == "xla")
+    torch.Tensor.xla = _tensor_xla
+    torch.nn.Module.xla = _module_xla
+    torch.nn.Module._apply = _ties_kept(torch.nn.Module._apply)
+    torch.accelerator.synchronize = _accelerator_synchronize(torch.accelerator.synchronize)
+    torch.Tensor.pin_memory = _pin_memory(torch.Tensor.pin_memory)
+    torch.Tensor.is_pinned = _is_pinned(torch.Tensor.is_pinned)

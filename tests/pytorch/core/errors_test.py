@@ -1,0 +1,175 @@
+"""Bad input: each is an exception of Python's with its text, nothing is lost, and the process goes on."""
+
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+from common import DEVICE, ROOT, core, same
+import torch
+
+
+def child(source, **environment):
+    """Runs a program of its own with the core imported."""
+    text = (
+        "import sys, types\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "package = types.ModuleType('torch_xla'); package.__path__ = [sys.path[0] + '/torch_xla']\n"
+        "sys.modules['torch_xla'] = package\nimport torch\n" + source
+    )
+    return subprocess.run(
+        [sys.executable, "-c", text], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+    )
+
+
+class Errors(unittest.TestCase):
+    def setUp(self):
+        self.x, self.y = torch.ones(2, 3), torch.ones(2, 3, device=DEVICE)
+
+    def test_tensors_of_the_cpu(self):
+        text = "Input tensor is not an XLA tensor: torch.FloatTensor"
+        for name, function in {
+            "add": lambda: self.y + self.x,
+            "mul": lambda: self.y * self.x,
+            "mul reversed": lambda: self.x * self.y,
+            "mm": lambda: self.y @ self.x.t(),
+            "addmm": lambda: torch.addmm(self.y, self.y, torch.ones(3, 3)),
+            "cat": lambda: torch.cat([self.y, self.x]),
+            "where": lambda: torch.where(self.y > 0, self.y, self.x),
+            "in place": lambda: self.y.add_(self.x),
+            "layer": lambda: torch.nn.Linear(3, 4)(self.y),
+            "convolution": lambda: torch.nn.Conv2d(1, 1, 1)(torch.ones(1, 1, 2, 2, device=DEVICE)),
+            "host": lambda: torch.linalg.lstsq(self.y, self.x),
+        }.items():
+            with self.subTest(name), self.assertRaisesRegex(RuntimeError, text):
+                function()
+        same(self, self.x, self.y)
+
+    def test_numbers_of_the_cpu(self):
+        same(self, self.x * torch.tensor(2.5), self.y * torch.tensor(2.5))
+        same(self, torch.tensor(2) + self.x, torch.tensor(2) + self.y)
+        ints = torch.arange(3)
+        for number in (2, 2.5, True, torch.tensor(2.5), torch.tensor(2, dtype=torch.int8)):
+            same(self, ints * number, ints.to(DEVICE) * number, str(number))
+            same(self, ints[0] + number, ints.to(DEVICE)[0] + number, str(number))
+
+    def test_shapes_and_dtypes(self):
+        for function, kind, text in (
+            (lambda: self.y @ self.y, RuntimeError, r"mat1 and mat2 shapes cannot be multiplied \(2x3 and 2x3\)"),
+            (lambda: self.y.view(4), RuntimeError, r"shape '\[4\]' is invalid|shape is invalid for input of size 6"),
+            (lambda: self.y.t().view(6), RuntimeError, "view size is not compatible"),
+            (lambda: self.y.add_(torch.ones(5, 2, 3, device=DEVICE)), RuntimeError, "doesn't match the broadcast shape"),
+            (lambda: torch.ones(3, device=DEVICE, dtype=torch.int64).add_(0.5), RuntimeError, "can't be cast to the desired"),
+            (lambda: self.y + torch.ones(4, device=DEVICE), RuntimeError, "add"),
+            (lambda: self.y.as_strided((9, 9), (9, 1)), RuntimeError, "out of bounds for storage"),
+            (lambda: self.y.sum(5), IndexError, "Dimension out of range"),
+            (lambda: self.y[0, 5], IndexError, "index 5 is out of bounds"),
+            (lambda: self.y[:, :1].expand(2, 3).add_(1), RuntimeError, "single memory location"),
+            (lambda: torch.ones(2, device=DEVICE, dtype=torch.quint8), (RuntimeError, NotImplementedError), ""),
+            (lambda: self.y.item(), RuntimeError, "2 elements|6 elements|cannot be converted"),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                function()
+
+    def test_numpy(self):
+        with self.assertRaisesRegex(TypeError, "Use Tensor.cpu"):
+            self.y.numpy()
+
+    def test_devices_that_are_not_there(self):
+        with self.assertRaisesRegex(RuntimeError, "xla:1 is no device: there is 1"):
+            torch.ones(2, device="xla:1")
+        with self.assertRaisesRegex(RuntimeError, "xla:7"):
+            self.x.to("xla:7")
+        with self.assertRaisesRegex(RuntimeError, "xla:1"):
+            core.sync(1)
+
+    def test_options_after_the_first_use(self):
+        torch.ones(1, device=DEVICE)
+        with self.assertRaisesRegex(RuntimeError, "first use"):
+            core.configure(threads=1)
+
+    def test_a_wrong_option(self):
+        run = child(
+            "import torch_xla._weft as core\ncore.configure(no_such_option=1)\n"
+            "try: torch.ones(2, device='xla')\nexcept RuntimeError as error: print('said', error)\n"
+        )
+        self.assertIn("no_such_option", run.stdout, run.stderr)
+
+    def test_missing_library(self):
+        run = child(
+            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n",
+            WEFT_LIBRARY="/nowhere/libweft.so.1",
+        )
+        self.assertIn("was looked for at /nowhere/libweft.so.1", run.stdout, run.stderr)
+
+    def test_a_library_that_is_not_wefts(self):
+        run = child(
+            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n",
+            WEFT_LIBRARY=os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"),
+        )
+        self.assertIn("ABI 1.1 or newer is wanted", run.stdout, run.stderr)
+
+    def test_a_device_name_that_is_taken(self):
+        run = child(
+            "torch.utils.rename_privateuse1_backend('other')\n"
+            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n"
+        )
+        self.assertIn("taken by 'other'", run.stdout, run.stderr)
+
+    def test_after_fork(self):
+        run = child(
+            "import os, torch_xla._weft\nx = torch.ones(2, device='xla') + 1\nprint(x.sum().item(), flush=True)\n"
+            "if os.fork() == 0:\n"
+            "    try: print(x * 2)\n"
+            "    except RuntimeError as error: print('said', error, flush=True)\n"
+            "    os._exit(0)\n"
+            "os.wait(); print((x * 3).sum().item())\n"
+        )
+        self.assertIn("said", run.stdout, run.stderr)
+        self.assertIn("fork", run.stdout)
+        self.assertIn("12.0", run.stdout)
+        self.assertEqual(run.returncode, 0)
+
+    def test_variables_before_the_first_use(self):
+        run = child(
+            "import os, torch_xla._weft as core\nos.environ['XLA_USE_BF16'] = '1'\n"
+            "x = torch.full((2,), 1.001, device='xla')\nprint(x.dtype, (x * 1).cpu().tolist())\n"
+        )
+        self.assertIn("torch.float32 [1.0, 1.0]", run.stdout, run.stderr)
+
+    def test_operations_that_are_not_there(self):
+        with self.assertRaisesRegex(NotImplementedError, "float4|no dtype|complex32"):
+            torch.ones(2, device=DEVICE).to(torch.complex32)
+        core.clear_counters()
+        value = torch.linalg.svdvals(self.y)
+        torch.testing.assert_close(value.cpu(), torch.linalg.svdvals(self.x))
+        self.assertIn("aten::_linalg_svd", core.counters())
+
+    def test_threads(self):
+        failures = []
+
+        def work(seed):
+            try:
+                x = torch.full((16, 16), float(seed), device=DEVICE)
+                layer = torch.nn.Linear(16, 16).to(DEVICE)
+                for _ in range(50):
+                    layer(x).square().mean().backward()
+                    x.add_(1)
+                    x.t()[0].mul_(1)
+                expected = torch.full((16, 16), seed + 50.0)
+                if not torch.equal(x.cpu(), expected):
+                    failures.append(f"{seed}: {x.cpu()}")
+            except Exception as error:  # noqa: BLE001
+                failures.append(repr(error))
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
