@@ -39,7 +39,7 @@ absl::StatusOr<bool> Engine::ReadableAfter(const Tensor& tensor, Data& lost, con
   if (now != &lost) return now != nullptr && !IsLost(*now);
   // Made again in its place; or no launch has lost it, but a copy to the device, which nobody repeats.
   if (!IsLost(lost)) return !AnyFailed(lost);
-  // Who gets a value has not been told; the next barrier does.
+  // A caller that gets a value here is not told of the failure; the next barrier tells it.
   const Launched* const launched = LostBy(lost);
   const bool over = launched == nullptr || launched->gave_up || launched->results == 1;
   const absl::Status again = over ? outcome : evaluator_.Restore(lock, *state, lost);

@@ -16,7 +16,7 @@ constexpr Counter kReasonCounters[] = {Counter::kCutHostRead, Counter::kCutBarri
                                        Counter::kCutNodes,    Counter::kCutRepetition, Counter::kCutBytes,
                                        Counter::kCutEager,    Counter::kCutSize,       Counter::kCutCustom};
 
-// Of a launch that its device has taken.
+// Records how long a launch took to hand over, and its nodes; call it once the device has accepted the launch.
 void CountTimes(Metrics& metrics, int64_t start, int64_t nodes) {
   const int64_t now = MonotonicNow();
   metrics.Add(Counter::kNanosecondsLaunching, now - start);

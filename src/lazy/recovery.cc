@@ -78,7 +78,7 @@ absl::Status Evaluator::Undo(Lock& lock, MeshState& state, Launched& launched) {
   });
   absl::Status again = launched.gave_up ? outcome : absl::OkStatus();
   if (!assigned.empty() && again.ok()) {
-    // What is asked for here tells nobody.
+    // Making the values again must not count as telling the caller of the failure.
     const absl::Status untold = state.untold;
     again = MakeAgain(lock, state, launched, assigned);
     if (state.untold.ok()) state.untold = untold;

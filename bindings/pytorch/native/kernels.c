@@ -57,11 +57,11 @@ bool elementwise(const Slot* slot, Operand* a, Operand* b, const Operand* alpha,
   }
   uint32_t dtype = compute_dtype(slot, kind);
   if (dtype == WEFT_BOOL && (slot->flags & FLAG_BOOL) == 0) {
-    error_set(WEFT_INVALID_ARGUMENT, "\"%s\" not implemented for 'Bool'", slot->operation);
+    error_set(WEFT_INVALID_ARGUMENT, "%s takes no bool, as on PyTorch's CPU", slot->operation);
     return false;
   }
   if (dtype == 0) {
-    error_set(WEFT_UNIMPLEMENTED, "\"%s\" not implemented for torch's dtype number %d", slot->operation, kind);
+    error_set(WEFT_UNIMPLEMENTED, "%s: the device xla has no dtype for PyTorch's number %d (docs/pytorch.md)", slot->operation, kind);
     return false;
   }
   Typed x, y;

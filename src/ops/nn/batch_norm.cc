@@ -48,7 +48,7 @@ absl::StatusOr<Plan> MakePlan(const Attrs& attrs, const Dims& dims) {
   return plan;
 }
 
-// Of a mean and a variance that came of plain squares, values a feature each.
+// The variance in range, from the mean and the variance of plain squares; both hold one value a feature.
 MeanSquare SquareOf(Builder& b, const Plan& plan, const SquareCall& call) {
   return InRange(
       b, call, [&](const Value& v) { return BroadcastInDim(b, v, call.x.dims(), {plan.axis}); },

@@ -6,6 +6,7 @@ from . import runtime
 from .factory import converted, dtype_number, number
 from .index import common_values, device_of, on_device, value_of
 from .nn import like
+from .reduce import count_of
 from .runtime import BOOL, C, COMPLEX, DTYPES, F32, FLOATS
 from .table import lower
 
@@ -426,19 +427,12 @@ def _scaled(x, count, normalization, inverse):
     return x if factor == 1.0 else op("mul", x, number(factor, x.dtype, x.device))
 
 
-def _fft_count(shape, dim):
-    count = 1
-    for axis in dim:
-        count *= shape[axis]
-    return count
-
-
 @lower("_fft_c2c")
 def fft_c2c(self, dim, normalization, forward):
     if len(dim) == 0:
         return C.wrap(op("reshape", C.read(self), shape=tuple(self.shape)))
     out = _transform(self, [d % self.dim() for d in dim], "FFT" if forward else "IFFT")
-    return C.wrap(_scaled(out, _fft_count(self.shape, dim), normalization, not forward))
+    return C.wrap(_scaled(out, count_of(self.shape, dim), normalization, not forward))
 
 
 @lower("_fft_r2c")
@@ -449,7 +443,7 @@ def fft_r2c(self, dim, normalization, onesided):
     axes = [d % self.dim() for d in dim]
     out = C.wrap(_transform(self, [axes[-1]], "RFFT"))
     value = _transform(out, axes[:-1], "FFT") if len(axes) > 1 else C.read(out)
-    return C.wrap(_scaled(value, _fft_count(self.shape, dim), normalization, False))
+    return C.wrap(_scaled(value, count_of(self.shape, dim), normalization, False))
 
 
 @lower("_fft_c2r")
@@ -457,5 +451,5 @@ def fft_c2r(self, dim, normalization, last_dim_size):
     axes = [d % self.dim() for d in dim]
     value = C.wrap(_transform(self, axes[:-1], "IFFT")) if len(axes) > 1 else self
     out = _transform(value, [axes[-1]], "IRFFT", last_dim_size)
-    count = _fft_count(self.shape, axes[:-1]) * last_dim_size
+    count = count_of(self.shape, axes[:-1]) * last_dim_size
     return C.wrap(_scaled(out, count, normalization, True))

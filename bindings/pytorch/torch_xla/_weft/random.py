@@ -18,7 +18,7 @@ def _own_generator(generator):
 def _drawn(kind, self):
     dtype = dtype_number(self.dtype)
     if dtype not in FLOATS:
-        raise NotImplementedError(f'"{kind}" not implemented for {self.dtype}')
+        raise NotImplementedError(f"{kind} draws floating-point numbers alone, not {self.dtype} (docs/pytorch.md)")
     return op(kind, shape=tuple(self.shape), dtype=dtype, device=self.device.index)
 
 

@@ -94,12 +94,12 @@ bool HasInfinities(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
-// Of the forward pass, what tap 0 of the first and the last tap of the last output position read.
+// Whether the forward pass reads padding: tap 0 reads it at the first output position, or the last tap at the last one.
 bool ReadsOutside(const SpatialDim& dim) {
   return dim.lhs_dilation > 1 || dim.pad_lo > 0 ||
          (dim.out - 1) * dim.stride - dim.pad_lo + (dim.window - 1) * dim.rhs_dilation >= dim.in;
 }
-// Of the gradient of x, likewise: every position of x and every tap are a position in y spread by the stride.
+// Whether the gradient of x does: a position of x and a tap name a position in y, whose elements the stride spreads.
 bool GathersOutside(const SpatialDim& dim) {
   return dim.stride > 1 || dim.pad_lo < (dim.window - 1) * dim.rhs_dilation ||
          (dim.in - 1) * dim.lhs_dilation + dim.pad_lo >= dim.out;

@@ -11,12 +11,12 @@
 
 namespace weft::cpu {
 
-// What is computed of the three operands of a ConvCall. Its kernel is w or, of kWeights, y.
+// Which operand of a ConvCall is computed from the other two: y, x or w. The kernel is w; for kWeights, y takes its place.
 enum class Direction : uint8_t { kForward, kData, kWeights };
 
 // Whether a kernel's element meets such a zero at all; false for types without infinities.
 bool MeetsZeros(const ConvCall& call, Direction direction);
-// Of one pair: a stored tap, and a pixel of what is written or, of kWeights, of y.
+// Whether this stored tap reads such a zero at this pixel of the result; for kWeights, at this pixel of y.
 bool MeetsZero(const Geometry& geometry, Direction direction, int64_t pixel, int64_t stored_tap);
 
 // Whether one of `count` elements is infinite or NaN.
@@ -54,8 +54,8 @@ class NaNOfZeros {
   std::vector<int64_t> taps_;  // that have a mark
 };
 
-// Of a finished gradient of w, all of it. That its sums over one input channel are finite shows that y is, where every element
-// of y takes part in one of them: mostly no more is looked at.
+// Writes the NaN that a finished gradient of w lacks. Where every element of y takes part in a sum over the first input channel and
+// these sums are finite, y is finite, and the function looks at nothing else.
 void MendWeights(const ConvCall& call, ThreadPool& pool);
 
 }  // namespace weft::cpu

@@ -562,7 +562,7 @@ class LoopEmitter : ExpressionCode {
     }
   }
 
-  // What a pass over the row stores, and its reductions.
+  // Emits one pass over the row: its stores, and its reductions, which it returns.
   Values PassOfRow(const Scope& scope, int stage, const std::vector<uint32_t>& reduced) {
     const size_t vector = k_.dims.size() - 1;
     const std::vector<bool> needed = Needed(Roots(stage), stage);
