@@ -29,6 +29,15 @@ static bool body_unary(const Slot* slot, Operand* x, int count, const Operand* b
   return unary(slot, &x[0], out);
 }
 
+static bool body_matmul(const Slot* slot, Operand* x, int count, const Operand* beta, const Operand* alpha,
+                        Typed* out) {
+  (void)slot;
+  (void)count;
+  (void)beta;
+  (void)alpha;
+  return matmul(&x[0], &x[1], out);
+}
+
 /* out = f(a, b); releases both operands. */
 static bool join(const char* name, Typed* a, Typed* b, Typed* out) {
   weft_tensor* inputs[2] = {a->handle, b->handle};
@@ -207,7 +216,8 @@ static bool body_threshold(const Slot* slot, Operand* x, int count, const Operan
 static const struct {
   Body body;
   int tensors; /* how many positional operands there are at least */
-} bodies[] = {{body_unary, 1}, {body_binary, 2}, {body_addmm, 3}, {body_addc, 3}, {body_lerp, 3}, {body_threshold, 3}};
+} bodies[] = {{body_unary, 1}, {body_binary, 2}, {body_matmul, 2},    {body_addmm, 3},
+              {body_addc, 3},  {body_lerp, 3},   {body_threshold, 3}};
 
 static bool take_keyword(PyObject* name, PyObject* value, Operand* beta, Operand* alpha, bool* has_beta,
                          bool* has_alpha, PyObject** out_tensor) {

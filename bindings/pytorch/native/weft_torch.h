@@ -217,6 +217,7 @@ PyObject* native_counts(PyObject* self, PyObject* args);
 PyObject* native_ready(PyObject* self, PyObject* args);
 bool elementwise(const Slot* slot, Operand* a, Operand* b, const Operand* alpha, Typed* out);
 bool unary(const Slot* slot, Operand* a, Typed* out);
+bool matmul(Operand* a, Operand* b, Typed* out);
 bool write_result(const Operand* target, Typed* value,
                   bool fresh); /* casts as in-place operations do; releases the value */
 

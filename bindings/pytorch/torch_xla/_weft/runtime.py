@@ -7,6 +7,11 @@ import threading
 
 import torch
 
+OLDEST = (2, 10)
+_VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+if _VERSION < OLDEST or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    raise ImportError(f"torch_xla over Weft needs torch {OLDEST[0]}.{OLDEST[1]} or newer; this is torch {torch.__version__}")
+
 _HERE = pathlib.Path(__file__).resolve().parent
 _LIBRARY = pathlib.Path(os.environ.get("WEFT_LIBRARY", "") or _HERE / "libweft.so.1")
 
@@ -48,12 +53,10 @@ def _promotions():
 
 
 def _load():
-    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-        raise ImportError(f"torch_xla over Weft needs torch 2.10 or newer; this is torch {torch.__version__}")
     if not _LIBRARY.exists():
         raise ImportError(f"the library of Weft was looked for at {_LIBRARY} (variable WEFT_LIBRARY) and is not there")
     from . import _weft_torch as module
-    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    major, minor = _VERSION
     folder = pathlib.Path(torch.__file__).resolve().parent / "lib"
     module.load(str(_LIBRARY), str(folder / "libtorch_cpu.so"), (major << 56) | (minor << 48),
                 torch.Tensor.__dlpack_c_exchange_api__, _result_number,
