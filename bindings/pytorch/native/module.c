@@ -198,16 +198,33 @@ static PyObject* stop(PyObject* self, PyObject* args) {
   if (context != NULL) {
     weft_context* ended = context;
     context = NULL;
+    device_count = 0;
     Py_BEGIN_ALLOW_THREADS weft->context_release(ended);
     Py_END_ALLOW_THREADS
   }
   Py_RETURN_NONE;
 }
 
+/* used(): whether there ever was a tensor of the device. */
+static PyObject* used(PyObject* self, PyObject* args) {
+  (void)self;
+  (void)args;
+  return PyBool_FromLong(cells_used());
+}
+
+/* alive(): memory of tensors that torch holds, and values that Python holds. */
+static PyObject* alive(PyObject* self, PyObject* args) {
+  (void)self;
+  (void)args;
+  return Py_BuildValue("nn", (Py_ssize_t)cells_alive(), (Py_ssize_t)__atomic_load_n(&values_alive, __ATOMIC_RELAXED));
+}
+
 static PyMethodDef methods[] = {
     {"load", load, METH_VARARGS, "Finds torch and Weft."},
     {"start", start, METH_VARARGS, "Makes the context."},
     {"stop", stop, METH_NOARGS, "Ends the context."},
+    {"used", used, METH_NOARGS, "Whether the device was used."},
+    {"alive", alive, METH_NOARGS, "How many tensors with memory of their own, and how many values, there are."},
     {"register", native_register, METH_VARARGS, "register(overload, kind, flags, operation): a kernel in C."},
     {"kernel", callable_new, METH_VARARGS,
      "kernel(kind, flags, operation): a kernel in C for torch to call as Python's."},

@@ -66,21 +66,28 @@ def _load():
 
 C = _load()
 library = ctypes.CDLL(str(_LIBRARY))
-_lock = threading.Lock()
+_lock = threading.RLock()
 _options = {}
+_random_state = []  # of a context that was ended, for the next
 _addresses = []
 _process = None
 
 
 def configure(**options):
-    """Options of the context by name, before it is made."""
-    if _addresses:
-        raise RuntimeError("options of the device xla cannot change any more: the context is made with its first use")
-    _options.update({name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in options.items()})
+    """Options of the context by name, before the device is used."""
+    with _lock:
+        if context_made():
+            raise RuntimeError("options of the device xla cannot change any more: the context is made with its first use")
+        _options.update({name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in options.items()})
+        if _addresses and set(options) == {"seed"}:
+            seed(options["seed"])
+        elif _addresses:
+            _drop("seed" not in options)
 
 
 def context_made():
-    return bool(_addresses)
+    """Whether the device was used, so that options cannot change any more. Counting the devices is no use of them."""
+    return bool(_addresses) and C.used()
 
 
 def ensure():
@@ -91,9 +98,30 @@ def ensure():
     with _lock:
         if not _addresses:
             made = C.start(tuple(_options), tuple(_options.values()))
+            if _process is None:
+                atexit.register(_end)
             _process = os.getpid()
-            atexit.register(_end)
             _addresses.extend(made)
+            if _random_state:
+                set_random_state(*_random_state.pop())
+
+
+def _drop(keep_random_state):
+    """Ends a context that nothing was computed in; the next use makes another."""
+    if keep_random_state:
+        _random_state[:] = [random_state()]
+    _addresses.clear()
+    C.stop()
+
+
+def _before_fork():
+    """A child cannot use its parent's context: one that only counted the devices is not worth that."""
+    if _process == os.getpid() and _addresses and not C.used():
+        with _lock:
+            _drop(True)
+
+
+os.register_at_fork(before=_before_fork)
 
 
 def _end():
