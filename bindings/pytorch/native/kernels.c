@@ -188,6 +188,14 @@ bool write_out(PyObject* object, Operand* target, Typed* value) {
   if (same) {
     return write_result(target, value, true);
   }
+  if (target->view.count > 0 && PyErr_WarnEx(PyExc_UserWarning,
+                                             "An output with one or more elements was resized, since its shape was not "
+                                             "the result's. This is deprecated in PyTorch: resize it to 0 elements.",
+                                             1) != 0) {
+    error_set(ERROR_RAISED, "a warning is an error here");
+    typed_release(value);
+    return false;
+  }
   PyObject* sizes = PyTuple_New(value->ndim); /* `out` grows as torch's do, which Python's resize_ knows */
   for (int i = 0; sizes != NULL && i < value->ndim; ++i) {
     PyTuple_SetItem(sizes, i, PyLong_FromLongLong(value->dims[i]));

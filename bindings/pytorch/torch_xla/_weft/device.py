@@ -7,8 +7,6 @@ import torch
 
 from . import generator, runtime, storage
 
-_process = os.getpid()
-
 
 def _seed_all(seed):
     if runtime.context_made():
@@ -58,7 +56,8 @@ class _DeviceContext:
 def _module():
     module = types.ModuleType("torch.xla", "The device xla, computed by Weft.")
     members = {
-        "is_available": lambda: True, "is_initialized": lambda: True, "_is_in_bad_fork": lambda: os.getpid() != _process,
+        "is_available": lambda: True, "is_initialized": lambda: True, "_is_in_bad_fork": runtime.of_a_parent,
+        "_initialized": True,  # without it torch's checkpointing would not keep the random state
         "device_count": runtime.device_count, "current_device": runtime.current_device,
         "set_device": _set_device, "device": _DeviceContext,
         "get_device_name": lambda device=None: runtime.device_description(runtime.index_of(device)),

@@ -52,7 +52,7 @@ class Generator(_Torch):
         return self._device
 
     def manual_seed(self, seed):
-        """torch's own object is seeded too: it checks the number, and a CPU kernel that is given this generator draws from it."""
+        """torch's own object is seeded too: it checks the number, and a CPU kernel that is given it draws from it."""
         super().manual_seed(seed)
         with _lock:
             self._set((int(seed) & _WORD, 0, 0))

@@ -1,5 +1,5 @@
-"""Random numbers: Philox in the library. Without a generator they are of the context's stream, one for all devices; with one of
-the device of its own; and with one of the CPU the host draws them, as PyTorch/XLA's do.
+"""Random numbers: Philox in the library. Without a generator they are of the context's stream, one for all devices, and with
+one of the device of its own. For one of the CPU the host draws them, as in PyTorch/XLA.
 """
 import functools
 

@@ -33,7 +33,7 @@ def _register(name, kernel, kind):
 
 
 def _register_native():
-    """Kernels in C. A torch that gives them no tensors of Python's (before 2.14) calls those that compute as Python functions."""
+    """Kernels in C. Before 2.14 torch gives them no tensors of Python's, and calls those that compute as functions."""
     ready, known = C.native_ready(), _known_operations()
     for name, (kind, flags, operation) in NATIVE.items():
         if overload_of(name) is None or (operation and operation not in known):

@@ -59,8 +59,9 @@ def set_storage_at(self, source, storage_offset, size, stride=()):
     stride = list(stride) or contiguous_strides(size)
     last = storage_offset + sum((n - 1) * step for n, step in zip(size, stride)) if 0 not in size else -1
     if (last + 1) * self.element_size() > source.nbytes():
-        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {stride} and storage offset {storage_offset} require a storage "
-                           f"size of {(last + 1) * self.element_size()}, which is out of bounds for storage of size {source.nbytes()}")
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {stride} and storage offset {storage_offset} require a storage size of "
+            f"{(last + 1) * self.element_size()}, which is out of bounds for storage of size {source.nbytes()}")
     return torch.ops.aten.set_.source_Storage_storage_offset.redispatch(_CPU, self, source, storage_offset, size, stride)
 
 
@@ -105,7 +106,15 @@ def _dlpack(original):
     return __dlpack__
 
 
+def _dlpack_device(original):
+    def __dlpack_device__(self):
+        return (12, self.device.index) if self.device.type == "xla" else original(self)  # 12: kDLExtDev
+
+    return __dlpack_device__
+
+
 def install():
     torch.UntypedStorage.__new__ = _new_storage(torch.UntypedStorage.__new__)
     torch.UntypedStorage.resize_ = _resize_storage(torch.UntypedStorage.resize_)
     torch.Tensor.__dlpack__ = _dlpack(torch.Tensor.__dlpack__)
+    torch.Tensor.__dlpack_device__ = _dlpack_device(torch.Tensor.__dlpack_device__)
