@@ -8,10 +8,12 @@
 enum { MAX_INPUTS = 64, MAX_ATTRS = 24, MAX_RESULTS = 8, MAX_NUMBERS = 256 };
 
 PyTypeObject* value_type;
+int64_t values_alive;
 
 static void value_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   typed_release(&((Value*)self)->typed);
+  __atomic_fetch_sub(&values_alive, 1, __ATOMIC_RELAXED);
   freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(self);
   Py_DECREF(type);
@@ -24,6 +26,7 @@ PyObject* value_new(Typed* typed, bool fresh) {
     typed_release(typed);
     return NULL;
   }
+  __atomic_fetch_add(&values_alive, 1, __ATOMIC_RELAXED);
   value->typed = *typed;
   value->fresh = fresh;
   return (PyObject*)value;

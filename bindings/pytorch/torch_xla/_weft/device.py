@@ -5,7 +5,7 @@ import types
 
 import torch
 
-from . import runtime
+from . import generator, runtime, storage
 
 _process = os.getpid()
 
@@ -20,15 +20,12 @@ def _seed_all(seed):
 def rng_state(device=None):
     """The random state as torch wants it: bytes on the CPU."""
     runtime.index_of(device)
-    return torch.tensor(list(b"".join(part.to_bytes(8, "little") for part in runtime.random_state())), dtype=torch.uint8)
+    return generator.bytes_of(runtime.random_state())
 
 
 def set_rng_state(state, device=None):
     runtime.index_of(device)
-    data = bytes(state.cpu().tolist())
-    if len(data) != 24:
-        raise RuntimeError(f"a random state of the device xla has 24 bytes, not {len(data)}")
-    runtime.set_random_state(*(int.from_bytes(data[i:i + 8], "little") for i in (0, 8, 16)))
+    runtime.set_random_state(*generator.state_of(state))
 
 
 def synchronize(device=None):
@@ -67,7 +64,7 @@ def _module():
         "is_bf16_supported": lambda *_, **__: True, "empty_cache": lambda: None, "_lazy_init": lambda: None,
         "memory_allocated": lambda device=None: runtime.memory(runtime.index_of(device))[0],
         "max_memory_allocated": lambda device=None: runtime.memory(runtime.index_of(device))[1],
-        "default_generators": ()}
+        "default_generators": generator.DefaultGenerators()}
     module.__dict__.update(members)
     return module
 
@@ -171,3 +168,5 @@ def install():
     torch.accelerator.synchronize = _accelerator_synchronize(torch.accelerator.synchronize)
     torch.Tensor.pin_memory = _pin_memory(torch.Tensor.pin_memory)
     torch.Tensor.is_pinned = _is_pinned(torch.Tensor.is_pinned)
+    generator.install()
+    storage.install()

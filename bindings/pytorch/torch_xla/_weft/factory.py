@@ -53,20 +53,6 @@ def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory
     return torch.ops.aten.as_strided(C.empty(number, [count], index), size, stride)
 
 
-@lower("resize_")
-def resize_(self, size, memory_format=None):
-    size = [int(n) for n in size]
-    if list(self.shape) == size:
-        return self
-    old = self.detach()
-    new = C.empty(dtype_number(self.dtype), size, self.device.index)
-    kept = min(old.numel(), new.numel())
-    if kept > 0 and old.is_contiguous():
-        torch.ops.aten.view(new, [-1])[:kept].copy_(torch.ops.aten.view(old, [-1])[:kept])
-    self.data = new
-    return self
-
-
 def converted(value, dtype):
     """A value as another element type, the way torch's casts do it; dtype in Weft's number."""
     if value.dtype == dtype:
@@ -300,15 +286,3 @@ def equal(self, other):
     if self.shape != other.shape:
         return False
     return bool(torch.ops.aten.eq.Tensor(self, other).all().item())
-
-
-@lower("set_.source_Tensor")
-def set_source(self, source):
-    self.data = source
-    return self
-
-
-@lower("set_")
-def set_empty(self):
-    self.data = C.empty(dtype_number(self.dtype), [0], self.device.index)
-    return self
