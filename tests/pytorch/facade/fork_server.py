@@ -1,9 +1,10 @@
 """Runs scripts in processes of their own that have torch already: importing it takes longer than what most tests do.
 
-Started by support.run. It reads one JSON object a line (script, arguments, environment, folder, stdout, stderr, timeout),
+Started by support.run, with the names of modules to import beside torch where they are installed. It reads one JSON object a line (script, arguments, environment, folder, stdout, stderr, timeout),
 forks, runs the script as a program of its own in the child, and answers with the child's return code. It makes no
 device's context and imports no torch_xla, so a child begins as a new process would.
 """
+import importlib
 import json
 import os
 import runpy
@@ -50,6 +51,11 @@ def _wait(child, timeout):
 
 
 def main():
+    for name in sys.argv[1:]:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass  # The script that needs it says so.
     for line in iter(sys.stdin.readline, ""):
         request = json.loads(line)
         child = os.fork()
