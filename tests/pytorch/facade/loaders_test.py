@@ -9,7 +9,7 @@ import warnings
 import support  # noqa: F401
 import torch
 import torch_xla
-from torch_xla import _weft
+from torch_xla import _step
 from torch_xla.distributed import parallel_loader as pl
 
 DEVICE = torch.device("xla", 0)
@@ -21,7 +21,7 @@ def batches(count):
 
 
 def mark_steps():
-    return _weft.counters().get("MarkStep", 0)
+    return _step.barriers()
 
 
 def loader_threads():

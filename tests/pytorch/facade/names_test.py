@@ -48,7 +48,7 @@ LATER_ATTRIBUTES = [("core.xla_model", "all_to_all"), ("core.xla_model", "reduce
                     ("distributed.xla_multiprocessing", "nothing"), ("utils.utils", "nothing"),
                     ("core.xla_env_vars", "nothing")]
 # Modules that no program imports.
-INSIDE = ("debug/report.py", "debug/spans.py", "debug/library.py")
+INSIDE = ("debug/spans.py", "debug/library.py")
 TEXT = r"is not part of this torch_xla, which runs over Weft\. These come later: torch_xla\.distributed\.fsdp; .*stablehlo"
 
 
