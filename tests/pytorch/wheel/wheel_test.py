@@ -1,4 +1,4 @@
-"""The wheels: made twice they are the same bytes, what they promise is true, and pip installs, checks and removes them.
+"""The wheels: made twice they are the same bytes, what they promise is true, and they are installed, checked and removed.
 
 Run with a Python that has torch. The library is WEFT_LIBRARY, or what bindings/pytorch/build.py was given.
 """
@@ -19,6 +19,7 @@ import zipfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 MAKE = SOURCE / "bindings" / "pytorch" / "wheel.py"
+INSTALL = SOURCE / "bindings" / "pytorch" / "docker" / "install.sh"
 PACKAGE, NAME = "libweft_torch", "torch_xla"
 
 
@@ -94,28 +95,35 @@ class Wheels(unittest.TestCase):
         for name in ("LICENSE", "THIRD_PARTY_NOTICES", "weft.spdx.json"):
             self.assertIn(f"{info}/licenses/{name}", names)
 
-    def test_pip_installs_checks_and_removes_them(self):
+    def test_the_script_of_the_image_installs_them_and_pip_removes_them(self):
         venv = self.work / "venv"
         run(sys.executable, "-m", "venv", venv)
         python = venv / "bin" / "python"
         site = pathlib.Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
         before = {path for path in site.rglob("*") if "__pycache__" not in path.parts}
         (site / "torch_of_the_test.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-        # Without asking for dependencies: the torch of the test may have fewer packages than it wants. `pip check` knows ours.
-        run(python, "-m", "pip", "install", "--no-index", "--no-deps", next(path for path in self.wheels if path != self.package))
+        name = next(path for path in self.wheels if path != self.package)
+        run(python, "-m", "pip", "install", "--no-index", "--no-deps", name)
         self.assertRegex("".join(self.problems(python)), "(?i)torch[-_]xla .* requires libweft-torch, which is not installed")
-        run(python, "-m", "pip", "install", "--no-index", "--no-deps", self.package)
-        question = ("import importlib.metadata as m, torch_xla, pathlib; print(m.version('torch_xla'), torch_xla.__version__,"
-                    "m.version('libweft-torch'), pathlib.Path(torch_xla.__file__).is_relative_to(%r))" % str(site))
+        # pip is not asked for dependencies: the torch of the test may have fewer packages than it wants. `pip check` knows ours.
+        said = run(INSTALL, "--no-torch", "--wheels", self.package.parent, venv, cwd=self.work)
         release = re.search(r"-([0-9.]+)-", self.package.name)[1]
-        self.assertEqual(f"2.9.0+weft 2.9.0+weft {release} True", run(python, "-c", question, cwd=self.work).strip())
+        self.assertRegex(said, rf"torch \S+, torch_xla 2\.9\.0\+weft, libweft-torch {re.escape(release)}\n")
+        self.assertRegex(said, r"(\d+) of \1 are right\n")
         self.assertEqual([], self.problems(python))
-        self.assertRegex(run(python, "-m", "torch_xla.selftest", cwd=self.work), r"(\d+) of \1 are right")
+        where = run(python, "-c", "import torch_xla; print(torch_xla.__version__, torch_xla.__file__)", cwd=self.work).split()
+        self.assertEqual(["2.9.0+weft", str(site / "torch_xla" / "__init__.py")], where)
         run(python, "-m", "pip", "uninstall", "-y", "torch_xla", "libweft-torch")
         (site / "torch_of_the_test.pth").unlink()
         after = {path for path in site.rglob("*") if "__pycache__" not in path.parts}
         self.assertEqual(set(), after - before)
         self.assertFalse((site / "torch_xla").exists())
+
+    def test_the_script_says_what_it_needs(self):
+        self.assertIn("has 0 wheels of libweft_torch", run(INSTALL, "--wheels", self.work, self.work / "no", expect=1))
+        self.assertIn("--wheels is needed", run(INSTALL, self.work / "no", expect=2))
+        self.assertIn("unknown option '--fast'", run(INSTALL, "--fast", expect=2))
+        self.assertFalse((self.work / "no").exists())
 
     def problems(self, python):
         """What `pip check` says of ours; of torch, which the test may run with fewer of its own packages, it may say what it likes."""
