@@ -149,6 +149,11 @@ static bool can_cast(uint32_t from, uint32_t to) {
 }
 
 bool write_result(const Operand* target, Typed* value, bool fresh) {
+  if (target->view.host == NULL && target->view.device != value->device) {
+    error_devices(value->device, target->view.device);
+    typed_release(value);
+    return false;
+  }
   bool good = can_cast(value->dtype, target->view.dtype);
   if (!good) {
     error_set(WEFT_INVALID_ARGUMENT, "result type %s can't be cast to the desired output type %s",

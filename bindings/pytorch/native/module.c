@@ -95,7 +95,7 @@ static bool find_weft(const char* path) {
   weft = get_api == NULL ? NULL : get_api(WEFT_ABI_MAJOR);
   if (weft == NULL || weft->struct_size < offsetof(weft_api_v1, device_trim)) {
     const char* release = weft == NULL ? "of another ABI" : weft->release_version();
-    PyErr_Format(PyExc_ImportError, "%s is Weft %s, and ABI 1.1 or newer is wanted", path, release);
+    PyErr_Format(PyExc_ImportError, "%s is Weft %s, and ABI 1.1 or newer of major version 1 is wanted", path, release);
     weft = NULL;
     return false;
   }

@@ -132,6 +132,7 @@ typedef struct Typed {
 /* errors.c: one error for each thread, set where it happens and raised where Python or torch is reached. */
 void error_set(int code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 bool error_take(weft_error* error, const char* operation); /* true if there was none; takes it over */
+void error_devices(int32_t one, int32_t other);
 PyObject* error_python(void);                              /* raises; returns NULL */
 void error_torch(void);                                    /* throws */
 enum { ERROR_TYPE = 1000, ERROR_VALUE, ERROR_RAISED };

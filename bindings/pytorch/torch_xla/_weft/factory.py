@@ -91,7 +91,7 @@ def copy_from(self, dst, non_blocking=False):
     if self.device.type == "xla" and dst.device.type == "xla":
         value = converted(plain_value(self), dtype_number(dst.dtype))
         if self.device.index != dst.device.index:
-            value = C.upload(value.dtype, value.shape, *_held(download(value)), dst.device.index)
+            value = C.copy_to(value, dst.device.index)
         C.write(dst, value)
     elif dst.device.type == "xla":
         C.write(dst, upload(self if self.dtype == dst.dtype else self.to(dst.dtype), dst.device.index))
@@ -100,10 +100,6 @@ def copy_from(self, dst, non_blocking=False):
     else:
         raise RuntimeError(f"a copy from {self.device} to {dst.device} is not one of the device xla")
     return dst
-
-
-def _held(tensor):
-    return tensor.data_ptr(), tensor.numel() * tensor.element_size()
 
 
 @lower("copy_")

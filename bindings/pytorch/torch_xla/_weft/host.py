@@ -37,6 +37,10 @@ def run(op, args, kwargs):
         if isinstance(value, torch._C.Generator) and generator.is_own(value):
             raise NotImplementedError(f"{name} runs on the host, which cannot draw from a generator of the device xla")
     device = _first_device(leaves)
+    for value in leaves:
+        if isinstance(value, torch.Tensor) and value.device.type == "xla" and value.device != device:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {device} and "
+                               f"{value.device}!")
     host_leaves = [_to_host(value) for value in leaves]
     host_args, host_kwargs = pytree.tree_unflatten(host_leaves, spec)
     result = op(*host_args, **host_kwargs)

@@ -13,6 +13,9 @@ if _VERSION < OLDEST or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError(f"torch_xla over Weft needs torch {OLDEST[0]}.{OLDEST[1]} or newer; this is torch {torch.__version__}")
 
 _HERE = pathlib.Path(__file__).resolve().parent
+if any(_HERE.parent.glob("_XLAC*.so")):
+    raise ImportError("PyTorch/XLA itself is installed in the same place as torch_xla over Weft, and its files are among those of "
+                      f"{_HERE.parent}: uninstall both, then install the one that is wanted")
 _LIBRARY = pathlib.Path(os.environ.get("WEFT_LIBRARY", "") or _HERE / "libweft.so.1")
 
 # Element types in Weft's numbers, which are DLPack's.
