@@ -2,8 +2,8 @@
 
     python3 bindings/pytorch/build.py --library build/release/lib/libweft.so.1 [--python PYTHON]
 
-The module needs the C library alone, so that one file serves every Python from 3.11 and every torch from 2.10. It asks for no glibc
-newer than libweft.so.1 does, whatever this machine has.
+The module needs the C library alone, so that one file serves every Python from 3.11 and every torch from 2.10. It asks
+for no glibc newer than libweft.so.1 does, whatever this machine has.
 """
 import argparse
 import pathlib

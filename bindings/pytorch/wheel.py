@@ -2,11 +2,12 @@
 
     python3 bindings/pytorch/wheel.py --library build/release/lib/libweft.so.1 --out build/wheels
 
-libweft_torch-VERSION-py3-none-manylinux_2_28_x86_64.whl   the package torch_xla: Python, the C module, libweft.so.1, licences
-torch_xla-2.9.0+weft-py3-none-any.whl                      no files: trainers ask whether a distribution of this name is installed
+libweft_torch-VERSION-py3-none-manylinux_2_28_x86_64.whl   the package torch_xla: Python, the C module, libweft.so.1,
+                                                           licences
+torch_xla-2.9.0+weft-py3-none-any.whl                      no files: trainers ask for a distribution of this name
 
-The platform in the first name is what the two libraries ask for, read from their symbols. The same commit gives the same bytes:
-times are those of SOURCE_DATE_EPOCH, or of the commit.
+The platform in the first name is what the two libraries ask for, read from their symbols. The same commit gives the same
+bytes: times are those of SOURCE_DATE_EPOCH, or of the commit.
 """
 import argparse
 import base64
@@ -58,10 +59,12 @@ def epoch():
     """Seconds since 1970 that files in the wheels have. A zip file knows no time before 1980."""
     text = os.environ.get("SOURCE_DATE_EPOCH") or ""
     if not text:
-        done = subprocess.run(["git", "-C", str(SOURCE), "log", "-1", "--format=%ct"], stdout=subprocess.PIPE, text=True, check=False)
+        command = ["git", "-C", str(SOURCE), "log", "-1", "--format=%ct"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         text = done.stdout.strip()
     if not text.isdigit():
-        die(f"SOURCE_DATE_EPOCH is '{text}', no number of seconds" if text else "no commit to take the time from: set SOURCE_DATE_EPOCH")
+        die(f"SOURCE_DATE_EPOCH is '{text}', no number of seconds" if text else
+            "no commit to take the time from: set SOURCE_DATE_EPOCH")
     return max(int(text), 315532800)
 
 
@@ -121,8 +124,9 @@ class Wheel:
 
 
 def metadata(name, version, summary, requires, licences, description):
-    lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", f"Summary: {summary}", "Author: The Weft authors",
-             f"Requires-Python: >={OLDEST_PYTHON}", *(f"License-File: {each}" for each in licences),
+    lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", f"Summary: {summary}",
+             "Author: The Weft authors", f"Requires-Python: >={OLDEST_PYTHON}",
+             *(f"License-File: {each}" for each in licences),
              "Classifier: Operating System :: POSIX :: Linux", *(f"Requires-Dist: {each}" for each in requires),
              "Description-Content-Type: text/markdown", "", description]
     return "\n".join(lines).encode("utf-8")
@@ -180,8 +184,8 @@ def name_wheel(out, version):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="libweft.so.1, as the release preset builds it")
-    parser.add_argument("--out", required=True, help="where the wheels go; the folder is made, files of the same names are replaced")
-    parser.add_argument("--notices", help="the folder of THIRD_PARTY_NOTICES and weft.spdx.json (notices in the library's build)")
+    parser.add_argument("--out", required=True, help="where the wheels go; it is made, files of the same names are replaced")
+    parser.add_argument("--notices", help="where THIRD_PARTY_NOTICES and weft.spdx.json are (notices in the build)")
     parser.add_argument("--compiler", default="cc")
     options = parser.parse_args()
     library = pathlib.Path(options.library).resolve()

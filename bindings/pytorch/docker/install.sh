@@ -37,7 +37,8 @@ done
 shopt -s nullglob
 package=("$wheels"/libweft_torch-*.whl) name=("$wheels"/torch_xla-*.whl)
 [ ${#package[@]} = 1 ] && [ ${#name[@]} = 1 ] ||
-  die "$wheels has ${#package[@]} wheels of libweft_torch and ${#name[@]} of torch_xla, not one of each: bindings/pytorch/wheel.py makes them"
+  die "$wheels has ${#package[@]} wheels of libweft_torch and ${#name[@]} of torch_xla, not one of each" \
+    "(bindings/pytorch/wheel.py makes them)"
 
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 pip=("$venv/bin/python" -m pip --disable-pip-version-check -q)
@@ -46,6 +47,9 @@ pip=("$venv/bin/python" -m pip --disable-pip-version-check -q)
 "${pip[@]}" install --no-index --no-deps --force-reinstall "${name[0]}"
 "${pip[@]}" install --no-index --no-deps --force-reinstall "${package[0]}"
 [ -z "$torch" ] || "${pip[@]}" check
-"$venv/bin/python" -c 'import importlib.metadata as m; print(*(f"{name} {m.version(name)}" for name in ("torch", "torch_xla", "libweft-torch")), sep=", ")'
+"$venv/bin/python" - <<'PY'
+import importlib.metadata
+print(*(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "torch_xla", "libweft-torch")), sep=", ")
+PY
 [ $selftest = 0 ] || (cd / && "$venv/bin/python" -m torch_xla.selftest)
 say "$venv is ready: $venv/bin/python, or source $venv/bin/activate"

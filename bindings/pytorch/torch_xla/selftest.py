@@ -1,7 +1,7 @@
 """python -m torch_xla.selftest: whether this installation works, in a minute or two.
 
-Each check computes on the device and compares with PyTorch's CPU, or uses one part of the package from end to end. It ends with 0
-where all is right, with 1 where something is not, and with 2 where the command line is wrong.
+Each check computes on the device and compares with PyTorch's CPU, or uses one part of the package from end to end. It
+ends with 0 where all is right, with 1 where something is not, and with 2 where the command line is wrong.
 """
 import argparse
 import json
@@ -64,8 +64,8 @@ def views_and_writes_through_them(device):
     host = torch.arange(60.0).reshape(3, 4, 5)
     there = host.to(device)
     views = (lambda x: x.transpose(0, 2), lambda x: x[1], lambda x: x[:, ::2], lambda x: x.diagonal(dim1=0, dim2=1),
-             lambda x: x.permute(2, 0, 1)[1:], lambda x: x.view(-1)[3:40:3], lambda x: x.unfold(2, 2, 3), lambda x: x.split(2, 1)[1],
-             lambda x: x.unsqueeze(1).squeeze(), lambda x: x.as_strided((3, 3), (7, 2), 1))
+             lambda x: x.permute(2, 0, 1)[1:], lambda x: x.view(-1)[3:40:3], lambda x: x.unfold(2, 2, 3),
+             lambda x: x.split(2, 1)[1], lambda x: x.unsqueeze(1).squeeze(), lambda x: x.as_strided((3, 3), (7, 2), 1))
     for number, view in enumerate(views):
         for whole in (host, there):
             view(whole).mul_(2).sub_(number)
@@ -188,9 +188,9 @@ def report(device):
     assert "Metric: " in text and "Counter: " in text, text
 
 
-CHECKS = (elementwise_and_types, products_and_reductions, sorting_indexing_and_convolutions, views_and_writes_through_them,
-          training_step_for_step, a_transformer_and_an_lstm, mixed_precision, random_numbers, data_loaders, spawn_and_collectives,
-          checkpoints, errors_and_what_comes_after_them, report)
+CHECKS = (elementwise_and_types, products_and_reductions, sorting_indexing_and_convolutions,
+          views_and_writes_through_them, training_step_for_step, a_transformer_and_an_lstm, mixed_precision, random_numbers,
+          data_loaders, spawn_and_collectives, checkpoints, errors_and_what_comes_after_them, report)
 
 
 def _run(check, device):
@@ -201,13 +201,14 @@ def _run(check, device):
         error = None
     except Exception:  # The other checks are still worth running.
         error = traceback.format_exc()
-    return {"name": check.__name__.replace("_", " "), "seconds": round(time.monotonic() - begin, 3), "ok": error is None, "error": error}
+    seconds = round(time.monotonic() - begin, 3)
+    return {"name": check.__name__.replace("_", " "), "seconds": seconds, "ok": error is None, "error": error}
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m torch_xla.selftest", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="the result as JSON on the output; progress goes to the error output")
+    parser.add_argument("--json", action="store_true", help="the result as JSON; progress goes to the error output")
     parser.add_argument("--list", action="store_true", help="only the names of the checks")
     options = parser.parse_args(arguments)
     if options.list:

@@ -35,9 +35,9 @@ class FlashAttention(unittest.TestCase):
         self._check(_formula(self.q, self.k, self.v, 1.0))
         self._check(_formula(self.q, self.k, self.v, 0.5, causal), causal=True, sm_scale=0.5)
         self._check(_formula(self.q, self.k, self.v, 1.0, bias=bias), ab=bias)
-        self._check(_formula(self.q, self.k, self.v, 1.0, same & causal), causal=True, q_segment_ids=segments, kv_segment_ids=segments)
-        self._check(_formula(self.q, self.k, self.v, 2.0, same, bias), ab=bias, q_segment_ids=segments, kv_segment_ids=segments,
-                    sm_scale=2.0)
+        ids = {"q_segment_ids": segments, "kv_segment_ids": segments}
+        self._check(_formula(self.q, self.k, self.v, 1.0, same & causal), causal=True, **ids)
+        self._check(_formula(self.q, self.k, self.v, 2.0, same, bias), ab=bias, sm_scale=2.0, **ids)
 
     def test_gradient(self):
         grads = []

@@ -46,14 +46,15 @@ class Selftest(unittest.TestCase):
     def test_the_command_line(self):
         code, out, _ = _main("--help")
         self.assertEqual(code, 0)
-        self.assertIn("It ends with 0\nwhere all is right", out)
+        self.assertIn("It\nends with 0 where all is right", out)
         self.assertEqual(_main("--list")[1].splitlines()[-1], "report")
         code, _, err = _main("--fast")
         self.assertEqual(code, 2)
         self.assertIn("unrecognized arguments: --fast", err)
 
     def test_a_library_that_is_not_there_ends_it(self):
-        done = support.run("import runpy\nrunpy.run_module('torch_xla.selftest', run_name='__main__')", WEFT_LIBRARY="/nowhere/libweft.so.1")
+        program = "import runpy\nrunpy.run_module('torch_xla.selftest', run_name='__main__')"
+        done = support.run(program, WEFT_LIBRARY="/nowhere/libweft.so.1")
         self.assertEqual(done.returncode, 1)
         self.assertIn("the library of Weft was looked for at /nowhere/libweft.so.1", done.stderr)
 

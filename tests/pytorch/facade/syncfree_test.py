@@ -1,4 +1,4 @@
-"""Optimizers of amp.syncfree against torch's on the CPU, with steps that are skipped, and GradScaler with them on the device."""
+"""Optimizers of amp.syncfree against torch's on the CPU, with steps that are skipped, and GradScaler with them."""
 import copy
 import unittest
 
@@ -21,8 +21,8 @@ CASES = [(syncfree.SGD, torch.optim.SGD, options) for options in (
 def _pairs():
     generator = torch.Generator().manual_seed(3)
     values = [torch.randn(4, 3, generator=generator), torch.randn(5, generator=generator)]
-    return ([torch.nn.Parameter(value.clone()) for value in values], [torch.nn.Parameter(value.to(DEVICE)) for value in values],
-            generator)
+    there = [torch.nn.Parameter(value.to(DEVICE)) for value in values]
+    return [torch.nn.Parameter(value.clone()) for value in values], there, generator
 
 
 class Steps(unittest.TestCase):
@@ -151,7 +151,8 @@ class Scaling(unittest.TestCase):
                     there = [value.to(DEVICE) for value in host]
                     torch._amp_update_scale_(*host, torch.tensor(found), 2.0, 0.5, 3)
                     torch._amp_update_scale_(*there, torch.tensor(found, device=DEVICE), 2.0, 0.5, 3)
-                    self.assertEqual([value.item() for value in there], [value.item() for value in host], (found, tracker, scale))
+                    got, want = ([value.item() for value in values] for values in (there, host))
+                    self.assertEqual(got, want, (found, tracker, scale))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ class Diffusers(unittest.TestCase):
         self.assertTrue(is_torch_xla_available())
         self.assertTrue(attention_processor.XLA_AVAILABLE)
         torch.manual_seed(1)
-        host = diffusers.UNet2DModel(sample_size=8, in_channels=1, out_channels=1, layers_per_block=1, block_out_channels=(8, 16),
-                                     norm_num_groups=4, down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        host = diffusers.UNet2DModel(sample_size=8, in_channels=1, out_channels=1, layers_per_block=1, norm_num_groups=4,
+                                     block_out_channels=(8, 16), down_block_types=("DownBlock2D", "AttnDownBlock2D"),
                                      up_block_types=("AttnUpBlock2D", "UpBlock2D")).eval()
         there = copy.deepcopy(host).to("xla")
         sample = torch.randn(2, 1, 8, 8)

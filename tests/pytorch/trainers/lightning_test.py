@@ -61,9 +61,9 @@ class Lightning(unittest.TestCase):
         losses, watcher = [], _callback(self)
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            trainer = lightning.Trainer(accelerator="tpu", devices=1, max_epochs=EPOCHS, logger=False, enable_progress_bar=False,
-                                        enable_model_summary=False, default_root_dir=folder, num_sanity_val_steps=0,
-                                        callbacks=[watcher])
+            trainer = lightning.Trainer(accelerator="tpu", devices=1, max_epochs=EPOCHS, logger=False, callbacks=[watcher],
+                                        enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
+                                        num_sanity_val_steps=0)
             module = _module(losses)
             trainer.fit(module, support.loader())
             self.assertEqual(watcher.devices, {"xla:0"})

@@ -1,4 +1,4 @@
-"""What the trainers' tests share: data that a small network can learn, the same training by hand on the CPU, the device's counters."""
+"""What the trainers' tests share: data that a small network can learn, the same training by hand, the device's counters."""
 import importlib.util
 import unittest
 

@@ -45,7 +45,7 @@ class _Tokens(torch.utils.data.Dataset):
         return len(self.labels)
 
     def __getitem__(self, index):
-        return {"input_ids": self.ids[index], "attention_mask": torch.ones(10, dtype=torch.int64), "labels": self.labels[index]}
+        return {"input_ids": self.ids[index], "attention_mask": torch.ones_like(self.ids[index]), "labels": self.labels[index]}
 
 
 def _callback(losses):
@@ -67,8 +67,8 @@ def _callback(losses):
 
 def _arguments(folder, **more):
     from transformers import TrainingArguments
-    return TrainingArguments(output_dir=folder, per_device_train_batch_size=support.BATCH, num_train_epochs=EPOCHS, logging_steps=1,
-                             report_to=[], save_strategy="no", lr_scheduler_type="constant", disable_tqdm=True, **more)
+    return TrainingArguments(output_dir=folder, per_device_train_batch_size=support.BATCH, num_train_epochs=EPOCHS,
+                             logging_steps=1, report_to=[], save_strategy="no", lr_scheduler_type="constant", disable_tqdm=True, **more)
 
 
 @support.needs("transformers", "accelerate")
@@ -97,8 +97,8 @@ class Trainer(unittest.TestCase):
 
     def test_a_bert_learns_with_the_optimizer_for_xla(self):
         import transformers
-        config = transformers.BertConfig(vocab_size=32, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_labels=4,
-                                         intermediate_size=64, max_position_embeddings=16)
+        config = transformers.BertConfig(vocab_size=32, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+                                         num_labels=4, intermediate_size=64, max_position_embeddings=16)
         torch.manual_seed(5)
         losses = []
         watcher = _callback(losses)

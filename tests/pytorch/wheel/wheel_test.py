@@ -31,15 +31,16 @@ def run(*command, expect=0, **more):
     # Neither the package beside the sources nor a library chosen by hand may be what is found.
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "WEFT_LIBRARY", "PIP_FIND_LINKS")}
     env.update(more.pop("env", {}))
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env,
-                          timeout=600, check=False, **more)
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env=env, timeout=600, check=False, **more)
     if done.returncode != expect:
         raise AssertionError(f"{' '.join(str(part) for part in command)} exited {done.returncode}:\n{done.stdout[-4000:]}")
     return done.stdout
 
 
 def make(out, *more, expect=0, epoch="1700000000"):
-    return run(sys.executable, MAKE, "--library", library(), "--out", out, *more, expect=expect, env={"SOURCE_DATE_EPOCH": epoch})
+    return run(sys.executable, MAKE, "--library", library(), "--out", out, *more, expect=expect,
+               env={"SOURCE_DATE_EPOCH": epoch})
 
 
 class Wheels(unittest.TestCase):
@@ -105,7 +106,7 @@ class Wheels(unittest.TestCase):
         name = next(path for path in self.wheels if path != self.package)
         run(python, "-m", "pip", "install", "--no-index", "--no-deps", name)
         self.assertRegex("".join(self.problems(python)), "(?i)torch[-_]xla .* requires libweft-torch, which is not installed")
-        # pip is not asked for dependencies: the torch of the test may have fewer packages than it wants. `pip check` knows ours.
+        # pip is not asked for dependencies: the torch of the test may have fewer packages than it wants.
         said = run(INSTALL, "--no-torch", "--wheels", self.package.parent, venv, cwd=self.work)
         release = re.search(r"-([0-9.]+)-", self.package.name)[1]
         self.assertRegex(said, rf"torch \S+, torch_xla 2\.9\.0\+weft, libweft-torch {re.escape(release)}\n")
@@ -126,7 +127,7 @@ class Wheels(unittest.TestCase):
         self.assertFalse((self.work / "no").exists())
 
     def problems(self, python):
-        """What `pip check` says of ours; of torch, which the test may run with fewer of its own packages, it may say what it likes."""
+        """What `pip check` says of ours; of the torch that is there it may say what it likes."""
         done = subprocess.run([python, "-m", "pip", "check"], stdout=subprocess.PIPE, text=True, timeout=300, check=False)
         return [line for line in done.stdout.splitlines() if re.match(r"(?i)torch[-_]xla|libweft", line)]
 

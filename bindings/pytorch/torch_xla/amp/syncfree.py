@@ -1,7 +1,8 @@
 """torch_xla.amp.syncfree: optimizers whose step can be skipped by a tensor, so that the host need not know whether it was.
 
 `step(found_inf=tensor)` changes nothing, neither parameters nor the optimizer's state, where the tensor is not 0; what is
-computed for that step is thrown away on the device. Without `found_inf` they are torch's. torch_xla.amp.GradScaler uses them so.
+computed for that step is thrown away on the device. Without `found_inf` they are torch's. torch_xla.amp.GradScaler uses
+them so.
 """
 import torch
 
@@ -10,7 +11,9 @@ from .. import _later
 
 def _flag(found_inf, device):
     if not isinstance(found_inf, torch.Tensor) or found_inf.dim() != 0:
-        kind = f"a tensor of shape {list(found_inf.shape)}" if isinstance(found_inf, torch.Tensor) else type(found_inf).__name__
+        kind = type(found_inf).__name__
+        if isinstance(found_inf, torch.Tensor):
+            kind = f"a tensor of shape {list(found_inf.shape)}"
         raise ValueError(f"found_inf has to be a tensor without dimensions, not {kind}")
     return found_inf.to(device) != 0
 

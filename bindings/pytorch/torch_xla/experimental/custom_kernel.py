@@ -4,15 +4,16 @@ import torch
 from .. import _later
 
 
-def flash_attention(q, k, v, causal=False, q_segment_ids=None, kv_segment_ids=None, sm_scale=1.0, *, ab=None, partition_spec=None,
-                    mesh=None):
+def flash_attention(q, k, v, causal=False, q_segment_ids=None, kv_segment_ids=None, sm_scale=1.0, *, ab=None,
+                    partition_spec=None, mesh=None):
     """Attention of tensors [batch, heads, length, width]: softmax(q @ k.T * sm_scale + ab) @ v.
 
     `ab` is added before the softmax; with segment ids, [batch, length], a query sees the keys of its own segment alone. It is
     computed as torch's scaled_dot_product_attention is.
     """
     if partition_spec is not None or mesh is not None:
-        raise NotImplementedError("flash_attention: partition_spec and mesh belong to torch_xla.distributed.spmd, which comes later")
+        raise NotImplementedError("flash_attention: partition_spec and mesh belong to torch_xla.distributed.spmd, which comes "
+                                  "later")
     if (q_segment_ids is None) != (kv_segment_ids is None):
         raise ValueError("flash_attention: either both q_segment_ids and kv_segment_ids are given, or none")
     if ab is None and q_segment_ids is None:
