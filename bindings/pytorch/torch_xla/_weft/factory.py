@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from . import counters, runtime
+from . import runtime
 from .runtime import C, DTYPES, TORCH_DTYPES
 from .table import lower
 
@@ -66,7 +66,6 @@ def upload(tensor, index):
     """A CPU tensor as a value on a device."""
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
     size = dense.numel() * dense.element_size()
-    counters.sample("TransferToDeviceBytes", size, "bytes")
     return C.upload(dtype_number(dense.dtype), dense.shape, dense.data_ptr() if size else 0, size, index)
 
 
@@ -76,7 +75,6 @@ def download(value):
     size = out.numel() * out.element_size()
     if size:
         C.download(value, out.data_ptr(), size)
-    counters.sample("TransferFromDeviceBytes", size, "bytes")
     return out
 
 

@@ -207,18 +207,6 @@ def call(name, *arguments):
         raise RuntimeError(text)
 
 
-def metrics_text():
-    blob = _Blob()
-    call("weft_metrics_report", context(), ctypes.byref(blob.address))
-    return blob.take()
-
-
-def metrics_json():
-    blob = _Blob()
-    call("weft_metrics_json", context(), ctypes.byref(blob.address))
-    return blob.take()
-
-
 def program_text(values, form):
     handles = (ctypes.c_void_p * len(values))(*(value.handle for value in values))
     blob = _Blob()
