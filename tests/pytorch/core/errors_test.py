@@ -1,11 +1,38 @@
 """Bad input: each is an exception of Python's with its text, nothing is lost, and the process goes on."""
 
+import json
 import os
+import pathlib
 import threading
 import unittest
 
-from common import DEVICE, child, core, same
+from common import DEVICE, ROOT, child, core, same
 import torch
+
+
+BUILD = pathlib.Path(os.environ.get("WEFT_BUILD") or ROOT.parents[1] / "build" / "release")
+TWO_DEVICES = """
+import json, torch_xla._weft
+F, found = torch.nn.functional, {}
+a, b = torch.ones(2, device="xla:0"), torch.full((2,), 2.0, device="xla:1")
+with torch.xla.device(1):
+    chosen = torch.ones(1, device="xla").device
+found["devices"] = [str(d) for d in (a.device, b.device, chosen, torch.ones(1, device="xla").device)]
+found["copies"] = [a.clone().copy_(b).tolist(), (b.to("xla:0") + a).tolist(), b.tolist()]
+m, n = torch.outer(a, a), torch.outer(b, b)
+for name, wrong in {
+    "native": lambda: a * b, "number": lambda: torch.add(a, b, alpha=2), "product": lambda: m @ n,
+    "addmm": lambda: torch.addmm(m, n, n), "addcmul": lambda: torch.addcmul(a, b, b), "cat": lambda: torch.cat([a, b]),
+    "where": lambda: torch.where(a > 0, a, b), "in place": lambda: a.add_(b), "out": lambda: torch.add(a, 1, out=b),
+    "zero dimensions": lambda: a + b[0], "index": lambda: a[torch.tensor([0], device="xla:1")],
+    "convolution": lambda: F.conv2d(m.view(1, 1, 2, 2), n.view(1, 1, 2, 2)), "host": lambda: torch.linalg.lstsq(m, n),
+    "norm": lambda: F.layer_norm(a, (2,), b, b), "third": lambda: torch.ones(1, device="xla:2"),
+    "generator": lambda: torch.rand(1, device="xla:0", generator=torch.Generator("xla:1")),
+}.items():
+    try: found[name] = str(wrong())
+    except RuntimeError as error: found[name] = str(error)
+print(json.dumps(found))
+"""
 
 
 class Errors(unittest.TestCase):
@@ -68,6 +95,23 @@ class Errors(unittest.TestCase):
             self.x.to("xla:7")
         with self.assertRaisesRegex(RuntimeError, "xla:1"):
             core.sync(1)
+
+    def test_two_devices(self):
+        """On a plugin of the tests that has two."""
+        plugin = BUILD / "tests" / "libweft_pjrt_fake.so"
+        if not plugin.exists():
+            self.skipTest(f"{plugin} is not built")
+        run = child(TWO_DEVICES, WEFT_PLATFORM="pjrt", WEFT_PLUGIN=str(plugin), WEFT_FAKE="devices=2")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        found = json.loads(run.stdout)
+        self.assertEqual(found.pop("copies"), [[2.0, 2.0], [3.0, 3.0], [2.0, 2.0]])
+        self.assertEqual(found.pop("devices"), ["xla:0", "xla:1", "xla:1", "xla:0"])
+        self.assertEqual(found.pop("third"), "xla:2 is no device: there are 2")
+        self.assertEqual(found.pop("generator"), "Expected a generator of xla:0 but found one of xla:1")
+        self.assertEqual(len(found), 14)
+        for name, text in found.items():
+            with self.subTest(name):
+                self.assertRegex(text, "Expected all tensors to be on the same device, but found at least two devices, xla:")
 
     def test_options_after_the_first_use(self):
         torch.ones(1, device=DEVICE)
