@@ -11,8 +11,9 @@ import torch
 from . import _weft
 
 XRT_VARIABLES = ("XRT_TPU_CONFIG", "XRT_DEVICE_MAP", "XRT_WORKERS")
-# Variables of the five documents that choose something this package has no part for yet.
-_WITHOUT_EFFECT = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_SAVE_TENSORS_FILE", "XLA_SAVE_TENSORS_FMT")
+# Variables of PyTorch/XLA that choose something this package has no part for yet.
+_WITHOUT_EFFECT = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_SAVE_TENSORS_FILE", "XLA_SAVE_TENSORS_FMT", "XLA_METRICS_SAMPLES",
+                   "XLA_METRICS_PERCENTILES")
 _OP_BY_OP = ("GET_TENSORS_OPBYOP", "SYNC_TENSORS_OPBYOP", "XLA_GET_TENSORS_OPBYOP", "XLA_SYNC_TENSORS_OPBYOP")
 
 _KINDS = {"cpu": "CPU", "reference": "CPU", "tpu": "TPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU"}
