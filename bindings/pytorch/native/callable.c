@@ -229,7 +229,7 @@ static bool take_keyword(PyObject* name, PyObject* value, Operand* beta, Operand
   return false;
 }
 
-static PyObject* callable_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+PyObject* callable_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   Slot* slot = PyCapsule_GetPointer(self, "weft.kernel");
   Operand operands[MAX_OPERANDS], beta, alpha;
   bool has_beta = false, has_alpha = false;
@@ -270,6 +270,15 @@ static PyObject* callable_call(PyObject* self, PyObject* const* args, Py_ssize_t
   Cell* cell = cell_new(value.dtype, value.device, value.ndim, value.dims, value.handle);
   PyObject* object = cell == NULL ? NULL : cell_object(cell);
   return object == NULL ? error_python() : object;
+}
+
+PyObject* callable_kernel(PyObject* function) {
+  PyCFunction called = PyCFunction_Check(function) ? PyCFunction_GetFunction(function) : NULL;
+  if (called != (PyCFunction)(void (*)(void))callable_call) {
+    PyErr_SetString(PyExc_TypeError, "a kernel is wanted");
+    return NULL;
+  }
+  return PyCFunction_GetSelf(function);
 }
 
 static PyMethodDef callable_method = {"weft_kernel", (PyCFunction)(void (*)(void))callable_call,

@@ -236,7 +236,8 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_weft_torch", NULL, -1,
 
 PyMODINIT_FUNC PyInit__weft_torch(void) {
   PyObject* module = PyModule_Create(&definition);
-  if (module == NULL || !value_init(module) || PyModule_AddFunctions(module, value_methods) != 0) {
+  if (module == NULL || !value_init(module) || PyModule_AddFunctions(module, value_methods) != 0 ||
+      PyModule_AddFunctions(module, layer_methods) != 0) {
     Py_XDECREF(module);
     return NULL;
   }

@@ -244,7 +244,12 @@ PyObject* value_new(Typed* typed, bool fresh); /* takes the handle */
 extern int64_t values_alive;
 extern PyMethodDef value_methods[];
 
+/* layers.c */
+extern PyMethodDef layer_methods[];
+
 /* callable.c: kernels with number arguments, as Python callables */
 PyObject* callable_new(PyObject* self, PyObject* args);
+PyObject* callable_call(PyObject* kernel, PyObject* const* args, Py_ssize_t nargs, PyObject* names);
+PyObject* callable_kernel(PyObject* function); /* what callable_call takes; borrowed; NULL: raised */
 
 #endif

@@ -1,4 +1,5 @@
 """The device `xla`: torch's PrivateUse1 under that name, with the module, the hooks and the guard that torch asks for."""
+import itertools
 import os
 import threading
 import types
@@ -88,8 +89,9 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):
 
 
 class _Guard(torch._C._acc.DeviceGuard):
-    def type_(self):
-        return torch._C._autograd.DeviceType.PrivateUse1
+    # torch asks this several times an operation. What answers is a method without Python code that gives the same thing for
+    # ever; pybind11 takes a plain function in C for one that is not there.
+    type_ = itertools.repeat(torch._C._autograd.DeviceType.PrivateUse1).__next__
 
 
 def _tensor_xla(self, device=None, non_blocking=False, **options):

@@ -442,3 +442,7 @@ def binary_cross_entropy(self, target, weight=None, reduction=1):
     if reduction == 0:
         return C.wrap(loss)
     return C.wrap(reduced("mean" if reduction == 1 else "sum", loss, tuple(range(loss.ndim)), False))
+
+
+lower("linear")(C.linear)
+lower("linear_backward")(C.linear_backward)

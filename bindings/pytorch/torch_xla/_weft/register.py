@@ -10,7 +10,7 @@ from torch._decomp import decomposition_table
 
 from . import host, runtime
 from .runtime import C
-from .table import CALLABLE, COMPUTING, LOWERINGS, NATIVE, inplace_name
+from .table import CALLABLE, COMPUTING, LAYERS, LOWERINGS, NATIVE, inplace_name
 
 _library = torch.library.Library("aten", "IMPL")
 _rest = torch.library.Library("_", "IMPL")
@@ -176,6 +176,10 @@ def install():
         if name in registered:
             _register_derived(name, overload_of(name))
     for name, function in LOWERINGS.items():
-        if overload_of(name) is not None:
+        if overload_of(name) is not None and not name.startswith("_foreach_"):  # those give out lists
             _register_derived(name, function)
+    for name, function in LAYERS.items():
+        _library.impl(name, function, "AutogradPrivateUse1")
+        _library.impl(name, function, "PrivateUse1")
+        registered[name] = "layer"
     _rest.fallback(_fallback, "PrivateUse1")

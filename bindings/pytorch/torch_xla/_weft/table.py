@@ -27,6 +27,8 @@ CALLABLE = {
     "threshold_backward": (CALL_THRESHOLD, 0, ""), "pow.Scalar": (CALL_BINARY, 0, "pow")}
 # overload: Python function
 LOWERINGS = {}
+# overload that torch puts together from others: Python function that does so before autograd, with fewer of them
+LAYERS = {}
 
 _FLOAT_UNARY = {
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log1p": "log1p", "sqrt": "sqrt",
@@ -98,6 +100,16 @@ def lower(*overloads):
     def decorate(function):
         for overload in overloads:
             LOWERINGS[overload] = function
+        return function
+
+    return decorate
+
+
+def layer(overload):
+    """Registers how an overload is put together, instead of torch's own way."""
+
+    def decorate(function):
+        LAYERS[overload] = function
         return function
 
     return decorate
