@@ -176,6 +176,9 @@ def pretrain(folder, tokenized_dataset):
 # Accelerate asks these two whether it is in a notebook with a TPU.
 os.environ["KAGGLE_TPU"] = "yes"
 os.environ["TPU_NAME"] = "dummy"
+# Which process of its machine this is. On TPUs Accelerate asks torch_xla, elsewhere it reads it here, and without it no
+# process is the one that prints.
+os.environ.setdefault("LOCAL_RANK", "0")
 
 label2id = {language: at for at, language in enumerate(LANGUAGES)}
 with tempfile.TemporaryDirectory() as folder:
