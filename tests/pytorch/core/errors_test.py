@@ -1,26 +1,11 @@
 """Bad input: each is an exception of Python's with its text, nothing is lost, and the process goes on."""
 
 import os
-import subprocess
-import sys
 import threading
 import unittest
 
-from common import DEVICE, ROOT, core, same
+from common import DEVICE, child, core, same
 import torch
-
-
-def child(source, **environment):
-    """Runs a program of its own with the core imported."""
-    text = (
-        "import sys, types\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "package = types.ModuleType('torch_xla'); package.__path__ = [sys.path[0] + '/torch_xla']\n"
-        "sys.modules['torch_xla'] = package\nimport torch\n" + source
-    )
-    return subprocess.run(
-        [sys.executable, "-c", text], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
-    )
 
 
 class Errors(unittest.TestCase):
@@ -95,27 +80,6 @@ class Errors(unittest.TestCase):
             "try: torch.ones(2, device='xla')\nexcept RuntimeError as error: print('said', error)\n"
         )
         self.assertIn("no_such_option", run.stdout, run.stderr)
-
-    def test_missing_library(self):
-        run = child(
-            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n",
-            WEFT_LIBRARY="/nowhere/libweft.so.1",
-        )
-        self.assertIn("was looked for at /nowhere/libweft.so.1", run.stdout, run.stderr)
-
-    def test_a_library_that_is_not_wefts(self):
-        run = child(
-            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n",
-            WEFT_LIBRARY=os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"),
-        )
-        self.assertIn("ABI 1.1 or newer is wanted", run.stdout, run.stderr)
-
-    def test_a_device_name_that_is_taken(self):
-        run = child(
-            "torch.utils.rename_privateuse1_backend('other')\n"
-            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n"
-        )
-        self.assertIn("taken by 'other'", run.stdout, run.stderr)
 
     def test_after_fork(self):
         run = child(

@@ -50,6 +50,10 @@ class Batches(unittest.TestCase):
                     seen.append((data.cpu()[0, 0].item(), target.cpu()[0].item()))
                 self.assertEqual(seen, [(at, at) for at in range(20)])
 
+    def test_the_dataset_is_the_loaders(self):
+        data = torch.utils.data.TensorDataset(torch.ones(3))
+        self.assertIs(pl.MpDeviceLoader(torch.utils.data.DataLoader(data), DEVICE).dataset, data)
+
     def test_containers_stay_what_they_are(self):
         batch = {"pair": Pair(torch.ones(2), torch.zeros(2)), "list": [torch.ones(1), "text", 3], "none": None}
         got, = list(pl.MpDeviceLoader([batch], DEVICE))
