@@ -24,13 +24,18 @@ os.environ["XRT_TPU_CONFIG"] = "localservice;0;localhost:51011"
 
 import torch
 import torch_xla.core.xla_model as xm
+import torch_xla.distributed.xla_multiprocessing as xmp
 
-device = xm.xla_device()
-t1 = torch.randn(3, 3, device=device)
-t2 = torch.randn(3, 3, device=device)
-print(t1 + t2)
-# The notebook is started again here, so that its processes can take the device. Here only the tensors go.
-del t1, t2
+
+def look(index):
+    device = xm.xla_device()
+    t1 = torch.randn(3, 3, device=device)
+    t2 = torch.randn(3, 3, device=device)
+    print(t1 + t2)
+
+
+# The notebook uses the device here and has to be started again afterwards. Its processes use it here, so it goes on.
+xmp.spawn(look, start_method="fork")
 
 # %%
 FLAGS = {"model_id": "", "sentences": 250, "max_length": 32, "vocabulary": 3000, "hidden": 96, "layers": 2, "pretraining": 120,
@@ -132,11 +137,13 @@ print(list(tokenized_dataset["train"][0]))
 # %%
 import tempfile
 
+from accelerate import Accelerator, notebook_launcher
 from transformers import AutoModelForSequenceClassification, BertConfig, BertForMaskedLM
 
 
-def pretrain(folder):
+def pretrain(folder, tokenized_dataset):
     """A small BERT that has guessed hidden words for some steps, saved with its configuration."""
+    device = xm.xla_device()
     config = BertConfig(vocab_size=len(tokenizer), hidden_size=FLAGS["hidden"], num_hidden_layers=FLAGS["layers"],
                         num_attention_heads=4, intermediate_size=4 * FLAGS["hidden"],
                         max_position_embeddings=FLAGS["max_length"])
@@ -158,16 +165,25 @@ def pretrain(folder):
             xm.optimizer_step(optimizer, barrier=True)
             step += 1
             if step in (1, FLAGS["pretraining"]):
-                print(f"hidden words, step {step}: loss {loss.item():.3f}")
+                xm.master_print(f"hidden words, step {step}: loss {loss.item():.3f}")
             if step == FLAGS["pretraining"]:
                 break
-    model.to("cpu").save_pretrained(folder)
+    model.to("cpu")
+    if xm.is_master_ordinal():
+        model.save_pretrained(folder)
 
+
+# Accelerate asks these two whether it is in a notebook with a TPU.
+os.environ["KAGGLE_TPU"] = "yes"
+os.environ["TPU_NAME"] = "dummy"
+# Which process of its machine this is. On TPUs Accelerate asks torch_xla, elsewhere it reads it here, and without it no
+# process is the one that prints.
+os.environ.setdefault("LOCAL_RANK", "0")
 
 label2id = {language: at for at, language in enumerate(LANGUAGES)}
 with tempfile.TemporaryDirectory() as folder:
     if not FLAGS["model_id"]:
-        pretrain(folder)
+        notebook_launcher(pretrain, (folder, tokenized_dataset))
     model = AutoModelForSequenceClassification.from_pretrained(
         FLAGS["model_id"] or folder, num_labels=len(LANGUAGES), label2id=label2id, id2label=dict(enumerate(LANGUAGES)))
 
@@ -175,7 +191,6 @@ with tempfile.TemporaryDirectory() as folder:
 # ## Fine-tuning
 
 # %%
-from accelerate import Accelerator, notebook_launcher
 from torch.utils.data import DataLoader
 from transformers import get_linear_schedule_with_warmup
 
@@ -236,7 +251,4 @@ hyperparameters = {name: FLAGS[name] for name in
                    ("learning_rate", "num_epochs", "per_tpu_train_batch_size", "per_tpu_eval_batch_size")}
 
 # %%
-# Accelerate asks these two whether it is in a notebook with a TPU.
-os.environ["KAGGLE_TPU"] = "yes"
-os.environ["TPU_NAME"] = "dummy"
 notebook_launcher(training_function, (model, hyperparameters, tokenized_dataset))

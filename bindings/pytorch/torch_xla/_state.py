@@ -38,6 +38,9 @@ def truth(name):
 
 def prepare():
     """Reads the variables that this package, not the library, understands; called before the context is made."""
+    if truth("XLA_USE_F16"):  # Trainers set it late, so it is looked for also when the context is there.
+        raise RuntimeError("XLA_USE_F16 is set: there is no mode that holds float32 tensors as float16. XLA_USE_BF16 holds "
+                           "them as bfloat16 (a trainer's precision bf16-true), and float16 tensors are computed as such")
     if _weft.context_made():
         return
     here = [name for name in XRT_VARIABLES if os.environ.get(name)]
