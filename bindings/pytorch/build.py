@@ -2,16 +2,20 @@
 
     python3 bindings/pytorch/build.py --library build/release/lib/libweft.so.1 [--python PYTHON]
 
-The module needs the C library alone, so that one file serves every Python from 3.11 and every torch from 2.10.
+The module needs the C library alone, so that one file serves every Python from 3.11 and every torch from 2.10. It asks
+for no glibc newer than libweft.so.1 does, whatever this machine has.
 """
 import argparse
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 TARGET = HERE / "torch_xla" / "_weft"
+MODULE = "_weft_torch.abi3.so"
+OLDEST_GLIBC = "2.28"  # as WEFT_OLDEST_GLIBC in scripts/cmake/WeftOldGlibc.cmake
 
 
 def include_folder(python):
@@ -19,13 +23,21 @@ def include_folder(python):
     return subprocess.run([python, "-c", command], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def build(python, compiler, extra):
+def old_glibc(folder, compiler):
+    """Makes link libraries in which no symbol is newer than OLDEST_GLIBC, and gives the options that link against them."""
+    script = HERE.parents[1] / "scripts" / "cmake" / "glibc_link_libraries.py"
+    subprocess.run([sys.executable, str(script), "--version", OLDEST_GLIBC, "--out", folder, "--cc", compiler], check=True)
+    # Before 2.34 threads and dlopen had libraries of their own; their names are needed.
+    return ["-L" + folder, "-Wl,--push-state,--no-as-needed", "-lpthread", "-ldl", "-Wl,--pop-state"]
+
+
+def build(output, python, compiler, extra):
+    """Compiles the module. `extra` are options of the compiler, and the libraries to link against."""
     sources = sorted(str(path) for path in (HERE / "native").glob("*.c"))
-    output = TARGET / "_weft_torch.abi3.so"
     beside = output.with_suffix(".tmp")  # a process that imports meanwhile finds the old file or the new one, whole
     command = [compiler, "-std=c11", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-fexceptions", "-D_GNU_SOURCE",
                "-DPy_LIMITED_API=0x030B0000", "-Wall", "-Wextra", "-I", str(HERE.parents[1] / "include" / "c_api"),
-               "-I", include_folder(python), "-o", str(beside), *sources, "-ldl", "-lpthread", *extra]
+               "-I", include_folder(python), "-o", str(beside), *sources, *extra]
     subprocess.run(command, check=True)
     beside.replace(output)
     return output
@@ -38,8 +50,11 @@ def main():
     parser.add_argument("--compiler", default="cc")
     parser.add_argument("--sanitize", action="store_true", help="with the address sanitizer")
     options = parser.parse_args()
-    extra = ["-fsanitize=address", "-O1"] if options.sanitize else []
-    print(build(options.python, options.compiler, extra))
+    with tempfile.TemporaryDirectory(prefix="weft-glibc.") as folder:
+        # A sanitizer asks for the system's glibc anyway.
+        sanitizer = ["-fsanitize=address", "-O1", "-ldl", "-lpthread"]
+        extra = sanitizer if options.sanitize else old_glibc(folder, options.compiler)
+        print(build(TARGET / MODULE, options.python, options.compiler, extra))
     library = pathlib.Path(options.library).resolve()
     target = TARGET / "libweft.so.1"
     if not target.exists() or not target.samefile(library):

@@ -59,6 +59,8 @@ def fashion(kind, count):
 class FashionClassifier(pl.LightningModule):
     """Two layers; it brings its own data, as the page's module does."""
 
+    images = 20000  # to train on
+
     def __init__(self):
         super().__init__()
         self.layers = torch.nn.Sequential(torch.nn.Linear(784, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
@@ -74,7 +76,7 @@ class FashionClassifier(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
     def train_dataloader(self):
-        return torch.utils.data.DataLoader(fashion("train", 20000), batch_size=64, shuffle=True)
+        return torch.utils.data.DataLoader(fashion("train", self.images), batch_size=64, shuffle=True)
 
     @torch.no_grad()
     def accuracy(self):

@@ -54,6 +54,32 @@ bool apply1(const char* name, const Typed* x, const weft_attr* attrs, size_t att
   return apply(name, &x->handle, 1, attrs, attr_count, x->device, out);
 }
 
+bool apply2(const char* name, Typed* a, Typed* b, Typed* out) {
+  weft_tensor* inputs[2] = {a->handle, b->handle};
+  bool good = apply(name, inputs, 2, NULL, 0, a->device, out);
+  typed_release(a);
+  typed_release(b);
+  return good;
+}
+
+bool step1(const char* name, Typed* value, const weft_attr* attrs, size_t count) {
+  Typed out;
+  bool good = apply1(name, value, attrs, count, &out);
+  typed_release(value);
+  if (good) {
+    *value = out;
+  }
+  return good;
+}
+
+bool reshape_to(Typed* value, int ndim, const int64_t* dims) {
+  if (value->ndim == ndim && memcmp(value->dims, dims, (size_t)ndim * sizeof *dims) == 0) {
+    return true;
+  }
+  weft_attr attr = attr_ints("shape", dims, (size_t)ndim);
+  return step1("reshape", value, &attr, 1);
+}
+
 bool convert(Typed* value, uint32_t dtype) {
   if (value->dtype == dtype) {
     return true;

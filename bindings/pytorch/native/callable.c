@@ -29,13 +29,13 @@ static bool body_unary(const Slot* slot, Operand* x, int count, const Operand* b
   return unary(slot, &x[0], out);
 }
 
-/* out = f(a, b); releases both operands. */
-static bool join(const char* name, Typed* a, Typed* b, Typed* out) {
-  weft_tensor* inputs[2] = {a->handle, b->handle};
-  bool good = apply(name, inputs, 2, NULL, 0, a->device, out);
-  typed_release(a);
-  typed_release(b);
-  return good;
+static bool body_matmul(const Slot* slot, Operand* x, int count, const Operand* beta, const Operand* alpha,
+                        Typed* out) {
+  (void)slot;
+  (void)count;
+  (void)beta;
+  (void)alpha;
+  return matmul(&x[0], &x[1], out);
 }
 
 /* x * number in place, where the number is not 1; releases x where it fails. */
@@ -48,7 +48,7 @@ static bool scale(Typed* x, const Operand* number) {
     typed_release(x);
     return false;
   }
-  bool good = join("mul", x, &factor, &out);
+  bool good = apply2("mul", x, &factor, &out);
   if (good) {
     *x = out;
   }
@@ -84,7 +84,7 @@ static bool body_addmm(const Slot* slot, Operand* x, int count, const Operand* b
     typed_release(&a);
     return false;
   }
-  if (!join("matmul", &a, &b, &product) || !scale(&product, alpha)) {
+  if (!apply2("matmul", &a, &b, &product) || !scale(&product, alpha)) {
     return false;
   }
   if (beta != NULL && beta->integral && beta->i == 0) { /* then self is not looked at: its NaN does not count */
@@ -99,7 +99,7 @@ static bool body_addmm(const Slot* slot, Operand* x, int count, const Operand* b
     typed_release(&product);
     return false;
   }
-  return join("add", &self, &product, out);
+  return apply2("add", &self, &product, out);
 }
 
 /* Reads all operands in their common dtype. */
@@ -133,11 +133,11 @@ static bool body_addc(const Slot* slot, Operand* x, int count, const Operand* be
   if (device < 0 || !read_all(x, 3, &dtype, device, values)) {
     return false;
   }
-  if (!join(slot->operation, &values[1], &values[2], &product) || !scale(&product, alpha)) {
+  if (!apply2(slot->operation, &values[1], &values[2], &product) || !scale(&product, alpha)) {
     typed_release(&values[0]);
     return false;
   }
-  return join("add", &values[0], &product, out);
+  return apply2("add", &values[0], &product, out);
 }
 
 /* self + weight * (end - self), as torch computes it: from the other end where the weight is a half or more. */
@@ -169,10 +169,10 @@ static bool body_lerp(const Slot* slot, Operand* x, int count, const Operand* be
   }
   if (near) {
     typed_release(&values[1]);
-    return join("add", &values[0], &difference, out);
+    return apply2("add", &values[0], &difference, out);
   }
   typed_release(&values[0]);
-  return join("sub", &values[1], &difference, out);
+  return apply2("sub", &values[1], &difference, out);
 }
 
 /* The gradient where self is above a threshold: threshold_backward(grad, self, threshold). */
@@ -189,7 +189,7 @@ static bool body_threshold(const Slot* slot, Operand* x, int count, const Operan
   if (device < 0 || !read_all(x, 3, &dtype, device, values)) {
     return false;
   }
-  if (!join("le", &values[1], &values[2], &condition)) {
+  if (!apply2("le", &values[1], &values[2], &condition)) {
     typed_release(&values[0]);
     return false;
   }
@@ -207,7 +207,8 @@ static bool body_threshold(const Slot* slot, Operand* x, int count, const Operan
 static const struct {
   Body body;
   int tensors; /* how many positional operands there are at least */
-} bodies[] = {{body_unary, 1}, {body_binary, 2}, {body_addmm, 3}, {body_addc, 3}, {body_lerp, 3}, {body_threshold, 3}};
+} bodies[] = {{body_unary, 1}, {body_binary, 2}, {body_matmul, 2},    {body_addmm, 3},
+              {body_addc, 3},  {body_lerp, 3},   {body_threshold, 3}};
 
 static bool take_keyword(PyObject* name, PyObject* value, Operand* beta, Operand* alpha, bool* has_beta,
                          bool* has_alpha, PyObject** out_tensor) {
@@ -228,7 +229,7 @@ static bool take_keyword(PyObject* name, PyObject* value, Operand* beta, Operand
   return false;
 }
 
-static PyObject* callable_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+PyObject* callable_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   Slot* slot = PyCapsule_GetPointer(self, "weft.kernel");
   Operand operands[MAX_OPERANDS], beta, alpha;
   bool has_beta = false, has_alpha = false;
@@ -269,6 +270,15 @@ static PyObject* callable_call(PyObject* self, PyObject* const* args, Py_ssize_t
   Cell* cell = cell_new(value.dtype, value.device, value.ndim, value.dims, value.handle);
   PyObject* object = cell == NULL ? NULL : cell_object(cell);
   return object == NULL ? error_python() : object;
+}
+
+PyObject* callable_kernel(PyObject* function) {
+  PyCFunction called = PyCFunction_Check(function) ? PyCFunction_GetFunction(function) : NULL;
+  if (called != (PyCFunction)(void (*)(void))callable_call) {
+    PyErr_SetString(PyExc_TypeError, "a kernel is wanted");
+    return NULL;
+  }
+  return PyCFunction_GetSelf(function);
 }
 
 static PyMethodDef callable_method = {"weft_kernel", (PyCFunction)(void (*)(void))callable_call,

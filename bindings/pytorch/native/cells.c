@@ -86,6 +86,20 @@ static void number_give(uint32_t number) {
   pthread_mutex_unlock(&numbers_lock);
 }
 
+bool cells_used(void) {
+  pthread_mutex_lock(&numbers_lock);
+  bool used = used_numbers > 0;
+  pthread_mutex_unlock(&numbers_lock);
+  return used;
+}
+
+size_t cells_alive(void) {
+  pthread_mutex_lock(&numbers_lock);
+  size_t alive = used_numbers - free_count;
+  pthread_mutex_unlock(&numbers_lock);
+  return alive;
+}
+
 static void cell_end(DLManagedTensorVersioned* managed) {
   Cell* cell = (Cell*)managed;
   number_give(cell->number);
@@ -107,19 +121,21 @@ Cell* cell_new(uint32_t dtype, int32_t device, int ndim, const int64_t* dims, we
   cell->device = device;
   cell->ndim = ndim;
   cell->count = 1;
+  int64_t step = 1; /* as count, with dimensions of size 0 left out, as torch's strides have it */
+  bool named = true;
   for (int i = ndim - 1; i >= 0; --i) {
     cell->dims[i] = dims[i];
-    cell->dims[ndim + i] = cell->count > 0 ? cell->count : 1;
-    cell->count *= dims[i];
+    cell->dims[ndim + i] = step;
+    cell->count *= dims[i] != 0; /* below: count is step, or 0 */
+    named = named && !__builtin_mul_overflow(step, dims[i] > 1 ? dims[i] : 1, &step);
   }
-  cell->number = number_take(cell);
-  if (cell->number == 0 || (uint64_t)cell->count * dtype_size(dtype) > OFFSET_MASK) {
-    error_set(WEFT_RESOURCE_EXHAUSTED,
-              "a tensor of %lld elements, or one more tensor, is more than the device xla can name",
-              (long long)cell->count);
-    if (cell->number != 0) {
-      number_give(cell->number);
-    }
+  cell->count *= named ? step : 0;
+  named = named && (uint64_t)step <= OFFSET_MASK / dtype_size(dtype);
+  cell->number = named ? number_take(cell) : 0;
+  if (cell->number == 0) {
+    error_set(WEFT_RESOURCE_EXHAUSTED, named ? "one more tensor is more than the device xla can name"
+                                             : "a tensor of more than %lld bytes is more than the device xla can name",
+              (long long)OFFSET_MASK);
     weft->tensor_release(handle);
     free(cell);
     return NULL;

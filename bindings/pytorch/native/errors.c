@@ -28,6 +28,12 @@ bool error_take(weft_error* error, const char* operation) {
   return false;
 }
 
+void error_devices(int32_t one, int32_t other) {
+  error_set(WEFT_INVALID_ARGUMENT,
+            "Expected all tensors to be on the same device, but found at least two devices, xla:%d and xla:%d!",
+            (int)one, (int)other);
+}
+
 PyObject* error_python(void) {
   PyObject* type = PyExc_RuntimeError;
   switch (error_code) {

@@ -103,7 +103,7 @@ bool unary(const Slot* slot, Operand* a, Typed* out) {
   return good;
 }
 
-static bool matmul(Operand* a, Operand* b, Typed* out) {
+bool matmul(Operand* a, Operand* b, Typed* out) {
   Operand* operands[2] = {a, b};
   int32_t device = common_device(operands, 2);
   Typed x, y;
@@ -149,6 +149,11 @@ static bool can_cast(uint32_t from, uint32_t to) {
 }
 
 bool write_result(const Operand* target, Typed* value, bool fresh) {
+  if (target->view.host == NULL && target->view.device != value->device) {
+    error_devices(value->device, target->view.device);
+    typed_release(value);
+    return false;
+  }
   bool good = can_cast(value->dtype, target->view.dtype);
   if (!good) {
     error_set(WEFT_INVALID_ARGUMENT, "result type %s can't be cast to the desired output type %s",
@@ -182,6 +187,14 @@ bool write_out(PyObject* object, Operand* target, Typed* value) {
   }
   if (same) {
     return write_result(target, value, true);
+  }
+  if (target->view.count > 0 && PyErr_WarnEx(PyExc_UserWarning,
+                                             "An output with one or more elements was resized, since its shape was not "
+                                             "the result's. This is deprecated in PyTorch: resize it to 0 elements.",
+                                             1) != 0) {
+    error_set(ERROR_RAISED, "a warning is an error here");
+    typed_release(value);
+    return false;
   }
   PyObject* sizes = PyTuple_New(value->ndim); /* `out` grows as torch's do, which Python's resize_ knows */
   for (int i = 0; sizes != NULL && i < value->ndim; ++i) {
@@ -292,8 +305,8 @@ static AtenTensorHandle call_as_strided(const Slot* slot, StableIValue* stack, u
     error_set(WEFT_INVALID_ARGUMENT, "mismatch in length of strides and shape");
     good = false;
   }
-  Operand view;
-  if (!good || !operand_of_tensor(self, &view)) {
+  View view;
+  if (!good || !view_of_tensor(self, &view)) {
     return NULL;
   }
   int64_t last = offset;
@@ -306,9 +319,9 @@ static AtenTensorHandle call_as_strided(const Slot* slot, StableIValue* stack, u
     empty = empty || sizes[i] == 0;
     last += (sizes[i] - 1) * strides[i];
   }
-  if (view.view.cell != NULL && !empty) {
-    int64_t bytes = (last + 1) * (int64_t)dtype_size(view.view.dtype);
-    int64_t have = view.view.cell->count * (int64_t)dtype_size(view.view.cell->dtype);
+  if (view.cell != NULL && !empty) {
+    int64_t bytes = (last + 1) * (int64_t)dtype_size(view.dtype);
+    int64_t have = view.cell->count * (int64_t)dtype_size(view.cell->dtype);
     if (bytes > have) {
       error_set(
           WEFT_INVALID_ARGUMENT,
@@ -359,9 +372,9 @@ static bool view_strides(const View* view, int ndim, const int64_t* sizes, int64
 static AtenTensorHandle call_view(StableIValue* stack) {
   int64_t sizes[MAX_RANK], strides[MAX_RANK], offset = 0, known = 1;
   int ndim = 0, open = -1;
-  Operand self;
+  View self;
   AtenTensorHandle tensor = (AtenTensorHandle)stack[0];
-  if (!list_take(stack[1], sizes, &ndim) || !operand_of_tensor(tensor, &self)) {
+  if (!list_take(stack[1], sizes, &ndim) || !view_of_tensor(tensor, &self)) {
     return NULL;
   }
   for (int i = 0; i < ndim; ++i) {
@@ -378,14 +391,14 @@ static AtenTensorHandle call_view(StableIValue* stack) {
           "cannot reshape tensor of 0 elements into a shape with an unspecified dimension size of -1: it can be any value");
       return NULL;
     }
-    sizes[open] = self.view.count / known;
+    sizes[open] = self.count / known;
     known *= sizes[open];
   }
-  if (known != self.view.count) {
-    error_set(WEFT_INVALID_ARGUMENT, "shape is invalid for input of size %lld", (long long)self.view.count);
+  if (known != self.count) {
+    error_set(WEFT_INVALID_ARGUMENT, "shape is invalid for input of size %lld", (long long)self.count);
     return NULL;
   }
-  if (!view_strides(&self.view, ndim, sizes, strides)) {
+  if (!view_strides(&self, ndim, sizes, strides)) {
     error_set(
         WEFT_INVALID_ARGUMENT,
         "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
@@ -399,22 +412,22 @@ static AtenTensorHandle call_view(StableIValue* stack) {
 static AtenTensorHandle call_unfold(StableIValue* stack) {
   int64_t sizes[MAX_RANK + 1], strides[MAX_RANK + 1], offset = 0;
   int64_t dim = (int64_t)stack[1], size = (int64_t)stack[2], step = (int64_t)stack[3];
-  Operand self;
+  View self;
   AtenTensorHandle tensor = (AtenTensorHandle)stack[0];
-  if (!operand_of_tensor(tensor, &self)) {
+  if (!view_of_tensor(tensor, &self)) {
     return NULL;
   }
-  int ndim = self.view.ndim;
+  int ndim = self.ndim;
   dim += dim < 0 ? (ndim > 0 ? ndim : 1) : 0;
-  int64_t length = ndim > 0 && dim >= 0 && dim < ndim ? self.view.sizes[dim] : 1;
+  int64_t length = ndim > 0 && dim >= 0 && dim < ndim ? self.sizes[dim] : 1;
   if (dim < 0 || (dim >= ndim && dim != 0) || size > length || size < 0 || step <= 0 || ndim >= MAX_RANK) {
     error_set(WEFT_INVALID_ARGUMENT, "maximum size for tensor at dimension %lld is %lld but size is %lld, step %lld",
               (long long)dim, (long long)length, (long long)size, (long long)step);
     return NULL;
   }
   for (int i = 0; i < ndim; ++i) {
-    sizes[i] = self.view.sizes[i];
-    strides[i] = self.view.strides[i];
+    sizes[i] = self.sizes[i];
+    strides[i] = self.strides[i];
   }
   sizes[ndim] = size;
   strides[ndim] = ndim > 0 ? strides[dim] : 1;
@@ -516,9 +529,11 @@ PyObject* native_counts(PyObject* self, PyObject* args) {
   return out;
 }
 
-/* Whether torch has all that kernels in C need; without it every kernel is a Python one. */
+/* Whether torch hands tensors of Python's to kernels in C: since 2.14. Without that, kernels in C make views alone, and
+ * those that compute are called as Python functions.
+ */
 PyObject* native_ready(PyObject* self, PyObject* args) {
   (void)self;
   (void)args;
-  return PyBool_FromLong(torch.from_object != NULL && torch.to_object != NULL && torch.check != NULL);
+  return PyBool_FromLong(torch.from_object != NULL && torch.to_object != NULL);
 }

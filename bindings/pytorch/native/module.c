@@ -27,9 +27,28 @@ static const char* missing_symbol(void* libtorch, const Symbol* symbols, size_t 
   return NULL;
 }
 
+/* Before torch 2.13 there is no function that ends an optional argument, which torch makes with C++'s new: then C++'s
+ * delete is taken from the library that torch itself uses.
+ */
+static void (*operator_delete)(void* pointer);
+
+static int32_t delete_by_operator(StableIValue* value) {
+  operator_delete(value);
+  return 0;
+}
+
+static bool find_delete(void* libtorch) {
+  if (torch.delete_value == NULL) {
+    void* found = dlsym(libtorch, "_ZdlPv");
+    memcpy(&operator_delete, &found, sizeof found);
+    torch.delete_value = delete_by_operator;
+  }
+  return operator_delete != NULL || torch.delete_value != delete_by_operator;
+}
+
 static bool find_torch(const char* path) {
   const Symbol symbols[] = {{"aoti_torch_library_init_impl", &torch.library_init_impl, false},
-                            {"torch_library_impl", &torch.library_impl, true},
+                            {"torch_library_impl", &torch.library_impl, false},
                             {"torch_get_mutable_data_ptr", &torch.get_data, false},
                             {"aoti_torch_get_dim", &torch.get_dim, false},
                             {"aoti_torch_get_sizes", &torch.get_sizes, false},
@@ -54,6 +73,9 @@ static bool find_torch(const char* path) {
     return false;
   }
   const char* missing = missing_symbol(libtorch, symbols, sizeof symbols / sizeof *symbols);
+  if (missing == NULL && !find_delete(libtorch)) {
+    missing = "torch_delete_stable_ivalue";
+  }
   if (missing != NULL) {
     PyErr_Format(PyExc_ImportError, "%s has no function %s: torch 2.10 or newer is wanted", path, missing);
     return false;
@@ -73,7 +95,7 @@ static bool find_weft(const char* path) {
   weft = get_api == NULL ? NULL : get_api(WEFT_ABI_MAJOR);
   if (weft == NULL || weft->struct_size < offsetof(weft_api_v1, device_trim)) {
     const char* release = weft == NULL ? "of another ABI" : weft->release_version();
-    PyErr_Format(PyExc_ImportError, "%s is Weft %s, and ABI 1.1 or newer is wanted", path, release);
+    PyErr_Format(PyExc_ImportError, "%s is Weft %s, and ABI 1.1 or newer of major version 1 is wanted", path, release);
     weft = NULL;
     return false;
   }
@@ -176,16 +198,33 @@ static PyObject* stop(PyObject* self, PyObject* args) {
   if (context != NULL) {
     weft_context* ended = context;
     context = NULL;
+    device_count = 0;
     Py_BEGIN_ALLOW_THREADS weft->context_release(ended);
     Py_END_ALLOW_THREADS
   }
   Py_RETURN_NONE;
 }
 
+/* used(): whether there ever was a tensor of the device. */
+static PyObject* used(PyObject* self, PyObject* args) {
+  (void)self;
+  (void)args;
+  return PyBool_FromLong(cells_used());
+}
+
+/* alive(): memory of tensors that torch holds, and values that Python holds. */
+static PyObject* alive(PyObject* self, PyObject* args) {
+  (void)self;
+  (void)args;
+  return Py_BuildValue("nn", (Py_ssize_t)cells_alive(), (Py_ssize_t)__atomic_load_n(&values_alive, __ATOMIC_RELAXED));
+}
+
 static PyMethodDef methods[] = {
     {"load", load, METH_VARARGS, "Finds torch and Weft."},
     {"start", start, METH_VARARGS, "Makes the context."},
     {"stop", stop, METH_NOARGS, "Ends the context."},
+    {"used", used, METH_NOARGS, "Whether the device was used."},
+    {"alive", alive, METH_NOARGS, "How many tensors with memory of their own, and how many values, there are."},
     {"register", native_register, METH_VARARGS, "register(overload, kind, flags, operation): a kernel in C."},
     {"kernel", callable_new, METH_VARARGS,
      "kernel(kind, flags, operation): a kernel in C for torch to call as Python's."},
@@ -197,7 +236,8 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_weft_torch", NULL, -1,
 
 PyMODINIT_FUNC PyInit__weft_torch(void) {
   PyObject* module = PyModule_Create(&definition);
-  if (module == NULL || !value_init(module) || PyModule_AddFunctions(module, value_methods) != 0) {
+  if (module == NULL || !value_init(module) || PyModule_AddFunctions(module, value_methods) != 0 ||
+      PyModule_AddFunctions(module, layer_methods) != 0) {
     Py_XDECREF(module);
     return NULL;
   }

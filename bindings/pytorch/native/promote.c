@@ -242,9 +242,7 @@ int32_t common_device(Operand* const* operands, size_t count) {
       continue;
     }
     if (device >= 0 && operands[i]->view.device != device) {
-      error_set(WEFT_INVALID_ARGUMENT,
-                "Expected all tensors to be on the same device, but found at least two devices, xla:%d and xla:%d!",
-                device, operands[i]->view.device);
+      error_devices(device, operands[i]->view.device);
       return -1;
     }
     device = operands[i]->view.device;

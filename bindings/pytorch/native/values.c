@@ -8,10 +8,12 @@
 enum { MAX_INPUTS = 64, MAX_ATTRS = 24, MAX_RESULTS = 8, MAX_NUMBERS = 256 };
 
 PyTypeObject* value_type;
+int64_t values_alive;
 
 static void value_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   typed_release(&((Value*)self)->typed);
+  __atomic_fetch_sub(&values_alive, 1, __ATOMIC_RELAXED);
   freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(self);
   Py_DECREF(type);
@@ -24,6 +26,7 @@ PyObject* value_new(Typed* typed, bool fresh) {
     typed_release(typed);
     return NULL;
   }
+  __atomic_fetch_add(&values_alive, 1, __ATOMIC_RELAXED);
   value->typed = *typed;
   value->fresh = fresh;
   return (PyObject*)value;
@@ -181,6 +184,7 @@ static bool attr_from(PyObject* name, PyObject* value, weft_attr* attr, int64_t*
   return !PyErr_Occurred();
 }
 
+/* The handles of values, None where one is left out, and the device that all are on; *device is -1 before the first. */
 static bool inputs_from(PyObject* const* objects, Py_ssize_t count, weft_tensor** out, int32_t* device) {
   if (count > MAX_INPUTS) {
     PyErr_SetString(PyExc_ValueError, "more operands than there is room for");
@@ -196,6 +200,11 @@ static bool inputs_from(PyObject* const* objects, Py_ssize_t count, weft_tensor*
       return false;
     }
     out[i] = value->typed.handle;
+    if (*device >= 0 && *device != value->typed.device) {
+      error_devices(*device, value->typed.device);
+      error_python();
+      return false;
+    }
     *device = value->typed.device;
   }
   return true;
@@ -227,11 +236,12 @@ static PyObject* op(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyO
   weft_attr attrs[MAX_ATTRS];
   int64_t room[MAX_NUMBERS];
   size_t used = 0, attr_count = 0, count = 0;
-  int32_t device = 0;
+  int32_t device = -1;
   const char* name = nargs > 0 ? PyUnicode_AsUTF8AndSize(args[0], NULL) : NULL;
   if (name == NULL || !inputs_from(args + 1, nargs - 1, inputs, &device)) {
     return NULL;
   }
+  device = device < 0 ? 0 : device;
   Py_ssize_t keywords = names == NULL ? 0 : PyTuple_Size(names);
   for (Py_ssize_t i = 0; i < keywords; ++i) {
     PyObject *key = PyTuple_GetItem(names, i), *value = args[nargs + i];
@@ -264,7 +274,7 @@ static PyObject* vjp(PyObject* self, PyObject* args, PyObject* keywords) {
     return NULL;
   }
   weft_tensor *handles[3][MAX_INPUTS], *gradients[MAX_INPUTS];
-  int32_t wanted[MAX_INPUTS], device = 0;
+  int32_t wanted[MAX_INPUTS], device = -1;
   for (int part = 0; part < 3; ++part) {
     PyObject* objects[MAX_INPUTS];
     PyObject* tuple = given[part == 2 ? 3 : part];
@@ -418,6 +428,28 @@ static PyObject* upload(PyObject* self, PyObject* args) {
   Py_END_ALLOW_THREADS return error_take(error, NULL) ? value_new(&typed, true) : error_python();
 }
 
+/* copy_to(value, device): the value on another device. */
+static PyObject* copy_to(PyObject* self, PyObject* args) {
+  (void)self;
+  PyObject* object = NULL;
+  int device = 0;
+  if (!PyArg_ParseTuple(args, "Oi", &object, &device)) {
+    return NULL;
+  }
+  Value* value = value_check(object);
+  if (value == NULL) {
+    return NULL;
+  }
+  if (device < 0 || (size_t)device >= device_count) {
+    return PyErr_Format(PyExc_RuntimeError, "xla:%d: there are %zu devices", device, device_count);
+  }
+  Typed typed = value->typed;
+  weft_error* error = NULL;
+  Py_BEGIN_ALLOW_THREADS error = weft->tensor_copy_to(value->typed.handle, devices[device], &typed.handle);
+  Py_END_ALLOW_THREADS typed.device = device;
+  return error_take(error, NULL) ? value_new(&typed, true) : error_python();
+}
+
 /* download(value, address, bytes): evaluates, waits, copies into dense host memory. */
 static PyObject* download(PyObject* self, PyObject* args) {
   (void)self;
@@ -516,6 +548,7 @@ PyMethodDef value_methods[] = {
     {"scalar", scalar, METH_VARARGS, "A number as a value."},
     {"empty", empty, METH_VARARGS, "A tensor to which nothing was written."},
     {"upload", upload, METH_VARARGS, "A value of host memory."},
+    {"copy_to", copy_to, METH_VARARGS, "A value on another device."},
     {"download", download, METH_VARARGS, "A value into host memory."},
     {"sync", sync_device, METH_VARARGS, "The barrier of a device."},
     {"evaluate", evaluate, METH_VARARGS, "Computes values."},

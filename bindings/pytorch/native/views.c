@@ -140,25 +140,6 @@ static bool box_from_strides(const View* view, int64_t count, Box* box) {
   return home_rank < MAX_RANK && box_fit(view, home_rank, home, box);
 }
 
-/* In place: `value` is released and replaced, also when it fails. */
-static bool step1(const char* name, Typed* value, const weft_attr* attrs, size_t count) {
-  Typed out;
-  bool good = apply1(name, value, attrs, count, &out);
-  typed_release(value);
-  if (good) {
-    *value = out;
-  }
-  return good;
-}
-
-static bool reshape_to(Typed* value, int ndim, const int64_t* dims) {
-  if (value->ndim == ndim && same_dims(ndim, value->dims, dims)) {
-    return true;
-  }
-  weft_attr attr = attr_ints("shape", dims, (size_t)ndim);
-  return step1("reshape", value, &attr, 1);
-}
-
 /* The order in which view dimensions lie in the home shape; returns how many there are. */
 static int box_order(const View* view, const Box* box, int* order) {
   int count = 0;
@@ -274,69 +255,6 @@ static bool read_by_indices(const View* view, int64_t count, Typed* value) {
     *value = out;
   }
   return good;
-}
-
-/* Two parts of a value by two operations, or of its two columns; releases the value. */
-static bool complex_parts(Typed* value, Typed* parts) {
-  bool good = apply1("real", value, NULL, 0, &parts[0]);
-  if (good && !apply1("imag", value, NULL, 0, &parts[1])) {
-    typed_release(&parts[0]);
-    good = false;
-  }
-  typed_release(value);
-  return good;
-}
-
-static bool column_parts(Typed* value, int64_t rows, Typed* parts) {
-  int64_t pairs[2] = {rows, 2}, step[2] = {1, 1};
-  bool good = reshape_to(value, 2, pairs);
-  for (int k = 0; good && k < 2; ++k) {
-    int64_t start[2] = {0, k}, limit[2] = {rows, k + 1};
-    weft_attr attrs[3] = {attr_ints("start_indices", start, 2), attr_ints("limit_indices", limit, 2),
-                          attr_ints("strides", step, 2)};
-    good = apply1("slice", value, attrs, 3, &parts[k]);
-    if (!good && k == 1) {
-      typed_release(&parts[0]);
-    }
-  }
-  typed_release(value);
-  return good;
-}
-
-/* The elements as another dtype, flat; complex numbers are pairs of reals. Releases the value where it fails. */
-static bool reinterpret_flat(Typed* value, int64_t count, uint32_t dtype, int64_t* out_count) {
-  size_t from = dtype_size(value->dtype), to = dtype_size(dtype);
-  bool from_complex = (value->dtype & 0xff) == 5, to_complex = (dtype & 0xff) == 5;
-  int32_t device = value->device;
-  *out_count = count * (int64_t)from / (int64_t)to;
-  if (from_complex != to_complex && (from == 2 * to || to == 2 * from)) {
-    Typed parts[2], out;
-    weft_attr axis = attr_int("axis", 1);
-    if (!reshape_to(value, 1, &count)) {
-      return false;
-    }
-    if (!(from_complex ? complex_parts(value, parts) : column_parts(value, *out_count, parts))) {
-      return false;
-    }
-    weft_tensor* inputs[2] = {parts[0].handle, parts[1].handle};
-    bool good = apply(from_complex ? "stack" : "complex", inputs, 2, &axis, from_complex ? 1 : 0, device, &out);
-    typed_release(&parts[0]);
-    typed_release(&parts[1]);
-    if (good) {
-      *value = out;
-      good = reshape_to(value, 1, out_count);
-    }
-    return good;
-  }
-  if (from_complex || to_complex) {
-    error_set(WEFT_UNIMPLEMENTED, "a complex tensor's memory seen as this dtype is not there on the device xla");
-    typed_release(value);
-    return false;
-  }
-  int64_t pair[2] = {from < to ? *out_count : count, from < to ? (int64_t)(to / from) : 1};
-  weft_attr attr = attr_dtype("dtype", dtype);
-  return reshape_to(value, from < to ? 2 : 1, pair) && step1("bitcast_convert", value, &attr, 1) &&
-         reshape_to(value, 1, out_count);
 }
 
 static bool read_empty(const View* view, Typed* out) {

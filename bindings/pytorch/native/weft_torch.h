@@ -132,6 +132,7 @@ typedef struct Typed {
 /* errors.c: one error for each thread, set where it happens and raised where Python or torch is reached. */
 void error_set(int code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 bool error_take(weft_error* error, const char* operation); /* true if there was none; takes it over */
+void error_devices(int32_t one, int32_t other);
 PyObject* error_python(void);                              /* raises; returns NULL */
 void error_torch(void);                                    /* throws */
 enum { ERROR_TYPE = 1000, ERROR_VALUE, ERROR_RAISED };
@@ -142,6 +143,8 @@ int torch_of(uint32_t dtype);           /* torch's number, -1: none */
 const char* dtype_text(uint32_t dtype); /* torch.FloatTensor's first word */
 Cell* cell_new(uint32_t dtype, int32_t device, int ndim, const int64_t* dims,
                weft_tensor* handle); /* takes the handle */
+bool cells_used(void);    /* whether there ever was a cell */
+size_t cells_alive(void); /* tensors of torch's that share no memory */
 Cell* cell_find(const void* pointer, int64_t* out_bytes);
 PyObject* cell_object(Cell* cell);                /* takes the cell; needs the GIL */
 AtenTensorHandle cell_tensor(Cell* cell);         /* takes the cell; takes the GIL */
@@ -156,6 +159,10 @@ bool view_write(const View* view, const Typed* value, bool fresh); /* fresh: nob
 bool apply(const char* name, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
            int32_t device, Typed* out);
 bool apply1(const char* name, const Typed* x, const weft_attr* attrs, size_t attr_count, Typed* out);
+bool apply2(const char* name, Typed* a, Typed* b, Typed* out); /* releases both operands */
+/* In place: `value` is released and replaced, and only released where it fails. */
+bool step1(const char* name, Typed* value, const weft_attr* attrs, size_t count);
+bool reshape_to(Typed* value, int ndim, const int64_t* dims);
 bool convert(Typed* value, uint32_t dtype); /* in place */
 bool scalar_f64(uint32_t dtype, int32_t device, double value, Typed* out);
 bool scalar_i64(uint32_t dtype, int32_t device, int64_t value, Typed* out);
@@ -164,6 +171,9 @@ weft_attr attr_ints(const char* name, const int64_t* values, size_t count);
 weft_attr attr_int(const char* name, int64_t value);
 weft_attr attr_dtype(const char* name, uint32_t dtype);
 weft_attr attr_enum(const char* name, const char* value);
+
+/* bits.c: the elements as those of another dtype, flat; releases the value where it fails. */
+bool reinterpret_flat(Typed* value, int64_t count, uint32_t dtype, int64_t* out_count);
 
 /* promote.c */
 typedef struct Operand {
@@ -217,6 +227,7 @@ PyObject* native_counts(PyObject* self, PyObject* args);
 PyObject* native_ready(PyObject* self, PyObject* args);
 bool elementwise(const Slot* slot, Operand* a, Operand* b, const Operand* alpha, Typed* out);
 bool unary(const Slot* slot, Operand* a, Typed* out);
+bool matmul(Operand* a, Operand* b, Typed* out);
 bool write_result(const Operand* target, Typed* value,
                   bool fresh); /* casts as in-place operations do; releases the value */
 
@@ -230,9 +241,15 @@ typedef struct Value {
 extern PyTypeObject* value_type;
 bool value_init(PyObject* module);
 PyObject* value_new(Typed* typed, bool fresh); /* takes the handle */
+extern int64_t values_alive;
 extern PyMethodDef value_methods[];
+
+/* layers.c */
+extern PyMethodDef layer_methods[];
 
 /* callable.c: kernels with number arguments, as Python callables */
 PyObject* callable_new(PyObject* self, PyObject* args);
+PyObject* callable_call(PyObject* kernel, PyObject* const* args, Py_ssize_t nargs, PyObject* names);
+PyObject* callable_kernel(PyObject* function); /* what callable_call takes; borrowed; NULL: raised */
 
 #endif

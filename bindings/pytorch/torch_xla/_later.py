@@ -11,8 +11,7 @@ import sys
 LATER = (
     "torch_xla.distributed.fsdp",
     "torch_xla.distributed.spmd",
-    "torch_xla.experimental.custom_kernel",
-    "torch_xla.amp.syncfree",
+    "torch_xla.experimental.custom_kernel, apart from flash_attention",
     "torch_xla.core.functions",
     "xm.all_to_all",
     "xm.reduce_scatter",

@@ -11,8 +11,9 @@ import torch
 from . import _weft
 
 XRT_VARIABLES = ("XRT_TPU_CONFIG", "XRT_DEVICE_MAP", "XRT_WORKERS")
-# Variables of the five documents that choose something this package has no part for yet.
-_WITHOUT_EFFECT = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_SAVE_TENSORS_FILE", "XLA_SAVE_TENSORS_FMT")
+# Variables of PyTorch/XLA that choose something this package has no part for yet.
+_WITHOUT_EFFECT = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_SAVE_TENSORS_FILE", "XLA_SAVE_TENSORS_FMT", "XLA_METRICS_SAMPLES",
+                   "XLA_METRICS_PERCENTILES")
 _OP_BY_OP = ("GET_TENSORS_OPBYOP", "SYNC_TENSORS_OPBYOP", "XLA_GET_TENSORS_OPBYOP", "XLA_SYNC_TENSORS_OPBYOP")
 
 _KINDS = {"cpu": "CPU", "reference": "CPU", "tpu": "TPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU"}
@@ -37,6 +38,9 @@ def truth(name):
 
 def prepare():
     """Reads the variables that this package, not the library, understands; called before the context is made."""
+    if truth("XLA_USE_F16"):  # Trainers set it late, so it is looked for also when the context is there.
+        raise RuntimeError("XLA_USE_F16 is set: there is no mode that holds float32 tensors as float16. XLA_USE_BF16 holds "
+                           "them as bfloat16 (a trainer's precision bf16-true), and float16 tensors are computed as such")
     if _weft.context_made():
         return
     here = [name for name in XRT_VARIABLES if os.environ.get(name)]

@@ -85,6 +85,11 @@ def _count_step():
         return _steps
 
 
+def barriers():
+    """How many barriers there were in this process, also such as had nothing to compute."""
+    return _steps
+
+
 def _append_metrics(step):
     path = os.environ.get("XLA_METRICS_FILE")
     if not path:

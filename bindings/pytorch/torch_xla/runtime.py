@@ -37,6 +37,11 @@ def global_runtime_device_count():
     return _weft.device_count()
 
 
+def is_spmd():
+    """False: one program over several devices comes later (torch_xla.distributed.spmd)."""
+    return False
+
+
 def initialize_cache(path, readonly=False):
     """Keeps compiled programs in the folder `path`, and finds those that are there.
 

@@ -1,6 +1,8 @@
 """What the tests of the core share: the package of this checkout, the device, and comparison with torch's CPU."""
 
+import os
 import pathlib
+import subprocess
 import sys
 import types
 
@@ -43,3 +45,16 @@ def same(test, expected, actual, message="", bits=True):
 def host_operations():
     """What the host computed since the counters were cleared."""
     return sorted(name for name in core.counters() if name.startswith("aten::"))
+
+
+def child(source, **environment):
+    """Runs a program of its own, which finds the core."""
+    text = (
+        "import sys, types\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "package = types.ModuleType('torch_xla'); package.__path__ = [sys.path[0] + '/torch_xla']\n"
+        "sys.modules['torch_xla'] = package\nimport torch\n" + source
+    )
+    return subprocess.run(
+        [sys.executable, "-c", text], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+    )

@@ -1,26 +1,38 @@
 """Bad input: each is an exception of Python's with its text, nothing is lost, and the process goes on."""
 
+import json
 import os
-import subprocess
-import sys
+import pathlib
 import threading
 import unittest
 
-from common import DEVICE, ROOT, core, same
+from common import DEVICE, ROOT, child, core, same
 import torch
 
 
-def child(source, **environment):
-    """Runs a program of its own with the core imported."""
-    text = (
-        "import sys, types\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "package = types.ModuleType('torch_xla'); package.__path__ = [sys.path[0] + '/torch_xla']\n"
-        "sys.modules['torch_xla'] = package\nimport torch\n" + source
-    )
-    return subprocess.run(
-        [sys.executable, "-c", text], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
-    )
+BUILD = pathlib.Path(os.environ.get("WEFT_BUILD") or ROOT.parents[1] / "build" / "release")
+TWO_DEVICES = """
+import json, torch_xla._weft
+F, found = torch.nn.functional, {}
+a, b = torch.ones(2, device="xla:0"), torch.full((2,), 2.0, device="xla:1")
+with torch.xla.device(1):
+    chosen = torch.ones(1, device="xla").device
+found["devices"] = [str(d) for d in (a.device, b.device, chosen, torch.ones(1, device="xla").device)]
+found["copies"] = [a.clone().copy_(b).tolist(), (b.to("xla:0") + a).tolist(), b.tolist()]
+m, n = torch.outer(a, a), torch.outer(b, b)
+for name, wrong in {
+    "native": lambda: a * b, "number": lambda: torch.add(a, b, alpha=2), "product": lambda: m @ n,
+    "addmm": lambda: torch.addmm(m, n, n), "addcmul": lambda: torch.addcmul(a, b, b), "cat": lambda: torch.cat([a, b]),
+    "where": lambda: torch.where(a > 0, a, b), "in place": lambda: a.add_(b), "out": lambda: torch.add(a, 1, out=b),
+    "zero dimensions": lambda: a + b[0], "index": lambda: a[torch.tensor([0], device="xla:1")],
+    "convolution": lambda: F.conv2d(m.view(1, 1, 2, 2), n.view(1, 1, 2, 2)), "host": lambda: torch.linalg.lstsq(m, n),
+    "norm": lambda: F.layer_norm(a, (2,), b, b), "third": lambda: torch.ones(1, device="xla:2"),
+    "generator": lambda: torch.rand(1, device="xla:0", generator=torch.Generator("xla:1")),
+}.items():
+    try: found[name] = str(wrong())
+    except RuntimeError as error: found[name] = str(error)
+print(json.dumps(found))
+"""
 
 
 class Errors(unittest.TestCase):
@@ -84,6 +96,23 @@ class Errors(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "xla:1"):
             core.sync(1)
 
+    def test_two_devices(self):
+        """On a plugin of the tests that has two."""
+        plugin = BUILD / "tests" / "libweft_pjrt_fake.so"
+        if not plugin.exists():
+            self.skipTest(f"{plugin} is not built")
+        run = child(TWO_DEVICES, WEFT_PLATFORM="pjrt", WEFT_PLUGIN=str(plugin), WEFT_FAKE="devices=2")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        found = json.loads(run.stdout)
+        self.assertEqual(found.pop("copies"), [[2.0, 2.0], [3.0, 3.0], [2.0, 2.0]])
+        self.assertEqual(found.pop("devices"), ["xla:0", "xla:1", "xla:1", "xla:0"])
+        self.assertEqual(found.pop("third"), "xla:2 is no device: there are 2")
+        self.assertEqual(found.pop("generator"), "Expected a generator of xla:0 but found one of xla:1")
+        self.assertEqual(len(found), 14)
+        for name, text in found.items():
+            with self.subTest(name):
+                self.assertRegex(text, "Expected all tensors to be on the same device, but found at least two devices, xla:")
+
     def test_options_after_the_first_use(self):
         torch.ones(1, device=DEVICE)
         with self.assertRaisesRegex(RuntimeError, "first use"):
@@ -95,27 +124,6 @@ class Errors(unittest.TestCase):
             "try: torch.ones(2, device='xla')\nexcept RuntimeError as error: print('said', error)\n"
         )
         self.assertIn("no_such_option", run.stdout, run.stderr)
-
-    def test_missing_library(self):
-        run = child(
-            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n",
-            WEFT_LIBRARY="/nowhere/libweft.so.1",
-        )
-        self.assertIn("was looked for at /nowhere/libweft.so.1", run.stdout, run.stderr)
-
-    def test_a_library_that_is_not_wefts(self):
-        run = child(
-            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n",
-            WEFT_LIBRARY=os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"),
-        )
-        self.assertIn("ABI 1.1 or newer is wanted", run.stdout, run.stderr)
-
-    def test_a_device_name_that_is_taken(self):
-        run = child(
-            "torch.utils.rename_privateuse1_backend('other')\n"
-            "try: import torch_xla._weft\nexcept ImportError as error: print('said', error)\n"
-        )
-        self.assertIn("taken by 'other'", run.stdout, run.stderr)
 
     def test_after_fork(self):
         run = child(

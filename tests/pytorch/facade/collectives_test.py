@@ -9,7 +9,7 @@ from unittest import mock
 
 import support  # noqa: F401
 import torch
-from torch_xla import _weft
+from torch_xla import _step, _weft
 from torch_xla.core import xla_model as xm
 
 DEVICE = torch.device("xla", 0)
@@ -48,9 +48,9 @@ class Collectives(unittest.TestCase):
         self.assertEqual(value.tolist(), [1, 2])
         model = torch.nn.BatchNorm1d(2).to(DEVICE)
         expected = {name: tensor.tolist() for name, tensor in model.state_dict().items()}
-        before = _weft.counters().get("MarkStep", 0)
+        before = _step.barriers()
         xm.broadcast_master_param(model)
-        self.assertEqual(_weft.counters()["MarkStep"], before + 1)
+        self.assertEqual(_step.barriers(), before + 1)
         self.assertEqual({name: tensor.tolist() for name, tensor in model.state_dict().items()}, expected)
 
     def test_mesh_reduce(self):

@@ -122,6 +122,7 @@ class World(unittest.TestCase):
         self.assertTrue(xm.is_master_ordinal(local=False))
         self.assertEqual(xr.global_runtime_device_count(), 1)
         self.assertIs(xr.using_pjrt(), True)
+        self.assertIs(xr.is_spmd(), False)
 
     def test_master_print(self):
         self.assertEqual(support.printed(xm.master_print, "a", 1), "a 1\n")

@@ -2,6 +2,8 @@
 import importlib
 import os
 import re
+import shlex
+import subprocess
 import sys
 import unittest
 
@@ -74,6 +76,29 @@ class Documentation(unittest.TestCase):
                 for name in re.findall(r"`(\w+)`", names):
                     if "what training scripts" not in names:
                         self.assertTrue(hasattr(loaded, name), f"{one}.{name}")
+
+    def test_the_commands_of_install_are_there_and_have_their_options(self):
+        section = self.text[self.text.index("## Install"):self.text.index("## What runs")]
+        lines = [line for block in re.findall(r"```sh\n(.*?)```", section, re.S) for line in block.splitlines()]
+        seen = set()
+        for words in (shlex.split(line) for line in lines):
+            script = next((word for word in words if word.startswith("bindings/")), None)
+            if script is None:
+                self.assertIn(" ".join(words[:2]), ("pip install", "python -m", "export PYTHONPATH=$PWD/bindings/pytorch"), words)
+                continue
+            seen.add(script)
+            path = os.path.join(support.ROOT, script)
+            self.assertTrue(os.path.isfile(path), script)
+            if words[0] == "docker":  # What the file of the image uses is in the repository.
+                with open(path, encoding="utf-8") as file:
+                    for used in re.findall(r"(?:scripts|bindings)/[\w./-]+", file.read()):
+                        self.assertTrue(os.path.exists(os.path.join(support.ROOT, used)), used)
+                continue
+            command = [sys.executable, path] if words[0] == "python" else [path]
+            help_text = subprocess.run([*command, "--help"], check=True, capture_output=True, text=True).stdout
+            for option in (word for word in words if word.startswith("--")):
+                self.assertIn(option, help_text, words)
+        self.assertEqual(len(seen), 4, seen)
 
     def test_first_example_runs(self):
         source = re.search(r"```python\n(.*?)```", self.text, re.S).group(1)

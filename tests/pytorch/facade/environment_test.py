@@ -75,6 +75,15 @@ class Context(unittest.TestCase):
         for name in ("XLA_USE_BF16", "XLA_DOWNCAST_BF16"):
             self.assertEqual(support.check(self, support.run(work, **{name: "1"})), "torch.float32 1.0\n")
 
+    def test_float16_mode_is_refused_by_name(self):
+        """Lightning's precision 16-true sets the variable when its trainer is made, late or early."""
+        text = "XLA_USE_F16 is set: there is no mode that holds float32 tensors as float16"
+        done = support.run(BEGIN + WORK, XLA_USE_F16="1")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(text, done.stderr)
+        self.assertEqual(support.check(self, support.run(BEGIN + WORK, XLA_USE_F16="0")), "[3.0, 3.0, 3.0]\n")
+        late = BEGIN + WORK + "import os\nos.environ['XLA_USE_F16'] = '1'\nxm.xla_device()\n"
+        self.assertIn(text, support.run(late).stderr)
 
     def test_seed_before_the_context(self):
         """Seeding makes no context, and the numbers are those that the seed gives later too."""

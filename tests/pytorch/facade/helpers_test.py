@@ -64,7 +64,9 @@ class Progress(unittest.TestCase):
         with mock.patch("builtins.print"):
             test_utils.print_training_update("xla:0", 5, 1.0, 2.0, 3.0, summary_writer=writer)
         self.assertEqual(writer.written, {"examples/sec": (2.0, 5), "average_examples/sec": (3.0, 5)})
+        kept = torch.ones(3, device="xla")
         torch_xla.sync()
+        del kept
         test_utils.write_to_summary(writer, 9, {"loss": 0.5}, write_xla_metrics=True)
         self.assertEqual(writer.written["loss"], (0.5, 9))
         self.assertGreaterEqual(writer.written["MarkStep"][0], 1)

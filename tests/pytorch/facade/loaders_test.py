@@ -9,7 +9,7 @@ import warnings
 import support  # noqa: F401
 import torch
 import torch_xla
-from torch_xla import _weft
+from torch_xla import _step
 from torch_xla.distributed import parallel_loader as pl
 
 DEVICE = torch.device("xla", 0)
@@ -21,7 +21,7 @@ def batches(count):
 
 
 def mark_steps():
-    return _weft.counters().get("MarkStep", 0)
+    return _step.barriers()
 
 
 def loader_threads():
@@ -49,6 +49,10 @@ class Batches(unittest.TestCase):
                     self.assertEqual(data.shape, (2, 3))
                     seen.append((data.cpu()[0, 0].item(), target.cpu()[0].item()))
                 self.assertEqual(seen, [(at, at) for at in range(20)])
+
+    def test_the_dataset_is_the_loaders(self):
+        data = torch.utils.data.TensorDataset(torch.ones(3))
+        self.assertIs(pl.MpDeviceLoader(torch.utils.data.DataLoader(data), DEVICE).dataset, data)
 
     def test_containers_stay_what_they_are(self):
         batch = {"pair": Pair(torch.ones(2), torch.zeros(2)), "list": [torch.ones(1), "text", 3], "none": None}

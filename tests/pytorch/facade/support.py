@@ -14,6 +14,8 @@ PACKAGE = os.path.join(ROOT, "bindings", "pytorch")
 sys.path.insert(0, PACKAGE)
 
 
+# What programs get imported already. The first optimizer of a process imports torch._dynamo, hundreds of modules.
+preloaded = ["torch._dynamo"]
 _server = None
 
 
@@ -22,17 +24,28 @@ def _ask(request):
     global _server
     if _server is None:
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fork_server.py")
-        _server = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        _server = subprocess.Popen([sys.executable, script, *preloaded], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         atexit.register(_server.communicate)
     _server.stdin.write(json.dumps(request) + "\n")
     _server.stdin.flush()
     return json.loads(_server.stdout.readline())
 
 
-def run(program, *arguments, timeout=300, folder=None, path=(), **environment):
+def _start(request):
+    """The return code of a script that a new interpreter runs; None where it took too long, and was ended."""
+    with open(request["stdout"], "wb") as stdout, open(request["stderr"], "wb") as stderr:
+        try:
+            return subprocess.run([sys.executable, request["script"], *request["arguments"]], env=request["environment"],
+                                  cwd=request["folder"], timeout=request["timeout"], stdout=stdout, stderr=stderr).returncode
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def run(program, *arguments, timeout=300, folder=None, path=(), fresh=False, **environment):
     """Runs Python source in a process of its own; gives returncode, stdout and stderr as subprocess.run does.
 
-    Variables of this package and of the library are not taken over, apart from WEFT_LIBRARY.
+    The process is a fork of one that has torch, or with `fresh` a new interpreter. Variables of this package and of the
+    library are not taken over, apart from WEFT_LIBRARY.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "XRT_", "PJRT_", "WEFT_"))}
     if "WEFT_LIBRARY" in os.environ:
@@ -44,8 +57,9 @@ def run(program, *arguments, timeout=300, folder=None, path=(), **environment):
         with open(script, "w", encoding="utf-8") as file:
             file.write(program)
         outputs = {name: os.path.join(own, name) for name in ("stdout", "stderr")}
-        code = _ask({"script": script, "arguments": arguments, "environment": variables, "folder": folder or own,
-                     "timeout": timeout, **outputs})
+        request = {"script": script, "arguments": arguments, "environment": variables, "folder": folder or own,
+                   "timeout": timeout, **outputs}
+        code = (_start if fresh else _ask)(request)
         texts = {}
         for name, file_name in outputs.items():
             with open(file_name, encoding="utf-8") as file:

@@ -2,7 +2,8 @@
 
 `before` and `after` are Python. They stand in front of the block and behind it, with stubs.py in front of both; `after`
 checks what the block printed and computed. `follows` are blocks of the same document that come first. `wrap` changes a
-fragment into something that can stand alone. `error` is what the block has to end with.
+fragment into something that can stand alone. `error` is what the block has to end with. `fresh` blocks run in a new
+interpreter, which imports everything itself; the others in forks of one that has torch.
 """
 import dataclasses
 import textwrap
@@ -20,6 +21,7 @@ class Row:
     error: str = ""
     needs: str = ""
     not_run: str = ""
+    fresh: bool = False
 
 
 _REPORT = """
@@ -97,7 +99,8 @@ assert (_loader.sampler.num_replicas, _loader.sampler.rank) == (1, 0)
 _LIGHTNING = """
 import lightning_seed
 lightning_seed.install()
-MyLightningModule = lightning_seed.FashionClassifier
+class MyLightningModule(lightning_seed.FashionClassifier):
+    images = 8000
 """
 _FITTED = """
 assert trainer.state.finished, trainer.state
@@ -128,7 +131,7 @@ ROWS = [
               "torch.testing.assert_close(l_out.cpu(), linear.to('cpu')(l_in.cpu()))\n"),
     Row("002", 59, before="import torch_xla.core.xla_model as xm\n",
         error=r"RuntimeError: .*Input tensor is not an XLA tensor: torch\.FloatTensor"),
-    Row("002", 80, after=_TRAINED),
+    Row("002", 80, after=_TRAINED, fresh=True),
     Row("002", 114, after=_TRAINED),
     Row("002", 254, after="_saved = torch.load('tensors.pt')\n"
                           "assert all(one.device.type == 'cpu' for one in _saved)\n"

@@ -29,14 +29,18 @@ def program(row, found):
     return "\n".join(parts + [row.wrap(text) if row.wrap else text, row.after, "_real_stdout.write('checked\\n')\n"])
 
 
-def run(text):
+# The Lightning blocks need it, and it takes longer to import than they take to run.
+support.preloaded.append("torchmetrics")
+
+
+def run(text, fresh=False):
     with tempfile.TemporaryDirectory() as folder:
         # The empty distribution that comes with the wheel: Lightning asks for its version.
         about = os.path.join(folder, "torch_xla-2.9.0+weft.dist-info")
         os.mkdir(about)
         with open(os.path.join(about, "METADATA"), "w", encoding="utf-8") as file:
             file.write("Metadata-Version: 2.1\nName: torch_xla\nVersion: 2.9.0+weft\n")
-        return support.run(text, path=[EXAMPLES, folder], XRT_TPU_CONFIG=NOBODY)
+        return support.run(text, path=[EXAMPLES, folder], fresh=fresh, XRT_TPU_CONFIG=NOBODY)
 
 
 @unittest.skipUnless(HAVE_SEEDS, f"the documents are not at {blocks.SEEDS}")
@@ -61,7 +65,7 @@ class Seeds(unittest.TestCase):
         self.assertEqual([(row.seed, row.line) for row in rows.ROWS if row.not_run], [("003", 56)])
 
     def _check(self, row):
-        done = run(program(row, self.found))
+        done = run(program(row, self.found), row.fresh)
         if row.error:
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr.strip().splitlines()[-1], row.error)

@@ -1,7 +1,7 @@
 """The core of torch_xla over Weft: the device `xla` and what the facade asks of it."""
 from . import device as _device
 from . import autocast as _autocast
-from . import attention, conv, elementwise, factory, index, nn, random, reduce, rnn, runtime  # noqa: F401
+from . import attention, conv, elementwise, factory, foreach, index, nn, random, reduce, rnn, runtime, scaling, storage  # noqa: F401
 from . import register as _register
 from .interface import *  # noqa: F401,F403
 

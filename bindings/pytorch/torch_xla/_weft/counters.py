@@ -1,48 +1,78 @@
-"""Counters and samples that the binding keeps beside the library's own."""
-import threading
-import time
+"""What the library counts and measures, and what the binding counts beside it: all of it lies in the library."""
+import ctypes
+import json
 
 from . import runtime
 
-_lock = threading.Lock()
-_counters = {}
-_samples = {}
-_native_at_clear = {}
-_KEPT = 1024  # samples of each name
+# Formats of weft_metrics_render and units of weft_metric_record.
+TEXT, JSON, XLA, XLA_2019 = 0, 1, 2, 3
+_NANOSECONDS = 1
+
+_known = None
+
+
+class _Summary(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("next", ctypes.c_void_p)] + [
+        (name, ctypes.c_int64)
+        for name in ("count", "sum", "least", "largest", "p1", "p5", "p10", "p20", "p50", "p80", "p90", "p95", "p99")]
+
+
+def _named(name):
+    data = name.encode()
+    return data, ctypes.c_size_t(len(data))
+
+
+def _blob(function, *arguments):
+    blob = runtime._Blob()
+    runtime.call(function, runtime.context(), *arguments, ctypes.byref(blob.address))
+    return blob.take()
 
 
 def add(name, n=1):
-    with _lock:
-        _counters[name] = _counters.get(name, 0) + n
+    """Adds to a counter of the binding's own: what the host computed is named aten::operation."""
+    runtime.call("weft_metric_add", runtime.context(), *_named(name), ctypes.c_int64(n))
 
 
-def sample(name, value, kind):
-    with _lock:
-        kept = _samples.setdefault(name, [])
-        kept.append((time.monotonic(), value, kind))
-        if len(kept) > 2 * _KEPT:
-            del kept[:_KEPT]
+def record(name, nanoseconds):
+    """One more time of this name."""
+    runtime.call("weft_metric_record", runtime.context(), *_named(name), ctypes.c_int(_NANOSECONDS),
+                 ctypes.c_int64(nanoseconds))
+
+
+def render(form):
+    """Everything as text; empty before the context is made, which asking would make."""
+    return _blob("weft_metrics_render", ctypes.c_int(form)) if runtime.context_made() else ""
+
+
+def snapshot():
+    """Everything as numbers: 'counters', 'samples' and 'process', by the library's names."""
+    text = render(JSON)
+    return json.loads(text) if text else {"counters": {}, "samples": {}, "process": {}}
+
+
+def labels():
+    """What each of the library's own metrics is called in PyTorch/XLA's report. Others are the binding's."""
+    global _known
+    if _known is None:
+        listed = json.loads(_blob("weft_metric_list"))
+        _known = {one["name"]: one.get("torch_xla", "weft::" + one["name"]) for one in listed if one["meaning"]}
+    return _known
+
+
+def summary(name):
+    """(count, sum) of the library's sample of this name."""
+    found = _Summary(struct_size=ctypes.sizeof(_Summary))
+    runtime.call("weft_metric_samples", runtime.context(), *_named(name), ctypes.byref(found))
+    return found.count, found.sum
 
 
 def counters():
-    """All counters by name; what the host computed is named aten::operation."""
-    with _lock:
-        return dict(_counters)
-
-
-def native_calls():
-    """Calls of kernels in C by overload, since the counters were cleared."""
-    calls = runtime.C.counts()
-    return {name: n - _native_at_clear.get(name, 0) for name, n in calls.items() if n > _native_at_clear.get(name, 0)}
+    """The binding's own counters by name."""
+    found = snapshot()["counters"]
+    return {name: value for name, value in found.items() if name not in labels()} if found else {}
 
 
 def clear():
-    with _lock:
-        _counters.clear()
-        _samples.clear()
-        _native_at_clear.update(runtime.C.counts())
-
-
-def timings():
-    with _lock:
-        return {name: list(kept) for name, kept in _samples.items()}
+    """Everything is 0 again, but for what is counted of the whole process."""
+    if runtime.context_made():
+        runtime.call("weft_metrics_clear", runtime.context())

@@ -1,13 +1,12 @@
 """The device `xla`: torch's PrivateUse1 under that name, with the module, the hooks and the guard that torch asks for."""
+import itertools
 import os
 import threading
 import types
 
 import torch
 
-from . import runtime
-
-_process = os.getpid()
+from . import generator, runtime, storage
 
 
 def _seed_all(seed):
@@ -20,15 +19,20 @@ def _seed_all(seed):
 def rng_state(device=None):
     """The random state as torch wants it: bytes on the CPU."""
     runtime.index_of(device)
-    return torch.tensor(list(b"".join(part.to_bytes(8, "little") for part in runtime.random_state())), dtype=torch.uint8)
+    return generator.bytes_of(runtime.random_state())
 
 
 def set_rng_state(state, device=None):
     runtime.index_of(device)
-    data = bytes(state.cpu().tolist())
-    if len(data) != 24:
-        raise RuntimeError(f"a random state of the device xla has 24 bytes, not {len(data)}")
-    runtime.set_random_state(*(int.from_bytes(data[i:i + 8], "little") for i in (0, 8, 16)))
+    runtime.set_random_state(*generator.state_of(state))
+
+
+def _rng_states():
+    return [rng_state(index) for index in range(runtime.device_count())]
+
+
+def _initial_seed():
+    return runtime.random_state()[0]
 
 
 def synchronize(device=None):
@@ -53,21 +57,22 @@ class _DeviceContext:
 def _module():
     module = types.ModuleType("torch.xla", "The device xla, computed by Weft.")
     members = {
-        "is_available": lambda: True, "is_initialized": lambda: True, "_is_in_bad_fork": lambda: os.getpid() != _process,
+        "is_available": lambda: True, "is_initialized": lambda: True, "_is_in_bad_fork": runtime.of_a_parent,
+        "_initialized": True,  # without it torch's checkpointing would not keep the random state
         "device_count": runtime.device_count, "current_device": runtime.current_device,
-        "set_device": lambda device: runtime.set_current_device(runtime.index_of(device)), "device": _DeviceContext,
+        "set_device": _set_device, "device": _DeviceContext,
         "get_device_name": lambda device=None: runtime.device_description(runtime.index_of(device)),
         "synchronize": synchronize, "manual_seed": _seed_all, "manual_seed_all": _seed_all,
-        "initial_seed": lambda: runtime.random_state()[0], "seed": lambda: _seed_all(int.from_bytes(os.urandom(7), "little")),
+        "initial_seed": _initial_seed, "seed": lambda: _seed_all(int.from_bytes(os.urandom(7), "little")),
         "seed_all": lambda: _seed_all(int.from_bytes(os.urandom(7), "little")),
         "get_rng_state": rng_state, "set_rng_state": set_rng_state,
-        "get_rng_state_all": lambda: [rng_state(i) for i in range(runtime.device_count())],
+        "get_rng_state_all": _rng_states,
         "set_rng_state_all": lambda states: [set_rng_state(state, i) for i, state in enumerate(states)][:0],
         "get_amp_supported_dtype": lambda: [torch.bfloat16, torch.float16],
         "is_bf16_supported": lambda *_, **__: True, "empty_cache": lambda: None, "_lazy_init": lambda: None,
         "memory_allocated": lambda device=None: runtime.memory(runtime.index_of(device))[0],
         "max_memory_allocated": lambda device=None: runtime.memory(runtime.index_of(device))[1],
-        "default_generators": ()}
+        "default_generators": generator.DefaultGenerators()}
     module.__dict__.update(members)
     return module
 
@@ -84,8 +89,9 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):
 
 
 class _Guard(torch._C._acc.DeviceGuard):
-    def type_(self):
-        return torch._C._autograd.DeviceType.PrivateUse1
+    # torch asks this several times an operation. What answers is a method without Python code that gives the same thing for
+    # ever; pybind11 takes a plain function in C for one that is not there.
+    type_ = itertools.repeat(torch._C._autograd.DeviceType.PrivateUse1).__next__
 
 
 def _tensor_xla(self, device=None, non_blocking=False, **options):
@@ -146,14 +152,56 @@ def _ties_kept(original):
     return _apply
 
 
-def _accelerator_synchronize(original):
-    def synchronize_accelerator(device=None, /):
-        """torch's hooks from Python know no streams: the device's own barrier takes their place."""
-        if device is None or isinstance(device, int) or torch.device(device).type == "xla":
-            return synchronize(device)
-        return original(device)
+def _memory(part):
+    """One of the numbers of a device's memory: in use, at its highest, limit."""
+    return lambda device=None, /: runtime.memory(runtime.index_of(device))[part]
 
-    return synchronize_accelerator
+
+def _memory_info(device=None, /):
+    used, _, limit = runtime.memory(runtime.index_of(device))
+    return limit - used, limit
+
+
+def _memory_stats(device=None, /):
+    used, peak, _ = runtime.memory(runtime.index_of(device))
+    return {"allocated_bytes.all.current": used, "allocated_bytes.all.peak": peak}
+
+
+def _missing(name):
+    def missing(*_, **__):
+        raise NotImplementedError(f"torch.accelerator.{name} is not there for the device xla")
+
+    return missing
+
+
+class _AcceleratorContext(_DeviceContext):
+    """torch.accelerator.device_index: None leaves the device as it is."""
+
+    def __init__(self, device, /):
+        self.index = runtime.current_device() if device is None else runtime.index_of(device)
+
+
+def _set_device(device, /):
+    runtime.set_current_device(runtime.index_of(device))
+
+
+def _install_accelerator():
+    """What torch.accelerator asks hooks, guards and allocators that only C++ can give."""
+    functions = {
+        "synchronize": lambda device=None, /: synchronize(device), "empty_cache": lambda: None,
+        "set_device_index": _set_device, "set_device_idx": _set_device, "device_index": _AcceleratorContext,
+        "current_device_index": runtime.current_device, "current_device_idx": runtime.current_device,
+        "memory_allocated": _memory(0), "memory_reserved": _memory(0), "max_memory_allocated": _memory(1),
+        "max_memory_reserved": _memory(1), "get_memory_info": _memory_info, "memory_stats": _memory_stats,
+        "reset_peak_memory_stats": _missing("reset_peak_memory_stats"),
+        "reset_accumulated_memory_stats": _missing("reset_accumulated_memory_stats"),
+        "get_rng_state": lambda device=None, /: rng_state(device), "initial_seed": lambda device=None, /: _initial_seed(),
+        "get_rng_state_all": _rng_states}
+    parts = [getattr(torch.accelerator, name, None) for name in ("memory", "random")]
+    for name, function in functions.items():
+        for module in (torch.accelerator, *parts):
+            if hasattr(module, name):
+                setattr(module, name, function)
 
 
 def install():
@@ -168,6 +216,8 @@ def install():
     torch.Tensor.xla = _tensor_xla
     torch.nn.Module.xla = _module_xla
     torch.nn.Module._apply = _ties_kept(torch.nn.Module._apply)
-    torch.accelerator.synchronize = _accelerator_synchronize(torch.accelerator.synchronize)
+    _install_accelerator()
     torch.Tensor.pin_memory = _pin_memory(torch.Tensor.pin_memory)
     torch.Tensor.is_pinned = _is_pinned(torch.Tensor.is_pinned)
+    generator.install()
+    storage.install()

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from . import counters, runtime
+from . import runtime
 from .runtime import C, DTYPES, TORCH_DTYPES
 from .table import lower
 
@@ -53,20 +53,6 @@ def empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory
     return torch.ops.aten.as_strided(C.empty(number, [count], index), size, stride)
 
 
-@lower("resize_")
-def resize_(self, size, memory_format=None):
-    size = [int(n) for n in size]
-    if list(self.shape) == size:
-        return self
-    old = self.detach()
-    new = C.empty(dtype_number(self.dtype), size, self.device.index)
-    kept = min(old.numel(), new.numel())
-    if kept > 0 and old.is_contiguous():
-        torch.ops.aten.view(new, [-1])[:kept].copy_(torch.ops.aten.view(old, [-1])[:kept])
-    self.data = new
-    return self
-
-
 def converted(value, dtype):
     """A value as another element type, the way torch's casts do it; dtype in Weft's number."""
     if value.dtype == dtype:
@@ -80,7 +66,6 @@ def upload(tensor, index):
     """A CPU tensor as a value on a device."""
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
     size = dense.numel() * dense.element_size()
-    counters.sample("TransferToDeviceBytes", size, "bytes")
     return C.upload(dtype_number(dense.dtype), dense.shape, dense.data_ptr() if size else 0, size, index)
 
 
@@ -90,7 +75,6 @@ def download(value):
     size = out.numel() * out.element_size()
     if size:
         C.download(value, out.data_ptr(), size)
-    counters.sample("TransferFromDeviceBytes", size, "bytes")
     return out
 
 
@@ -107,7 +91,7 @@ def copy_from(self, dst, non_blocking=False):
     if self.device.type == "xla" and dst.device.type == "xla":
         value = converted(plain_value(self), dtype_number(dst.dtype))
         if self.device.index != dst.device.index:
-            value = C.upload(value.dtype, value.shape, *_held(download(value)), dst.device.index)
+            value = C.copy_to(value, dst.device.index)
         C.write(dst, value)
     elif dst.device.type == "xla":
         C.write(dst, upload(self if self.dtype == dst.dtype else self.to(dst.dtype), dst.device.index))
@@ -116,10 +100,6 @@ def copy_from(self, dst, non_blocking=False):
     else:
         raise RuntimeError(f"a copy from {self.device} to {dst.device} is not one of the device xla")
     return dst
-
-
-def _held(tensor):
-    return tensor.data_ptr(), tensor.numel() * tensor.element_size()
 
 
 @lower("copy_")
@@ -300,15 +280,3 @@ def equal(self, other):
     if self.shape != other.shape:
         return False
     return bool(torch.ops.aten.eq.Tensor(self, other).all().item())
-
-
-@lower("set_.source_Tensor")
-def set_source(self, source):
-    self.data = source
-    return self
-
-
-@lower("set_")
-def set_empty(self):
-    self.data = C.empty(dtype_number(self.dtype), [0], self.device.index)
-    return self

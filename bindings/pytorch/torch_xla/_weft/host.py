@@ -2,7 +2,7 @@
 import torch
 from torch.utils import _pytree as pytree
 
-from . import counters
+from . import counters, generator
 
 
 def _to_host(value):
@@ -34,7 +34,13 @@ def run(op, args, kwargs):
             raise RuntimeError(f"{name}: tensors on {value.device} and on the device xla")
         if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 0:
             raise RuntimeError(f"Input tensor is not an XLA tensor: {value.type()}")
+        if isinstance(value, torch._C.Generator) and generator.is_own(value):
+            raise NotImplementedError(f"{name} runs on the host, which cannot draw from a generator of the device xla")
     device = _first_device(leaves)
+    for value in leaves:
+        if isinstance(value, torch.Tensor) and value.device.type == "xla" and value.device != device:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {device} and "
+                               f"{value.device}!")
     host_leaves = [_to_host(value) for value in leaves]
     host_args, host_kwargs = pytree.tree_unflatten(host_leaves, spec)
     result = op(*host_args, **host_kwargs)

@@ -1,7 +1,5 @@
 """What the facade asks of the core: devices, barriers, transfers, random state, counters, texts, checkpoints."""
 
-import time
-
 import torch
 
 from . import counters as _counters
@@ -45,10 +43,7 @@ def device_attributes(index=0):
 
 def sync(index=None, wait=False):
     """The barrier: computes what is alive on the device; with `wait` until it is done."""
-    began = time.perf_counter_ns()
     _C.sync(_runtime.index_of(index), bool(wait))
-    _counters.sample("SyncTensorsTime", time.perf_counter_ns() - began, "time")
-    _counters.add("MarkStep")
 
 
 def wait(index=None):
@@ -124,30 +119,15 @@ def get_rng_state(index=None):
     return key if (low, high) == (0, 0) else key | low << 64 | high << 128 | 1 << 192
 
 
-def counters():
-    """Counters by name; what the host computed is `aten::operation`."""
-    return _counters.counters()
-
-
-def add_counter(name, n=1):
-    _counters.add(name, n)
-
-
-def clear_counters():
-    _counters.clear()
-
-
-def timings():
-    """Samples by name: (monotonic seconds, value, 'time', 'bytes' or 'number')."""
-    return _counters.timings()
-
-
-def weft_metrics_text():
-    return _runtime.metrics_text()
+metrics = _counters
+counters = _counters.counters
+add_counter = _counters.add
+clear_counters = _counters.clear
 
 
 def weft_metrics_json():
-    return _runtime.metrics_json()
+    _runtime.ensure()
+    return _counters.render(_counters.JSON)
 
 
 _FORMATS = {"weft": 0, "stablehlo": 1}
@@ -180,11 +160,10 @@ __all__ = [
     "memory_info",
     "set_rng_state",
     "get_rng_state",
+    "metrics",
     "counters",
     "add_counter",
     "clear_counters",
-    "timings",
-    "weft_metrics_text",
     "weft_metrics_json",
     "program_text",
     "registered",

@@ -4,6 +4,7 @@ import torch
 
 from . import runtime
 from .factory import converted
+from .generator import draw
 from .reduce import axis_of, dims_of, reduced
 from .runtime import BOOL, C, DTYPES, F32, FLOATS
 from .table import lower
@@ -400,21 +401,21 @@ def embedding_dense_backward(grad_output, indices, num_weights, padding_idx, sca
 
 
 @lower("native_dropout")
-def native_dropout(self, p, train):
+def native_dropout(self, p, train, generator=None):
     x = C.read(self)
     if train is False or p == 0:
         return C.wrap(op("reshape", x, shape=x.shape)), C.wrap(
             op("full", shape=x.shape, value=1.0, dtype=BOOL, device=x.device)
         )
-    mask = keep_mask(x.shape, 1.0 - p, x.device)
+    mask = keep_mask(x.shape, 1.0 - p, x.device, generator)
     if p == 1:
         return C.wrap(op("mul", x, like(0.0, x))), C.wrap(mask)
     return C.wrap(op("mul", op("mul", x, converted(mask, x.dtype)), like(1.0 / (1.0 - p), x))), C.wrap(mask)
 
 
-def keep_mask(shape, probability, device):
+def keep_mask(shape, probability, device, generator=None):
     """Random truth; the probability is an argument of the program."""
-    drawn = op("uniform", shape=tuple(shape), dtype=F32, device=device)
+    drawn = draw("uniform", generator, shape=tuple(shape), dtype=F32, device=device)
     return op("lt", drawn, C.scalar(F32, float(probability), device))
 
 
@@ -426,7 +427,7 @@ def native_dropout_backward(grad_output, mask, scale):
 
 @lower("_fused_dropout")
 def fused_dropout(self, p, generator=None):
-    return native_dropout(self, 1.0 - p, True)
+    return native_dropout(self, 1.0 - p, True, generator)
 
 
 @lower("binary_cross_entropy")
@@ -441,3 +442,7 @@ def binary_cross_entropy(self, target, weight=None, reduction=1):
     if reduction == 0:
         return C.wrap(loss)
     return C.wrap(reduced("mean" if reduction == 1 else "sum", loss, tuple(range(loss.ndim)), False))
+
+
+lower("linear")(C.linear)
+lower("linear_backward")(C.linear_backward)

@@ -10,7 +10,7 @@ from torch._decomp import decomposition_table
 
 from . import host, runtime
 from .runtime import C
-from .table import CALLABLE, LOWERINGS, NATIVE, inplace_name
+from .table import CALLABLE, COMPUTING, LAYERS, LOWERINGS, NATIVE, inplace_name
 
 _library = torch.library.Library("aten", "IMPL")
 _rest = torch.library.Library("_", "IMPL")
@@ -33,15 +33,14 @@ def _register(name, kernel, kind):
 
 
 def _register_native():
+    """Kernels in C. Before 2.14 torch gives them no tensors of Python's, and calls those that compute as functions."""
     ready, known = C.native_ready(), _known_operations()
     for name, (kind, flags, operation) in NATIVE.items():
         if overload_of(name) is None or (operation and operation not in known):
             continue
-        if not ready:
-            raise ImportError(
-                f"torch {torch.__version__} has no C interface for kernels with tensors of Python's: "
-                "2.14 or newer is wanted"
-            )
+        if kind in COMPUTING and not ready:
+            _register(name, C.kernel(kind, flags, operation), "callable")
+            continue
         C.register(name, kind, flags, operation)
         registered[name] = "native"
 
@@ -177,6 +176,10 @@ def install():
         if name in registered:
             _register_derived(name, overload_of(name))
     for name, function in LOWERINGS.items():
-        if overload_of(name) is not None:
+        if overload_of(name) is not None and not name.startswith("_foreach_"):  # those give out lists
             _register_derived(name, function)
+    for name, function in LAYERS.items():
+        _library.impl(name, function, "AutogradPrivateUse1")
+        _library.impl(name, function, "PrivateUse1")
+        registered[name] = "layer"
     _rest.fallback(_fallback, "PrivateUse1")

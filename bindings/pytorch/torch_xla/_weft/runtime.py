@@ -7,7 +7,15 @@ import threading
 
 import torch
 
+OLDEST = (2, 10)
+_VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+if _VERSION < OLDEST or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    raise ImportError(f"torch_xla over Weft needs torch {OLDEST[0]}.{OLDEST[1]} or newer; this is torch {torch.__version__}")
+
 _HERE = pathlib.Path(__file__).resolve().parent
+if any(_HERE.parent.glob("_XLAC*.so")):
+    raise ImportError("PyTorch/XLA itself is installed in the same place as torch_xla over Weft, and its files are among those "
+                      f"of {_HERE.parent}: uninstall both, then install the one that is wanted")
 _LIBRARY = pathlib.Path(os.environ.get("WEFT_LIBRARY", "") or _HERE / "libweft.so.1")
 
 # Element types in Weft's numbers, which are DLPack's.
@@ -48,12 +56,10 @@ def _promotions():
 
 
 def _load():
-    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-        raise ImportError(f"torch_xla over Weft needs torch 2.10 or newer; this is torch {torch.__version__}")
     if not _LIBRARY.exists():
         raise ImportError(f"the library of Weft was looked for at {_LIBRARY} (variable WEFT_LIBRARY) and is not there")
     from . import _weft_torch as module
-    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    major, minor = _VERSION
     folder = pathlib.Path(torch.__file__).resolve().parent / "lib"
     module.load(str(_LIBRARY), str(folder / "libtorch_cpu.so"), (major << 56) | (minor << 48),
                 torch.Tensor.__dlpack_c_exchange_api__, _result_number,
@@ -63,21 +69,28 @@ def _load():
 
 C = _load()
 library = ctypes.CDLL(str(_LIBRARY))
-_lock = threading.Lock()
+_lock = threading.RLock()
 _options = {}
+_random_state = []  # of a context that was ended, for the next
 _addresses = []
 _process = None
 
 
 def configure(**options):
-    """Options of the context by name, before it is made."""
-    if _addresses:
-        raise RuntimeError("options of the device xla cannot change any more: the context is made with its first use")
-    _options.update({name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in options.items()})
+    """Options of the context by name, before the device is used."""
+    with _lock:
+        if context_made():
+            raise RuntimeError("options of the device xla cannot change any more: the context is made with its first use")
+        _options.update({name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in options.items()})
+        if _addresses and set(options) == {"seed"}:
+            seed(options["seed"])
+        elif _addresses:
+            _drop("seed" not in options)
 
 
 def context_made():
-    return bool(_addresses)
+    """Whether the device was used, so that options cannot change any more. Counting the devices is no use of them."""
+    return bool(_addresses) and C.used()
 
 
 def ensure():
@@ -88,9 +101,35 @@ def ensure():
     with _lock:
         if not _addresses:
             made = C.start(tuple(_options), tuple(_options.values()))
+            if _process is None:
+                atexit.register(_end)
             _process = os.getpid()
-            atexit.register(_end)
             _addresses.extend(made)
+            if _random_state:
+                set_random_state(*_random_state.pop())
+
+
+def of_a_parent():
+    """Whether the context is that of the process that this one was forked from, which cannot use it."""
+    return bool(_addresses) and _process != os.getpid()
+
+
+def _drop(keep_random_state):
+    """Ends a context that nothing was computed in; the next use makes another."""
+    if keep_random_state:
+        _random_state[:] = [random_state()]
+    _addresses.clear()
+    C.stop()
+
+
+def _before_fork():
+    """A child cannot use its parent's context: one that only counted the devices is not worth that."""
+    if _process == os.getpid() and _addresses and not C.used():
+        with _lock:
+            _drop(True)
+
+
+os.register_at_fork(before=_before_fork)
 
 
 def _end():
@@ -166,18 +205,6 @@ def call(name, *arguments):
         text = library.weft_error_message(ctypes.c_void_p(error), None).decode()
         library.weft_error_release(ctypes.c_void_p(error))
         raise RuntimeError(text)
-
-
-def metrics_text():
-    blob = _Blob()
-    call("weft_metrics_report", context(), ctypes.byref(blob.address))
-    return blob.take()
-
-
-def metrics_json():
-    blob = _Blob()
-    call("weft_metrics_json", context(), ctypes.byref(blob.address))
-    return blob.take()
 
 
 def program_text(values, form):

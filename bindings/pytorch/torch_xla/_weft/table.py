@@ -1,6 +1,7 @@
 """The table of lowerings: what each overload of torch's is in Weft's operations.
 
-Three kinds of rows. `NATIVE`: kernels in C that torch calls without Python. `CALLABLE`: kernels in C that take numbers,
+Three kinds of rows. `NATIVE`: kernels in C that torch calls without Python; before torch 2.14, which cannot give them
+tensors of Python's, those that compute are callable ones. `CALLABLE`: kernels in C that take numbers,
 which torch's C interface cannot pass, so that torch calls them as Python's. `LOWERINGS`: Python functions that put
 several operations together; other modules add theirs with `lower`. In-place overloads and overloads with `out` are made
 from the functional ones by their schemas (register.py).
@@ -8,7 +9,8 @@ from the functional ones by their schemas (register.py).
 import torch
 
 UNARY, BINARY, MATMUL, AS_STRIDED, VIEW, RESHAPE_ALIAS, UNFOLD = range(7)
-CALL_UNARY, CALL_BINARY, CALL_ADDMM, CALL_ADDC, CALL_LERP, CALL_THRESHOLD = range(6)
+COMPUTING = (UNARY, BINARY, MATMUL)  # these are also kinds of callable kernels, by the same numbers
+CALL_BINARY, CALL_ADDMM, CALL_ADDC, CALL_LERP, CALL_THRESHOLD = 1, 3, 4, 5, 6
 FLOAT, COMPARE, INPLACE, SWAP, ALPHA, BOOL, INT, OUT = (1 << bit for bit in range(8))
 
 # overload: (kind, flags, operation)
@@ -25,6 +27,8 @@ CALLABLE = {
     "threshold_backward": (CALL_THRESHOLD, 0, ""), "pow.Scalar": (CALL_BINARY, 0, "pow")}
 # overload: Python function
 LOWERINGS = {}
+# overload that torch puts together from others: Python function that does so before autograd, with fewer of them
+LAYERS = {}
 
 _FLOAT_UNARY = {
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log1p": "log1p", "sqrt": "sqrt",
@@ -82,7 +86,7 @@ def _exists(overload):
 
 for _rows in (NATIVE, CALLABLE):
     for _name, (_kind, _flags, _operation) in list(_rows.items()):
-        if not _exists(_name) or (_rows is NATIVE and _kind not in (UNARY, BINARY, MATMUL)):
+        if not _exists(_name) or (_rows is NATIVE and _kind not in COMPUTING):
             continue
         if out_name(_name) is not None:
             _rows[out_name(_name)] = (_kind, _flags | OUT, _operation)
@@ -96,6 +100,16 @@ def lower(*overloads):
     def decorate(function):
         for overload in overloads:
             LOWERINGS[overload] = function
+        return function
+
+    return decorate
+
+
+def layer(overload):
+    """Registers how an overload is put together, instead of torch's own way."""
+
+    def decorate(function):
+        LAYERS[overload] = function
         return function
 
     return decorate

@@ -2,6 +2,7 @@
 import torch
 
 from .. import _later
+from . import syncfree
 
 
 class autocast(torch.amp.autocast_mode.autocast):
@@ -17,8 +18,8 @@ class autocast(torch.amp.autocast_mode.autocast):
 class GradScaler(torch.amp.GradScaler):
     """torch.amp.GradScaler for the device type `xla`.
 
-    With `use_zero_grad` an overflow does not skip the step, which would need its value on the host: gradients that are
-    not finite become zero, and the step is taken.
+    Whether a step overflowed stays on the device: optimizers of `syncfree` are told by a tensor, and with `use_zero_grad`
+    gradients that are not finite become zero and the step is taken. Only for other optimizers the host reads it.
     """
 
     def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True,
@@ -28,6 +29,9 @@ class GradScaler(torch.amp.GradScaler):
         self._use_zero_grad = use_zero_grad
 
     def _maybe_opt_step(self, optimizer, optimizer_state, *args, **kwargs):
+        if not self._use_zero_grad and isinstance(optimizer, (syncfree.SGD, syncfree.Adam, syncfree.AdamW)):
+            found = list(optimizer_state["found_inf_per_device"].values())
+            return optimizer.step(*args, found_inf=sum(found[1:], found[0]), **kwargs)
         if not self._use_zero_grad:
             return super()._maybe_opt_step(optimizer, optimizer_state, *args, **kwargs)
         for group in optimizer.param_groups:

@@ -1,29 +1,29 @@
-"""torch_xla.debug.metrics: what was measured and counted, as text and as numbers."""
+"""torch_xla.debug.metrics: what was measured and counted, as text and as numbers. The library keeps and writes it all."""
 from .. import _later, _weft
 from . import library as _library
-from . import report as _report
 from . import spans as _spans
 
 
+def _report(form):
+    """Everything as text of one of the library's formats."""
+    _spans.hand_over()
+    return _weft.metrics.render(form)
+
+
 def gathered():
-    """By name (samples ever, their sum, kept ones or their summary, kind): the program's, the binding's, the library's."""
-    metrics = dict(_spans.gathered())
-    for name, samples in _weft.timings().items():
-        if samples:
-            kept = [(when, value) for when, value, _ in samples[-_report.kept_samples():]]
-            metrics[name] = (len(samples), sum(sample[1] for sample in samples), kept, samples[0][2])
-    metrics.update(_library.metrics())
-    return metrics
+    """By name (samples ever, their sum): the profiler's scopes and what the library measures."""
+    _spans.hand_over()
+    return _library.metrics()
 
 
 def counters():
     """Counters by name: what the host computed is aten::operation, what the library counts has no such prefix."""
-    return {**_library.counters(), **_weft.counters()}
+    return _library.counters()
 
 
 def metrics_report():
     """All metrics and counters as text, in the format of PyTorch/XLA 2.9."""
-    return _report.render(gathered(), counters(), _report.FORMAT_2_9)
+    return _report(_weft.metrics.XLA)
 
 
 def metric_names():
@@ -31,12 +31,14 @@ def metric_names():
 
 
 def metric_data(metric_name):
-    """(number of samples, their sum, the kept samples as (seconds, value)); None where nothing has this name.
+    """(number of samples, their sum, the newest of them as (seconds, value)); None where nothing has this name.
 
-    The library keeps percentiles of its own measurements, which the report shows, and not the samples: that list is empty.
+    The newest are those of the profiler's scopes. Of its own measurements the library gives percentiles, which the report
+    shows, and not the samples: that list is empty.
     """
-    found = gathered().get(metric_name)
-    return found and (*found[:2], [] if isinstance(found[2], _report.Summary) else found[2])
+    _spans.hand_over()
+    found = _library.metric(metric_name)
+    return found and (*found, _spans.samples(metric_name))
 
 
 def counter_names():
@@ -54,10 +56,9 @@ def executed_fallback_ops():
 
 
 def clear_all():
-    """Forgets all samples, and all counters start at 0 again."""
-    _weft.clear_counters()
-    _library.clear()
+    """Forgets all samples, and all counters start at 0 again, but for what is counted of the whole process."""
     _spans.clear()
+    _weft.metrics.clear()
 
 
 def __getattr__(name):

@@ -266,6 +266,11 @@ class MpDeviceLoader:
     def __len__(self):
         return len(self._loader)
 
+    @property
+    def dataset(self):
+        """What the loader reads; Accelerate asks when it saves its state."""
+        return self._loader.dataset
+
 
 def __getattr__(name):
     raise _later.missing(__name__, name)

@@ -1,4 +1,4 @@
-"""torch_xla.experimental: nothing yet; asking names what comes later."""
+"""torch_xla.experimental: custom_kernel; asking for anything else names what comes later."""
 from .. import _later
 
 

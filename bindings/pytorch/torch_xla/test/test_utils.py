@@ -33,7 +33,7 @@ def write_to_summary(summary_writer, global_step=None, dict_to_write=None, write
         counters = met.counters()
         values.update(counters)
         values["aten_ops_sum"] = sum(value for name, value in counters.items() if name.startswith("aten::"))
-        for name, (samples, total, _, _) in met.gathered().items():
+        for name, (samples, total) in met.gathered().items():
             values[f"{name}_TotalSamples"] = samples
             values[f"{name}_Accumulator"] = total
     for name, value in values.items():

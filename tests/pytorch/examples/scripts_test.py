@@ -1,0 +1,75 @@
+"""The training scripts of examples/pytorch/test: the documents' command lines and flags, at sizes of seconds."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+SCRIPTS = os.path.join(ROOT, "examples", "pytorch", "test")
+DATA = "/usr/share/datasets/fashion-mnist"
+
+
+def run(script, *arguments, **variables):
+    """The finished process of one script, started as a user does."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "XRT_", "PJRT_"))}
+    environment.update(variables, PYTHONPATH=os.path.join(ROOT, "bindings", "pytorch"))
+    return subprocess.run([sys.executable, os.path.join(SCRIPTS, script), *arguments], env=environment, capture_output=True,
+                          text=True, timeout=900)
+
+
+class Scripts(unittest.TestCase):
+
+    def _check(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_mnist_on_fake_data(self):
+        """Zeros are one image with one label: what is learnt is right at once. An address of XRT changes nothing."""
+        text = self._check(run("test_train_mnist.py", "--fake_data", "--num_epochs=1", "--batch_size=16", "--lr=0.1", "--samples=320",
+                               "--log_steps=10", "--metrics_debug", XRT_TPU_CONFIG="tpu_worker;0;192.0.2.1:8470"))
+        self.assertEqual([int(step) for step in re.findall(r"^\| Training Device=xla:0/0 Step=(\d+) ", text, re.M)], [0, 10])
+        self.assertIn("Epoch: 1, Mean Accuracy: 100.00%", text)
+        # A barrier before each of 20 and 10 batches and one at either end; the first ones have nothing to compute.
+        self.assertGreaterEqual(int(re.search(r"^Counter: MarkStep\n  Value: (\d+)$", text, re.M).group(1)), 20)
+        self.assertRegex(text, r"Metric: ExecuteTime\n  TotalSamples: \d+\n  Counter: ")
+
+    def test_imagenet_on_fake_data_in_bfloat16(self):
+        text = self._check(run("test_train_imagenet.py", "--fake_data", "--samples=32", "--batch_size=4", "--image_size=32",
+                               "--width=8", "--num_classes=10", "--log_steps=1", XLA_USE_BF16="1"))
+        losses = [float(loss) for loss in re.findall(r"Loss=([\d.]+)", text)]
+        self.assertEqual(len(losses), 8)
+        self.assertLess(losses[-1], losses[0])
+        self.assertIn("Epoch: 1, Mean Accuracy: 100.00%", text)
+
+    def test_imagenet_without_data(self):
+        done = run("test_train_imagenet.py", "--datadir=/nowhere")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "/nowhere|takes torchvision")
+
+    @unittest.skipUnless(os.path.isdir(DATA), f"{DATA} is not there")
+    def test_mp_mnist_learns_and_saves(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "new", "model.pt")
+            done = run("test_train_mp_mnist.py", "--num_epochs=2", "--batch_size=32", "--lr=0.05", "--samples=4000", "--log_steps=50",
+                       f"--datadir={DATA}", "--num_cores=1", "--async_closures", f"--save={path}", "--target_accuracy=60")
+            text = self._check(done)
+            self.assertGreater(float(re.search(r"Max Accuracy: ([\d.]+)%", text).group(1)), 60)
+            self.assertEqual(re.findall(r"Epoch=(\d) Step=(\d+)", text), [(e, s) for e in "12" for s in ("0", "50", "100")])
+            self.assertGreater(os.path.getsize(path), 4 * 320 * 50)
+
+    @unittest.skipUnless(os.path.isdir(DATA), f"{DATA} is not there")
+    def test_target_accuracy(self):
+        done = run("test_train_mnist.py", "--samples=256", "--num_epochs=1", "--target_accuracy=99.5", "--num_cores=0")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("is below the target of 99.50%", done.stderr)
+
+    def test_missing_files_are_named(self):
+        done = run("test_train_mnist.py", "--datadir=/nowhere")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("/nowhere/train-images-idx3-ubyte.gz is missing", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
