@@ -7,6 +7,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/parameter.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -227,6 +228,7 @@ constinit const OpDef kOp_case = {
     .absent = kCarriesFunctions,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
 };
 
 constinit const OpDef kOp_if = {

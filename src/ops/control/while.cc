@@ -4,6 +4,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/parameter.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -196,6 +197,7 @@ constinit const OpDef kOp_while = {
     .absent = kCarriesFunctions,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
 };
 
 }  // namespace weft::ops

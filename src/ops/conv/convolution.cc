@@ -5,6 +5,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/linalg/product_read.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -243,6 +244,7 @@ constinit const OpDef kOp_convolution = {
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .rounds_once = true,
+    .planes = ProductPlanes,
 };
 
 }  // namespace weft::ops

@@ -3,6 +3,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/call.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 #include "src/ops/reducer_read.h"
 
 namespace weft::ops {
@@ -149,6 +150,12 @@ constexpr Sample kSamples[] = {
     {"T[0,4] window_dimensions=[1,2] reducer=sum"},
     {"T[4] window_dimensions=[2] reducer=max padding=[3,0]", -2, 2, false}};
 
+Splits OnPlanes(const PlanesCall& call) {
+  if (static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs())) != Reducer::kProd) return EachPlane(call);
+  return MultiplyPlanes(call, kOp_reduce_window_by, WithOne(call.b, call.planes(0)),
+                        WithoutAttr(call, AttrPosition<kAttrs, "reducer">()));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce_window = {
@@ -172,6 +179,7 @@ constinit const OpDef kOp_reduce_window = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .rounds_once = true,
+    .planes = OnPlanes,
 };
 
 }  // namespace weft::ops

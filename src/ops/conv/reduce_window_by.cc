@@ -1,6 +1,7 @@
 // reduce_window_by: combines the elements under a sliding window with a function, several tensors at once.
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 #include "src/ops/scalar_function.h"
 
 namespace weft::ops {
@@ -115,6 +116,7 @@ constinit const OpDef kOp_reduce_window_by = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
 };
 
 Values ReduceWindowBy(Builder& b, std::span<const Value> inputs, std::span<const Value> inits,

@@ -1,5 +1,6 @@
 // add: x + y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -47,6 +48,7 @@ constinit const OpDef kOp_add = {
     .samples = kSamples,
     .commutative = true,
     .rounds_once = true,
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/build.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -91,6 +92,19 @@ constexpr Sample kSamples[] = {{"T[2,3] dtype=f32", -2, 2, false},   {"T[5] dtyp
                                {"T[0,3] dtype=bool", -2, 2, false},  {"T[131] dtype=u8", -300, 300, false},
                                {"T[9] dtype=i64", -2, 2, false},     {"T[9] dtype=f16", -2, 2, false}};
 
+// To bool: whether it is not 0. To other real types the imaginary part is dropped, as StableHLO says.
+Splits OnPlanes(const PlanesCall& call) {
+  const DType to = call.node.type().dtype;
+  const Split& x = call.operands[0];
+  if (!x.complex()) return Complex(FromReal(call.b, Convert(call.b, x.whole, PartOf(to))));
+  if (IsComplex(to)) {
+    return Complex({Convert(call.b, x.planes.re, PartOf(to)), Convert(call.b, x.planes.im, PartOf(to))});
+  }
+  const Value re = Convert(call.b, x.planes.re, to);
+  if (!IsBool(to)) return Real(re);
+  return Real(Call(call.b, kOp_bitwise_or, {re, Convert(call.b, x.planes.im, to)}));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_convert = {
@@ -113,6 +127,7 @@ constinit const OpDef kOp_convert = {
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 8e-3, .f16 = 1e-3},
     .rounds_once = true,
+    .planes = OnPlanes,
 };
 
 }  // namespace weft::ops

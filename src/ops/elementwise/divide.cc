@@ -1,5 +1,6 @@
 // div: x / y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -58,6 +59,7 @@ constinit const OpDef kOp_div = {
     .reference = Reference,
     .samples = kSamples,
     .cost = Cost::kFunction,  // a division takes as long as a short polynomial
+    .planes = BinaryPlanes<ComplexDiv>,
 };
 
 }  // namespace weft::ops

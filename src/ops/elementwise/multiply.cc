@@ -1,5 +1,6 @@
 // mul: x * y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -38,6 +39,7 @@ constinit const OpDef kOp_mul = {
     .samples = kSamples,
     .commutative = true,
     .rounds_once = true,
+    .planes = BinaryPlanes<ComplexMul>,
 };
 
 }  // namespace weft::ops

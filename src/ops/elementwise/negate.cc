@@ -1,5 +1,6 @@
 // neg: -x.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -35,6 +36,7 @@ constinit const OpDef kOp_neg = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

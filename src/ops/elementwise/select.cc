@@ -1,5 +1,6 @@
 // where: x where the condition holds, else y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -59,6 +60,7 @@ constinit const OpDef kOp_where = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

@@ -1,5 +1,6 @@
 // sub: x - y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -36,6 +37,7 @@ constinit const OpDef kOp_sub = {
     .reference = ReferenceBinary<Double, Int>,
     .samples = kSamples,
     .rounds_once = true,
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

@@ -6,6 +6,7 @@
 #include "src/ops/families.h"
 #include "src/ops/linalg/precision.h"
 #include "src/ops/linalg/product_read.h"
+#include "src/ops/planes.h"
 #include "src/ops/result_dtype.h"
 #include "src/runtime/launch_look.h"
 
@@ -258,6 +259,7 @@ constinit const OpDef kOp_dot_general = {
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .rounds_once = true,
+    .planes = ProductPlanes,
 };
 
 }  // namespace weft::ops

@@ -3,6 +3,7 @@
 
 #include "src/ir/differentiable.h"
 #include "src/ops/batching.h"
+#include "src/ops/planes.h"
 #include "src/ops/scalar_function.h"
 #include "src/runtime/launch_look.h"
 
@@ -274,6 +275,7 @@ constinit const OpDef kOp_reduce_by = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
 };
 
 Values ReduceBy(Builder& b, std::span<const Value> inputs, std::span<const Value> inits,

@@ -3,6 +3,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/build.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -114,6 +115,7 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0},
     .rounds_once = true,
     .cheap_again = true,  // repeats a smaller tensor
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

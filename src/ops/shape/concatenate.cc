@@ -2,6 +2,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -101,6 +102,7 @@ constinit const OpDef kOp_concatenate = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

@@ -3,6 +3,7 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -95,6 +96,7 @@ constinit const OpDef kOp_dynamic_slice = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

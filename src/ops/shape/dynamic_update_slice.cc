@@ -3,6 +3,7 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 #include "src/ops/shape/gather_dims.h"
 
 namespace weft::ops {
@@ -111,6 +112,7 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

@@ -1,6 +1,7 @@
 // pad: puts a value around and between the elements of x, or cuts edges off.
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -140,6 +141,7 @@ constinit const OpDef kOp_pad = {
     .tolerance = kExact,
     .rounds_once = true,
     .cheap_again = true,  // moves elements
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

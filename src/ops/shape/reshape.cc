@@ -3,6 +3,7 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -79,6 +80,7 @@ constinit const OpDef kOp_reshape = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .alias = true,        // row-major before and after
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

@@ -2,6 +2,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -77,6 +78,7 @@ constinit const OpDef kOp_reverse = {
     .tolerance = kExact,
     .rounds_once = true,
     .cheap_again = true,  // moves elements
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

@@ -1,6 +1,7 @@
 // slice: a box of x, with strides.
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -110,6 +111,7 @@ constinit const OpDef kOp_slice = {
     .tolerance = kExact,
     .rounds_once = true,
     .cheap_again = true,  // moves elements
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

@@ -3,6 +3,7 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -83,6 +84,7 @@ constinit const OpDef kOp_transpose = {
     .tolerance = kExact,
     .rounds_once = true,
     .cheap_again = true,  // moves elements
+    .planes = EachPlane,
 };
 
 }  // namespace weft::ops

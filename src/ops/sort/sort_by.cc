@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "src/ops/batching.h"
+#include "src/ops/planes.h"
 #include "src/ops/sort/order.h"
 
 namespace weft::ops {
@@ -151,6 +152,26 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// The comparator takes pairs, x's and y's real part and then their imaginary one, where doubling gives x whole before y.
+Splits OnPlanes(const PlanesCall& call) {
+  const Function &before = *call.node.regions()[0], &split = *call.regions[0];
+  const size_t inputs = call.node.results().size();
+  std::vector<Value> parameters;
+  size_t next = 0;
+  for (size_t i = 0; i < before.parameters().size(); ++i) {
+    const bool complex = IsComplex(before.parameters()[i].dtype());
+    if (i < 2 * inputs && complex && i % 2 == 0) {
+      for (const size_t at : {0, 2, 1, 3}) parameters.push_back(split.parameters()[next + at]);
+      next += 4, ++i;
+      continue;
+    }
+    for (int k = 0; k < (complex ? 2 : 1); ++k) parameters.push_back(split.parameters()[next++]);
+  }
+  const Ref<const Function> ordered =
+      Function::Create(split.name(), std::move(parameters), {split.results().begin(), split.results().end()});
+  return InPlace(call, {&ordered, 1});
+}
+
 }  // namespace
 
 constinit const OpDef kOp_sort_by = {
@@ -174,6 +195,7 @@ constinit const OpDef kOp_sort_by = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .planes = OnPlanes,
 };
 
 }  // namespace weft::ops
