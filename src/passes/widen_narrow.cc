@@ -45,41 +45,6 @@ bool HasNarrow(const Function& function) {
 
 // --- The rewriting.
 
-// Operations that only move elements, or carry functions that take what they take: on the bytes as on the elements.
-constexpr const ir::OpDef* kOnBytes[] = {
-    &ops::kOp_broadcast_in_dim,
-    &ops::kOp_reshape,
-    &ops::kOp_transpose,
-    &ops::kOp_slice,
-    &ops::kOp_concatenate,
-    &ops::kOp_reverse,
-    &ops::kOp_pad,
-    &ops::kOp_gather,
-    &ops::kOp_dynamic_slice,
-    &ops::kOp_where,
-    &ops::kOp_sort_by,
-    &ops::kOp_dynamic_update_slice,
-    &ops::kOp_reduce_by,
-    &ops::kOp_scatter_by,
-    &ops::kOp_select_and_scatter_by,
-    &ops::kOp_while,
-    &ops::kOp_case,
-    &ops::kOp_reduce_window_by,
-    &ops::kOp_call,
-    &ops::kOp_stop_gradient,
-    &ops::kOp_optimization_barrier,
-};
-
-// Whether results may be the end of the wider type's range, for which the narrow one's stands: of windows and rows without elements.
-bool PicksExtremes(const Node& node) {
-  const auto picks = [](int64_t reducer) {
-    return static_cast<ops::Reducer>(reducer) == ops::Reducer::kMax ||
-           static_cast<ops::Reducer>(reducer) == ops::Reducer::kMin;
-  };
-  if (&node.op() == &ops::kOp_reduce) return picks(ops::ReduceAttrs{node.attrs()}.reducer());
-  return &node.op() == &ops::kOp_reduce_window && picks(ops::ReduceWindowAttrs{node.attrs()}.reducer());
-}
-
 class Widener {
  public:
   absl::StatusOr<Ref<const Function>> Main(const Function& function) {
@@ -103,9 +68,7 @@ class Widener {
 // `operands` are stored as bytes where they were narrow.
 Values Widener::Rewritten(Builder& b, const Node& node, Values operands, std::span<const Ref<const Function>> regions) {
   const ir::OpDef& op = node.op();
-  if (std::ranges::find(kOnBytes, &op) != std::end(kOnBytes)) {
-    return b.EmitAll(op, std::move(operands), node.attrs(), regions);
-  }
+  if (op.on_bytes) return b.EmitAll(op, std::move(operands), node.attrs(), regions);
   if (&op == &ops::kOp_constant) {
     const HostTensor& value = ops::ConstantAttrs{node.attrs()}.value();
     return {ops::Constant(b, HostTensor(StorageOf(value.dtype()), value.dims(), value.bytes()))};
@@ -132,7 +95,9 @@ Values Widener::Rewritten(Builder& b, const Node& node, Values operands, std::sp
   for (size_t i = 0; i < node.results().size() && b.ok(); ++i) {
     const DType dtype = node.type(i).dtype;
     if (IsNarrow(dtype)) {
-      if (IsInteger(dtype) && PicksExtremes(node)) results[i] = ops::BoundedNarrow(b, dtype, results[i]);
+      // The end of the wider type's range, for which the narrow one's stands.
+      const bool bounded = IsInteger(dtype) && op.gives_ends != nullptr && op.gives_ends(node.attrs());
+      if (bounded) results[i] = ops::BoundedNarrow(b, dtype, results[i]);
       results[i] = ops::EncodeNarrow(b, dtype, results[i]);
     } else if (results[i].dtype() != dtype) {  // 16-bit floats, which the attribute asked for
       results[i] = ops::Convert(b, results[i], dtype);
@@ -150,7 +115,7 @@ absl::StatusOr<Ref<const Function>> Widener::One(const Function& function, std::
     Value stored = p;
     if (IsNarrowType(p.type())) {
       changed = true;
-      stored = {Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(StorageOf(p.dtype()), p.dims())}), 0};
+      stored = ops::Parameter(ir::Type::Tensor(StorageOf(p.dtype()), p.dims()));
     }
     parameters.push_back(stored);
     map[p] = stored;

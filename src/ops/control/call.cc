@@ -131,6 +131,7 @@ constinit const OpDef kOp_call = {
     .rounds_once = true,
     .calls = true,
     .planes = InPlace,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

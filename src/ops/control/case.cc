@@ -229,6 +229,7 @@ constinit const OpDef kOp_case = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .on_bytes = true,
 };
 
 constinit const OpDef kOp_if = {

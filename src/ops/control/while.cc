@@ -198,6 +198,7 @@ constinit const OpDef kOp_while = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

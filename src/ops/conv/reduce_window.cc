@@ -156,6 +156,11 @@ Splits OnPlanes(const PlanesCall& call) {
                         WithoutAttr(call, AttrPosition<kAttrs, "reducer">()));
 }
 
+bool GivesEnds(const Attrs& attrs) {
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(attrs));
+  return reducer == Reducer::kMax || reducer == Reducer::kMin;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce_window = {
@@ -180,6 +185,7 @@ constinit const OpDef kOp_reduce_window = {
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .rounds_once = true,
     .planes = OnPlanes,
+    .gives_ends = GivesEnds,
 };
 
 }  // namespace weft::ops

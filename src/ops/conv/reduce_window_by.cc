@@ -117,6 +117,7 @@ constinit const OpDef kOp_reduce_window_by = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .on_bytes = true,
 };
 
 Values ReduceWindowBy(Builder& b, std::span<const Value> inputs, std::span<const Value> inits,

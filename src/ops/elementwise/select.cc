@@ -61,6 +61,7 @@ constinit const OpDef kOp_where = {
     .tolerance = kExact,
     .rounds_once = true,
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

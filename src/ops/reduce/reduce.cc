@@ -114,6 +114,11 @@ Splits OnPlanes(const PlanesCall& call) {
                         {Attr<kAttrs, "dimensions">(call.attrs())});
 }
 
+bool GivesEnds(const Attrs& attrs) {
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(attrs));
+  return reducer == Reducer::kMax || reducer == Reducer::kMin;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce = {
@@ -137,6 +142,7 @@ constinit const OpDef kOp_reduce = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .planes = OnPlanes,
+    .gives_ends = GivesEnds,
 };
 
 }  // namespace weft::ops

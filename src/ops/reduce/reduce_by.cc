@@ -276,6 +276,7 @@ constinit const OpDef kOp_reduce_by = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .on_bytes = true,
 };
 
 Values ReduceBy(Builder& b, std::span<const Value> inputs, std::span<const Value> inits,

@@ -116,6 +116,7 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .rounds_once = true,
     .cheap_again = true,  // repeats a smaller tensor
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

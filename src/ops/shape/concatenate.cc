@@ -103,6 +103,7 @@ constinit const OpDef kOp_concatenate = {
     .tolerance = kExact,
     .rounds_once = true,
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -97,6 +97,7 @@ constinit const OpDef kOp_dynamic_slice = {
     .tolerance = kExact,
     .rounds_once = true,
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

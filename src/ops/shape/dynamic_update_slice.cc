@@ -113,6 +113,7 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .tolerance = kExact,
     .rounds_once = true,
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

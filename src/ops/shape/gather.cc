@@ -143,6 +143,7 @@ constinit const OpDef kOp_gather = {
     .tolerance = kExact,
     .rounds_once = true,
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

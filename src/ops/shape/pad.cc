@@ -142,6 +142,7 @@ constinit const OpDef kOp_pad = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

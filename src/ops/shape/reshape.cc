@@ -81,6 +81,7 @@ constinit const OpDef kOp_reshape = {
     .cheap_again = true,  // moves elements
     .alias = true,        // row-major before and after
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

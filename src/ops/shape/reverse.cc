@@ -79,6 +79,7 @@ constinit const OpDef kOp_reverse = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -159,6 +159,7 @@ constinit const OpDef kOp_scatter_by = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .on_bytes = true,
 };
 
 Values ScatterBy(Builder& b, Values operands, const Ref<const Function>& body, const Attrs& dims) {

@@ -112,6 +112,7 @@ constinit const OpDef kOp_slice = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -85,6 +85,7 @@ constinit const OpDef kOp_transpose = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -196,6 +196,7 @@ constinit const OpDef kOp_sort_by = {
     .exported = false,
     .rounds_once = true,
     .planes = OnPlanes,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -62,6 +62,7 @@ constinit const OpDef kOp_optimization_barrier = {
     .rounds_once = true,
     .opaque = true,
     .planes = InPlace,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops
