@@ -6,8 +6,8 @@
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
 #include "src/ops/generated/attributes.h"
+#include "src/ops/literals.h"
 #include "src/passes/join_pads.h"
-#include "src/passes/literals.h"
 #include "src/passes/passes.h"
 
 namespace weft::passes {
@@ -144,7 +144,7 @@ Value Select(const Call& call) { return call.operands[1] == call.operands[2] ? c
 std::optional<Ints> Begins(std::span<const Value> starts, const Dims& whole, const Dims& box) {
   Ints begins;
   for (size_t d = 0; d < whole.size(); ++d) {
-    const Ref<const Literal> literal = UniformLiteral(starts[d]);
+    const Ref<const Literal> literal = ops::UniformLiteral(starts[d]);
     if (literal == nullptr) return std::nullopt;
     int64_t start = literal->value.GetInt(0);
     if (start < 0 && IsUnsigned(starts[d].dtype())) start = INT64_MAX;  // of u64
@@ -167,7 +167,7 @@ Value DynamicSlice(const Call& call) {
 
 // Into one number everywhere: the update, padded with it.
 Value DynamicUpdateSlice(const Call& call) {
-  const Ref<const Literal> around = UniformLiteral(call.x());
+  const Ref<const Literal> around = ops::UniformLiteral(call.x());
   if (around == nullptr) return {};
   const Value& update = call.operands[1];
   const Dims& whole = call.x().dims();
@@ -183,7 +183,7 @@ Value DynamicUpdateSlice(const Call& call) {
 // run in place, which they could not if somebody still reads what was there.)
 Value BesideZeros(const Call& call) {
   const Value &x = call.from().operands()[0], &box = call.from().operands()[1];
-  if (call.from().extras() != nullptr || !IsUniform(box, 0.0)) return {};
+  if (call.from().extras() != nullptr || !ops::IsUniform(box, 0.0)) return {};
   const std::optional<Ints> begins = Begins(call.from().operands().subspan(2), x.dims(), box.dims());
   if (!begins) return {};
   const auto a = call.attrs<ops::SliceAttrs>();
@@ -228,17 +228,17 @@ Value Reverse(const Call& call) {
 // x + -0.0 is x for every x; x + 0.0 is not for x = -0.0. Integers have one zero.
 Value Add(const Call& call) {
   const double zero = IsFloat(call.node.type().dtype) ? -0.0 : 0.0;
-  if (IsUniform(call.operands[1], zero)) return call.operands[0];
-  if (IsUniform(call.operands[0], zero)) return call.operands[1];
+  if (ops::IsUniform(call.operands[1], zero)) return call.operands[0];
+  if (ops::IsUniform(call.operands[0], zero)) return call.operands[1];
   return JoinPads(call.b, call.operands[0], call.operands[1]);
 }
-Value Subtract(const Call& call) { return IsUniform(call.operands[1], 0.0) ? call.operands[0] : Value(); }
+Value Subtract(const Call& call) { return ops::IsUniform(call.operands[1], 0.0) ? call.operands[0] : Value(); }
 Value Multiply(const Call& call) {
-  if (IsUniform(call.operands[1], 1.0)) return call.operands[0];
-  if (IsUniform(call.operands[0], 1.0)) return call.operands[1];
+  if (ops::IsUniform(call.operands[1], 1.0)) return call.operands[0];
+  if (ops::IsUniform(call.operands[0], 1.0)) return call.operands[1];
   return {};
 }
-Value Divide(const Call& call) { return IsUniform(call.operands[1], 1.0) ? call.operands[0] : Value(); }
+Value Divide(const Call& call) { return ops::IsUniform(call.operands[1], 1.0) ? call.operands[0] : Value(); }
 // Of max, min, and, or.
 Value Idempotent(const Call& call) { return call.operands[0] == call.operands[1] ? call.operands[0] : Value(); }
 // Of neg and not.
