@@ -5,6 +5,7 @@
 #include "src/ops/build.h"
 #include "src/ops/families.h"
 #include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -105,6 +106,35 @@ Splits OnPlanes(const PlanesCall& call) {
   return Real(Call(call.b, kOp_bitwise_or, {re, Convert(call.b, x.planes.im, to)}));
 }
 
+// Whether every value of `a` exists in `b`.
+bool Holds(DType a, DType b) {
+  if (a == b) return true;
+  if (IsBool(b) || !IsComputable(a) || !IsComputable(b)) return false;
+  if (IsBool(a)) return true;
+  if (IsFloat(a)) {
+    if (!IsFloat(b)) return false;
+    if (BitsOf(b) == 64) return true;
+    return BitsOf(b) == 32 && BitsOf(a) == 16;
+  }
+  if (IsFloat(b)) {
+    const int mantissa = b == DType::kF64 ? 53 : b == DType::kF32 ? 24 : b == DType::kF16 ? 11 : 8;
+    return BitsOf(a) - (IsSigned(a) ? 1 : 0) <= mantissa;
+  }
+  if (IsSigned(a)) return IsSigned(b) && BitsOf(b) > BitsOf(a);
+  return BitsOf(b) > BitsOf(a);
+}
+
+Value Simpler(const SimplerCall& call) {
+  const DType to = call.node.type().dtype;
+  if (call.x().dtype() == to) return call.x();
+  if (!call.from(kOp_convert)) return {};
+  const Value& source = call.from().operands()[0];
+  // Integers wrap when they narrow and floats saturate, so only a detour that keeps kind and value may go.
+  const bool same_kind = IsFloat(source.dtype()) == IsFloat(call.x().dtype()) || IsFloat(to) || source.dtype() == to;
+  if (!Holds(source.dtype(), call.x().dtype()) || !same_kind) return {};
+  return Convert(call.b, source, to);
+}
+
 }  // namespace
 
 constinit const OpDef kOp_convert = {
@@ -128,6 +158,7 @@ constinit const OpDef kOp_convert = {
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 8e-3, .f16 = 1e-3},
     .rounds_once = true,
     .planes = OnPlanes,
+    .simpler = Simpler,
 };
 
 }  // namespace weft::ops

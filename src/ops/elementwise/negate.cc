@@ -1,6 +1,7 @@
 // neg: -x.
 #include "src/ops/families.h"
 #include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -37,6 +38,7 @@ constinit const OpDef kOp_neg = {
     .tolerance = kExact,
     .rounds_once = true,
     .planes = EachPlane,
+    .simpler = Involution,
 };
 
 }  // namespace weft::ops

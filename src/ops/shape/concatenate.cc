@@ -3,6 +3,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
 #include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -83,6 +84,8 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return BatchAlong(call, AttrPosition<kAttrs, "dimension">(), results);
 }
 
+Value Simpler(const SimplerCall& call) { return call.operands.size() == 1 ? call.x() : Value(); }
+
 }  // namespace
 
 constinit const OpDef kOp_concatenate = {
@@ -103,6 +106,7 @@ constinit const OpDef kOp_concatenate = {
     .tolerance = kExact,
     .rounds_once = true,
     .planes = EachPlane,
+    .simpler = Simpler,
     .on_bytes = true,
 };
 

@@ -1,7 +1,10 @@
 // pad: puts a value around and between the elements of x, or cuts edges off.
+#include <algorithm>
+
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
 #include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -120,6 +123,14 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+Value Simpler(const SimplerCall& call) {
+  const auto zero = [](const Ints& ints) { return std::ranges::all_of(ints, [](int64_t n) { return n == 0; }); };
+  const Attrs& a = call.node.attrs();
+  const bool nothing = zero(Attr<kAttrs, "edge_padding_low">(a)) && zero(Attr<kAttrs, "edge_padding_high">(a)) &&
+                       zero(Attr<kAttrs, "interior_padding">(a));
+  return nothing ? call.x() : Value();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_pad = {
@@ -142,6 +153,7 @@ constinit const OpDef kOp_pad = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
+    .simpler = Simpler,
     .on_bytes = true,
 };
 

@@ -4,6 +4,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
 #include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -58,6 +59,17 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+Value Simpler(const SimplerCall& call) {
+  const Dims& dims = call.node.type().dims;
+  if (call.x().dims() == dims) return call.x();
+  if (call.from(kOp_reshape)) return Reshape(call.b, call.from().operands()[0], dims);
+  if (call.from(kOp_broadcast_in_dim) && call.from().operands()[0].type().count() == 1 &&
+      call.node.type().count() != 1) {
+    return BroadcastInDim(call.b, Reshape(call.b, call.from().operands()[0], {}), dims, {});
+  }
+  return MoveNarrow(call);
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reshape = {
@@ -81,6 +93,7 @@ constinit const OpDef kOp_reshape = {
     .cheap_again = true,  // moves elements
     .alias = true,        // row-major before and after
     .planes = EachPlane,
+    .simpler = Simpler,
     .on_bytes = true,
 };
 

@@ -1,8 +1,11 @@
 // reverse: turns the order of elements around along some dimensions.
+#include <algorithm>
+
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
 #include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -58,6 +61,13 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return BatchAlong(call, AttrPosition<kAttrs, "dimensions">(), results);
 }
 
+Value Simpler(const SimplerCall& call) {
+  const auto axes = NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(call.node.attrs()), call.x().dims().size());
+  if (!axes.ok()) return {};
+  const bool nothing = std::ranges::all_of(*axes, [&](int64_t d) { return call.x().dims()[d] == 1; });
+  return nothing ? call.x() : Value();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reverse = {
@@ -79,6 +89,7 @@ constinit const OpDef kOp_reverse = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
+    .simpler = Simpler,
     .on_bytes = true,
 };
 

@@ -2,6 +2,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
 #include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -90,6 +91,40 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// A slice beside a box that was set to zeros, as the gradients of updates of one tensor are. (Beside other updates it stays: they
+// run in place, which they could not if somebody still reads what was there.)
+Value BesideZeros(const SimplerCall& call) {
+  const Value &x = call.from().operands()[0], &box = call.from().operands()[1];
+  if (call.from().extras() != nullptr || !IsUniform(box, 0.0)) return {};
+  const std::optional<Ints> begins = LiteralStarts(call.from().operands().subspan(2), x.dims(), box.dims());
+  if (!begins) return {};
+  const Attrs& a = call.node.attrs();
+  const Ints &start = Attr<kAttrs, "start_indices">(a), &limit = Attr<kAttrs, "limit_indices">(a);
+  for (size_t d = 0; d < begins->size(); ++d) {
+    if (limit[d] <= (*begins)[d] || start[d] >= (*begins)[d] + box.dims()[d]) {
+      return Slice(call.b, x, start, limit, Attr<kAttrs, "strides">(a));
+    }
+  }
+  return {};
+}
+
+Value Simpler(const SimplerCall& call) {
+  if (call.node.type().dims == call.x().dims()) return call.x();  // same sizes: start 0, stride 1
+  if (call.from(kOp_dynamic_update_slice)) return BesideZeros(call);
+  if (!call.from(kOp_slice)) return MoveNarrow(call);
+  const Attrs &outer = call.node.attrs(), &inner = call.from().attrs();
+  Ints start, limit, strides;
+  for (size_t i = 0; i < call.x().dims().size(); ++i) {
+    const int64_t size = call.node.type().dims[i], step = Attr<kAttrs, "strides">(inner)[i];
+    // Where nothing is taken, start and stride are free, and what they were may lie outside of the source.
+    const int64_t first = Attr<kAttrs, "start_indices">(inner)[i] + Attr<kAttrs, "start_indices">(outer)[i] * step;
+    start.push_back(size == 0 ? 0 : first);
+    strides.push_back(size <= 1 ? 1 : step * Attr<kAttrs, "strides">(outer)[i]);
+    limit.push_back(size == 0 ? 0 : start[i] + (size - 1) * strides[i] + 1);
+  }
+  return Slice(call.b, call.from().operands()[0], std::move(start), std::move(limit), std::move(strides));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_slice = {
@@ -112,6 +147,7 @@ constinit const OpDef kOp_slice = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
+    .simpler = Simpler,
     .on_bytes = true,
 };
 
