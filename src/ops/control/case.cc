@@ -8,6 +8,7 @@
 #include "src/ops/control/captures.h"
 #include "src/ops/parameter.h"
 #include "src/ops/planes.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -229,6 +230,7 @@ constinit const OpDef kOp_case = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .work = WorkOfDearest,
     .on_bytes = true,
 };
 

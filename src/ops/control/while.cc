@@ -5,6 +5,7 @@
 #include "src/ops/control/captures.h"
 #include "src/ops/parameter.h"
 #include "src/ops/planes.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -198,6 +199,7 @@ constinit const OpDef kOp_while = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .work = WorkOfAll,
     .on_bytes = true,
 };
 

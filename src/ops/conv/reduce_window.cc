@@ -5,6 +5,7 @@
 #include "src/ops/conv/window.h"
 #include "src/ops/planes.h"
 #include "src/ops/reducer_read.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -161,6 +162,10 @@ bool GivesEnds(const Attrs& attrs) {
   return reducer == Reducer::kMax || reducer == Reducer::kMin;
 }
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  return WorkOfWindows(call, Attr<kAttrs, "window_dimensions">(call.node.attrs()));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce_window = {
@@ -185,6 +190,7 @@ constinit const OpDef kOp_reduce_window = {
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .rounds_once = true,
     .planes = OnPlanes,
+    .work = OwnWork,
     .gives_ends = GivesEnds,
 };
 

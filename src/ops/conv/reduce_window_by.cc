@@ -3,6 +3,7 @@
 #include "src/ops/conv/window.h"
 #include "src/ops/planes.h"
 #include "src/ops/scalar_function.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -93,6 +94,10 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                 writer.Body(*node.regions()[0], node.operands().subspan(2 * n)));
 }
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  return WorkOfWindows(call, Attr<kAttrs, "window_dimensions">(call.node.attrs()));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce_window_by = {
@@ -117,6 +122,7 @@ constinit const OpDef kOp_reduce_window_by = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .work = OwnWork,
     .on_bytes = true,
 };
 

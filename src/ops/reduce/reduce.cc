@@ -8,6 +8,7 @@
 #include "src/ops/planes.h"
 #include "src/ops/reduce/product.h"
 #include "src/ops/reducer_read.h"
+#include "src/ops/work.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -142,6 +143,7 @@ constinit const OpDef kOp_reduce = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .planes = OnPlanes,
+    .work = WorkOfReduction,
     .gives_ends = GivesEnds,
 };
 

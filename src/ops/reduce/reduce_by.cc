@@ -5,6 +5,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/planes.h"
 #include "src/ops/scalar_function.h"
+#include "src/ops/work.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -276,6 +277,7 @@ constinit const OpDef kOp_reduce_by = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .work = WorkOfReduction,
     .on_bytes = true,
 };
 

@@ -8,6 +8,7 @@
 #include "src/ops/planes.h"
 #include "src/ops/reducer_read.h"
 #include "src/ops/shape/gather_dims.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -253,6 +254,7 @@ constinit const OpDef kOp_scatter = {
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-6},
     .rounds_once = true,
     .planes = OnPlanes,
+    .work = WorkOfUpdates,
 };
 
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 #include "src/ops/planes.h"
 #include "src/ops/scalar_function.h"
 #include "src/ops/shape/gather_dims.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -159,6 +160,7 @@ constinit const OpDef kOp_scatter_by = {
     .exported = false,
     .rounds_once = true,
     .planes = InPlace,
+    .work = WorkOfUpdates,
     .on_bytes = true,
 };
 

@@ -1,10 +1,12 @@
 // sort_by: sorts the rows of several tensors along one dimension by a function that compares.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "src/ops/batching.h"
 #include "src/ops/planes.h"
 #include "src/ops/sort/order.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -172,6 +174,11 @@ Splits OnPlanes(const PlanesCall& call) {
   return InPlace(call, {&ordered, 1});
 }
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  const double elements = ElementsOf(call.node.operands()[0].type());
+  return WorkOfTimes(call, elements * std::log2(std::max(elements, 2.0)));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_sort_by = {
@@ -196,6 +203,7 @@ constinit const OpDef kOp_sort_by = {
     .exported = false,
     .rounds_once = true,
     .planes = OnPlanes,
+    .work = OwnWork,
     .on_bytes = true,
 };
 
