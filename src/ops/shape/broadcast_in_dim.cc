@@ -120,6 +120,14 @@ Value Simpler(const SimplerCall& call) {
   return MoveNarrow(call);
 }
 
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Dims& from = call.node.operands()[0].dims();
+  const Ints& at = Attr<kAttrs, "broadcast_dimensions">(call.node.attrs());
+  std::vector<AffineIndex> index;
+  for (size_t i = 0; i < from.size(); ++i) index.push_back(from[i] == 1 ? call.zero : call.result[at[i]]);
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_broadcast_in_dim = {
@@ -144,6 +152,7 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .cheap_again = true,  // repeats a smaller tensor
     .planes = EachPlane,
     .simpler = Simpler,
+    .index_map = OperandIndex,
     .on_bytes = true,
 };
 

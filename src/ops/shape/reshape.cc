@@ -70,6 +70,23 @@ Value Simpler(const SimplerCall& call) {
   return MoveNarrow(call);
 }
 
+// Where dimensions of size 1 come and go alone.
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Dims &from = call.node.operands()[0].dims(), &to = call.node.type().dims;
+  if (Squeezed(from) != Squeezed(to)) return absl::UnimplementedError("reshape inside a kernel");
+  std::vector<AffineIndex> index;
+  size_t next = 0;
+  for (int64_t size : from) {
+    if (size == 1) {
+      index.push_back(call.zero);
+      continue;
+    }
+    while (to[next] == 1) ++next;
+    index.push_back(call.result[next++]);
+  }
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reshape = {
@@ -94,6 +111,7 @@ constinit const OpDef kOp_reshape = {
     .alias = true,        // row-major before and after
     .planes = EachPlane,
     .simpler = Simpler,
+    .index_map = OperandIndex,
     .on_bytes = true,
 };
 

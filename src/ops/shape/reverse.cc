@@ -68,6 +68,17 @@ Value Simpler(const SimplerCall& call) {
   return nothing ? call.x() : Value();
 }
 
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Dims& from = call.node.operands()[0].dims();
+  std::vector<AffineIndex> index(call.result.begin(), call.result.end());
+  for (int64_t d : Attr<kAttrs, "dimensions">(call.node.attrs())) {
+    d += d < 0 ? static_cast<int64_t>(from.size()) : 0;
+    index[d].offset = from[d] - 1 - index[d].offset;
+    for (int64_t& c : index[d].coefficients) c = -c;
+  }
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reverse = {
@@ -90,6 +101,7 @@ constinit const OpDef kOp_reverse = {
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
     .simpler = Simpler,
+    .index_map = OperandIndex,
     .on_bytes = true,
 };
 

@@ -125,6 +125,17 @@ Value Simpler(const SimplerCall& call) {
   return Slice(call.b, call.from().operands()[0], std::move(start), std::move(limit), std::move(strides));
 }
 
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Ints &start = Attr<kAttrs, "start_indices">(call.node.attrs()),
+             &strides = Attr<kAttrs, "strides">(call.node.attrs());
+  std::vector<AffineIndex> index(call.result.begin(), call.result.end());
+  for (size_t i = 0; i < index.size(); ++i) {
+    index[i].offset = start[i] + index[i].offset * strides[i];
+    for (int64_t& c : index[i].coefficients) c *= strides[i];
+  }
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_slice = {
@@ -148,6 +159,7 @@ constinit const OpDef kOp_slice = {
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
     .simpler = Simpler,
+    .index_map = OperandIndex,
     .on_bytes = true,
 };
 

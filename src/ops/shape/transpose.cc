@@ -89,6 +89,16 @@ Value Simpler(const SimplerCall& call) {
   return Reshape(call.b, call.x(), call.node.type().dims);
 }
 
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Ints& permutation = Attr<kAttrs, "permutation">(call.node.attrs());
+  const auto rank = static_cast<int64_t>(permutation.size());
+  std::vector<AffineIndex> index(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i) {
+    index[permutation[i] < 0 ? permutation[i] + rank : permutation[i]] = call.result[i];
+  }
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_transpose = {
@@ -110,6 +120,7 @@ constinit const OpDef kOp_transpose = {
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
     .simpler = Simpler,
+    .index_map = OperandIndex,
     .on_bytes = true,
 };
 
