@@ -21,6 +21,7 @@ constexpr AttrDef kAttrs[] = {
     {"window_dilations", AttrType::kInts, "spacing of window elements; absent: 1"},
     {"padding", AttrType::kInts, "low and high of each dimension: [low0, high0, low1, …]; absent: 0"},
 };
+constexpr Along kAlong[] = {Along::kEach, Along::kNothing, Along::kEach, Along::kEach, Along::kEach, Along::kPairs};
 
 constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
                                   .strides = AttrPosition<kAttrs, "window_strides">(),
@@ -191,6 +192,7 @@ constinit const OpDef kOp_reduce_window = {
     .rounds_once = true,
     .planes = OnPlanes,
     .work = OwnWork,
+    .along = kAlong,
     .gives_ends = GivesEnds,
 };
 

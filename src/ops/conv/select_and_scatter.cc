@@ -28,6 +28,7 @@ constexpr AttrDef kAttrs[] = {
      "programs say, so that NaN gives way",
      false, "largest", kSelections},
 };
+constexpr Along kAlong[] = {Along::kEach, Along::kEach, Along::kPairs};
 
 constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
                                   .strides = AttrPosition<kAttrs, "window_strides">(),
@@ -249,6 +250,7 @@ constinit const OpDef kOp_select_and_scatter = {
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .rounds_once = true,
     .work = WorkOfElements,
+    .along = kAlong,
 };
 
 }  // namespace weft::ops

@@ -15,6 +15,7 @@ constexpr OperandDef kOperands[] = {
     {"inputs", kEveryType, "tensors that differ only in the joined dimension", false, true}};
 constexpr AttrDef kAttrs[] = {
     {"dimension", AttrType::kInt, "dimension to join along; negative counts from the end", false, "0"}};
+constexpr Along kAlong[] = {Along::kNumbers};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& first = *call.operands[0];
@@ -107,6 +108,7 @@ constinit const OpDef kOp_concatenate = {
     .rounds_once = true,
     .planes = EachPlane,
     .simpler = Simpler,
+    .along = kAlong,
     .on_bytes = true,
 };
 

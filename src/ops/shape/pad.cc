@@ -18,6 +18,7 @@ constexpr AttrDef kAttrs[] = {
     {"edge_padding_high", AttrType::kInts, "elements after the last of each dimension; negative: cut off", true},
     {"interior_padding", AttrType::kInts, "elements between neighbours of each dimension", true},
 };
+constexpr Along kAlong[] = {Along::kEach, Along::kEach, Along::kEach};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
@@ -154,6 +155,7 @@ constinit const OpDef kOp_pad = {
     .cheap_again = true,  // moves elements
     .planes = EachPlane,
     .simpler = Simpler,
+    .along = kAlong,
     .on_bytes = true,
 };
 

@@ -15,6 +15,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"dimensions", AttrType::kInts, "dimensions to turn around", true}};
+constexpr Along kAlong[] = {Along::kNumbers};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(
@@ -102,6 +103,7 @@ constinit const OpDef kOp_reverse = {
     .planes = EachPlane,
     .simpler = Simpler,
     .index_map = OperandIndex,
+    .along = kAlong,
     .on_bytes = true,
 };
 

@@ -16,6 +16,7 @@ constexpr AttrDef kAttrs[] = {
     {"limit_indices", AttrType::kInts, "index after the last, of each dimension", true},
     {"strides", AttrType::kInts, "step in each dimension", true},
 };
+constexpr Along kAlong[] = {Along::kEach, Along::kEach, Along::kEach};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
@@ -160,6 +161,7 @@ constinit const OpDef kOp_slice = {
     .planes = EachPlane,
     .simpler = Simpler,
     .index_map = OperandIndex,
+    .along = kAlong,
     .on_bytes = true,
 };
 
