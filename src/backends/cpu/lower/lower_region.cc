@@ -415,6 +415,4 @@ bool JoinsParts(const ir::Node& node) {
          });
 }
 
-bool EndsSums(const ir::Node& node) { return &node.op() == &ops::kOp_convolution; }
-
 }  // namespace weft::cpu
