@@ -20,6 +20,8 @@ namespace weft::ir {
 class Builder;
 class ScalarBuilder;  // ir/scalar.h
 struct ScalarValue;
+struct PlanesCall;  // ir/planes.h
+struct Split;
 class StableHloWriter;  // ir/stablehlo.h
 class StableHloOp;      // ir/stablehlo_read.h
 
@@ -29,7 +31,7 @@ inline constexpr TypeSet kF = 1;       // f8 of every kind, f16 bf16 f32 f64
 inline constexpr TypeSet kSI = 2;      // signed integers
 inline constexpr TypeSet kUI = 4;      // unsigned integers
 inline constexpr TypeSet kB = 8;       // bool
-inline constexpr TypeSet kC = 16;      // c64 c128: only where passes/split_complex.cc has a rule
+inline constexpr TypeSet kC = 16;      // c64 c128: only of operations with OpDef::planes, and of those that expand
 inline constexpr TypeSet kWhole = 32;  // none of the narrow types (IsNarrow): what looks at the bits of an element
 inline constexpr TypeSet kI = kSI | kUI;
 inline constexpr TypeSet kNumber = kF | kI;
@@ -169,6 +171,57 @@ using StableHloFn = void (*)(const Node& node, StableHloWriter& writer);
 // The way back: an operation of StableHLO text as ours, on the builder of the call, where mistakes stick.
 using StableHloReadFn = Values (*)(StableHloOp& op);
 
+// --- What passes ask of an operation. Each of these is read by one pass, which names no operation for it.
+
+// The operation on complex values in terms of real ones, two planes a value: one entry for each result. Mistakes stick to the builder.
+using PlanesFn = std::vector<Split> (*)(const PlanesCall& call);
+
+// The same value by less, or an empty one if there is nothing to say. Every bit stays: parameters are never looked at, only
+// attributes and literals. The node stands on its new operands and has not been made yet.
+struct SimplerCall {
+  Builder& b;
+  const Node& node;
+  std::span<const Value> operands;
+
+  const Value& x() const { return operands[0]; }
+  // The operation behind operand 0.
+  const Node& from() const { return *operands[0].node; }
+  bool from(const OpDef& op) const { return &from().op() == &op; }
+};
+using SimplerFn = Value (*)(const SimplerCall& call);
+
+// What a node computes, by its types and attributes; moving elements costs nothing.
+struct Work {
+  double flops = 0;            // additions, products, comparisons, choices: one an element
+  double transcendentals = 0;  // exp, log, tanh, division: what takes tens of instructions
+};
+struct WorkCall {
+  const Node& node;
+  std::span<const Work> regions;  // of one run of each
+};
+using WorkFn = absl::StatusOr<Work> (*)(const WorkCall& call);
+
+// Where an element of the operand lies: one index a dimension, each an affine function of some other indices.
+struct AffineIndex {
+  int64_t offset = 0;
+  std::vector<int64_t> coefficients;
+};
+struct IndexMapCall {
+  const Node& node;
+  std::span<const AffineIndex> result;  // of the element of the result that is wanted
+  const AffineIndex& zero;              // the index 0, with as many coefficients as the others
+};
+// Kernels read the operand through it: UNIMPLEMENTED where no affine function says which element the result's is.
+using IndexMapFn = absl::StatusOr<std::vector<AffineIndex>> (*)(const IndexMapCall& call);
+
+// What an attribute says of the dimensions of an operation that works in any order of them.
+enum class Along : uint8_t {
+  kNothing,
+  kEach,     // an entry a dimension
+  kPairs,    // two entries a dimension, low and high
+  kNumbers,  // dimensions by number
+};
+
 // How a backend without special knowledge of the operation runs it. Of a composite: kScalar and kKernel where its own code
 // beats the expansion (a backend that has neither expands all the same), kExpand where fusion makes the expansion as good.
 enum class Lowering : uint8_t {
@@ -264,6 +317,22 @@ struct OpDef {
   bool calls = false;      // its region is written out in its place, or made once for several
   bool parameter = false;  // a function's argument: stands in its list of parameters and nowhere else
   bool opaque = false;     // passes neither merge nor fold it
+
+  PlanesFn planes = nullptr;       // null: takes and gives no complex values, or expands where it does
+  SimplerFn simpler = nullptr;     // null: nothing simpler is known
+  WorkFn work = nullptr;           // null: by `cost` for each element where there is `scalar`, else nothing
+  IndexMapFn index_map = nullptr;  // there where `lowering` is kIndexMap and there is an operand
+  // An entry an attribute, trailing kNothing left out. Where there is one, the operation works in any order of dimensions: permuting
+  // operands, result and these attributes changes no bit.
+  std::span<const Along> along;
+  // Only moves elements, or carries functions that take what it takes: narrow types (f8, i4 …) go through it as the bytes that
+  // hold them. All other operations compute with them in a wider type and round or wrap the result once.
+  bool on_bytes = false;
+  // Looks at the bits of an element, or is the caller's own code: computes on the types that the caller wrote, whatever the device
+  // holds for them. So a shift by 40 is one, and a custom operation of double gets doubles.
+  bool as_seen = false;
+  // Attributes with which a result may be an end of its type's range, whatever the operands: the extremes of no elements.
+  bool (*gives_ends)(const Attrs& attrs) = nullptr;
 };
 
 }  // namespace weft::ir

@@ -1,18 +1,16 @@
-// Functions of complex numbers as formulas of two real tensors. split_complex computes with them, and so do readers of texts
+// Functions of complex numbers as formulas of two real tensors. OpDef::planes computes with them, and so do readers of texts
 // whose functions are no operations of ours. What overflows or cancels on the way without need is scaled or rewritten;
 // infinities and NaN go as C99's Annex G has them, but that the sign of a zero may get lost.
 #pragma once
 
 #include <array>
 
+#include "src/ir/planes.h"
 #include "src/ops/build.h"
 
 namespace weft::ops {
 
-// Both of one real type and shape.
-struct Planes {
-  ir::Value re, im;
-};
+using ir::Planes;
 
 // Of a complex value, by the operations real and imag; and the value of two planes.
 Planes PlanesOf(ir::Builder& b, const ir::Value& x);

@@ -48,29 +48,6 @@ Ints KernelOrder(const Ints& positions, bool kernel) {
   return order;
 }
 
-// Attributes with one entry a dimension, or `per` of them.
-struct PerDimension {
-  const OpDef* op;
-  size_t attribute;
-  int64_t per = 1;
-};
-constexpr PerDimension kPerDimension[] = {
-    {&ops::kOp_pad, ops::PadAttrs::kEdgePaddingLow},
-    {&ops::kOp_pad, ops::PadAttrs::kEdgePaddingHigh},
-    {&ops::kOp_pad, ops::PadAttrs::kInteriorPadding},
-    {&ops::kOp_slice, ops::SliceAttrs::kStartIndices},
-    {&ops::kOp_slice, ops::SliceAttrs::kLimitIndices},
-    {&ops::kOp_slice, ops::SliceAttrs::kStrides},
-    {&ops::kOp_reduce_window, ops::ReduceWindowAttrs::kWindowDimensions},
-    {&ops::kOp_reduce_window, ops::ReduceWindowAttrs::kWindowStrides},
-    {&ops::kOp_reduce_window, ops::ReduceWindowAttrs::kBaseDilations},
-    {&ops::kOp_reduce_window, ops::ReduceWindowAttrs::kWindowDilations},
-    {&ops::kOp_reduce_window, ops::ReduceWindowAttrs::kPadding, 2},
-    {&ops::kOp_select_and_scatter, ops::SelectAndScatterAttrs::kWindowDimensions},
-    {&ops::kOp_select_and_scatter, ops::SelectAndScatterAttrs::kWindowStrides},
-    {&ops::kOp_select_and_scatter, ops::SelectAndScatterAttrs::kPadding, 2},
-};
-
 bool IsPool(const Node& node) {
   return &node.op() == &ops::kOp_reduce_window || &node.op() == &ops::kOp_select_and_scatter;
 }
@@ -170,10 +147,7 @@ bool IsPermutable(const Node& node) {
   if (node.extras() != nullptr || node.results().size() != 1 || !node.type().is_tensor()) return false;
   if (node.type().rank() < 3) return false;
   const OpDef& op = node.op();
-  if (IsConvolution(node) || IsPool(node) || &op == &ops::kOp_pad || &op == &ops::kOp_slice ||
-      &op == &ops::kOp_concatenate || &op == &ops::kOp_reverse) {
-    return true;
-  }
+  if (IsConvolution(node) || !op.along.empty()) return true;
   if (!IsScalar(node) || node.operands().empty()) return false;
   return std::ranges::all_of(node.operands(), [&](const Value& operand) {
     return operand && (operand.dims() == node.type().dims || operand.dims().empty());
@@ -186,25 +160,27 @@ bool SharesOrder(const Node& node, const Value& operand) {
 
 ir::Attrs PermutedAttrs(const Node& node, const Ints& order) {
   ir::Attrs attrs = node.attrs();
-  for (const PerDimension& one : kPerDimension) {
-    if (one.op != &node.op() || !attrs.has(one.attribute)) continue;
-    const Ints& before = node.attrs().IntList(one.attribute);
-    Ints after;
-    for (int64_t d : order) {
-      for (int64_t k = 0; k < one.per; ++k) after.push_back(before[d * one.per + k]);
-    }
-    attrs.set(one.attribute, std::move(after));
-  }
   const auto rank = static_cast<int64_t>(order.size());
   const Ints inverse = Inverse(order);
   const auto now = [&](int64_t d) { return inverse[d < 0 ? d + rank : d]; };
-  if (&node.op() == &ops::kOp_concatenate) {
-    constexpr auto kDimension = ops::ConcatenateAttrs::kDimension;
-    attrs.set(kDimension, now(attrs.Int(kDimension)));
-  } else if (&node.op() == &ops::kOp_reverse) {
+  for (size_t i = 0; i < node.op().along.size(); ++i) {
+    const ir::Along along = node.op().along[i];
+    if (along == ir::Along::kNothing || !attrs.has(i)) continue;
+    if (node.op().attrs[i].type == ir::AttrType::kInt) {
+      attrs.set(i, now(attrs.Int(i)));
+      continue;
+    }
+    const Ints& before = node.attrs().IntList(i);
     Ints after;
-    for (int64_t d : ops::ReverseAttrs{node.attrs()}.dimensions()) after.push_back(now(d));
-    attrs.set(ops::ReverseAttrs::kDimensions, std::move(after));
+    if (along == ir::Along::kNumbers) {
+      for (int64_t d : before) after.push_back(now(d));
+    } else {
+      const int64_t per = along == ir::Along::kPairs ? 2 : 1;
+      for (int64_t d : order) {
+        for (int64_t k = 0; k < per; ++k) after.push_back(before[d * per + k]);
+      }
+    }
+    attrs.set(i, std::move(after));
   }
   return attrs;
 }

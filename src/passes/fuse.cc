@@ -8,9 +8,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
-#include "src/ops/build.h"
 #include "src/ops/generated/attributes.h"
-#include "src/ops/registry.h"
+#include "src/ops/parameter.h"
 
 namespace weft::passes {
 namespace {
@@ -22,7 +21,7 @@ using ir::Value;
 constexpr int kNone = -1;
 constexpr int kSearchBudget = 4000;  // edges looked at by one search for a cycle
 
-bool IsReduce(const Node& node) { return &node.op() == &ops::kOp_reduce; }
+bool IsReduce(const Node& node) { return node.op().lowering == ir::Lowering::kReduction; }
 bool IsBroadcast(const Node& node) { return &node.op() == &ops::kOp_broadcast_in_dim; }
 bool IsUnitReshape(const Node& node) {
   return &node.op() == &ops::kOp_reshape && Squeezed(node.operands()[0].dims()) == Squeezed(node.type().dims);
@@ -588,7 +587,7 @@ class Fuser {
     }
     for (const Value& read : reads) {
       WEFT_ASSIGN_OR_RETURN(Value outer, Outer(read));
-      Value parameter{Node::Create(ops::kOp_parameter, {}, {}, {read.type()}), 0};
+      Value parameter = ops::Parameter(read.type());
       inner.Bind(read, parameter);
       parameters.push_back(std::move(parameter));
       operands.push_back(std::move(outer));

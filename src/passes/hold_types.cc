@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "src/ir/rewrite.h"
-#include "src/ops/build.h"
 #include "src/ops/control/draws.h"
 #include "src/ops/generated/attributes.h"
+#include "src/ops/parameter.h"
 #include "src/passes/passes.h"
 #include "src/runtime/hash_map.h"
 
@@ -20,19 +20,6 @@ using ir::Function;
 using ir::Node;
 using ir::Value;
 using ir::Values;
-
-// What looks at the bits of an element, or is the caller's own code: on the types that the caller wrote, its results held
-// afterwards. So a shift by 40 is one, and a custom operation of double gets doubles.
-constexpr const ir::OpDef* kAsSeen[] = {
-    &ops::kOp_bitcast_convert,
-    &ops::kOp_popcount,
-    &ops::kOp_clz,
-    &ops::kOp_shift_left,
-    &ops::kOp_shift_right_arithmetic,
-    &ops::kOp_shift_right_logical,
-    &ops::kOp_rng_bit_generator,
-    &ops::kOp_custom_call,
-};
 
 // Whether anything about the node itself would be held as something else.
 bool Touches(const Node& node, const HeldTypes& held) {
@@ -113,7 +100,7 @@ absl::StatusOr<Values> Holder::Rewritten(Builder& b, const Node& node, const Hel
     const HostTensor& value = ops::ConstantAttrs{node.attrs()}.value();
     return Values{ops::Constant(b, Held(value, held.Of(value.dtype())))};
   }
-  if (std::ranges::find(kAsSeen, &op) != std::end(kAsSeen)) return AsSeen(b, node, names);
+  if (op.as_seen) return AsSeen(b, node, names);
   const bool draws = std::ranges::any_of(node.regions(), [&](const auto& r) { return draws_.contains(r.get()); });
   const HeldTypes& inner = draws ? drawing_ : held;
   std::vector<Ref<const Function>> regions;
@@ -165,7 +152,7 @@ absl::StatusOr<Ref<const Function>> Holder::One(const Function& function, const 
     const bool words = i < infos.size() && infos[i].role == ir::ParameterInfo::Role::kWords;
     Value made = p;
     if (!words && !(type_of(p.type()) == p.type())) {
-      made = {Node::Create(ops::kOp_parameter, {}, {}, {type_of(p.type())}), 0};
+      made = ops::Parameter(type_of(p.type()));
     }
     parameters.push_back(made);
     name(p, made);

@@ -6,7 +6,7 @@
 
 #include "src/ops/build.h"
 #include "src/ops/generated/attributes.h"
-#include "src/passes/literals.h"
+#include "src/ops/literals.h"
 
 namespace weft::passes {
 namespace {
@@ -43,7 +43,7 @@ void AddParts(const Value& x, int64_t begin, Row* row) {
     return;
   }
   for (const Value& part : x.node->operands()) {
-    if (!IsUniform(part, 0.0)) row->parts.push_back({part, begin});
+    if (!ops::IsUniform(part, 0.0)) row->parts.push_back({part, begin});
     begin += part.dims()[row->dimension];
   }
 }
@@ -60,7 +60,7 @@ std::optional<Row> RowOf(const Value& value) {
     AddParts(value, 0, &*row);
     return row->parts.size() < node.operands().size() ? row : std::nullopt;
   }
-  if (&node.op() != &ops::kOp_pad || !IsUniform(node.operands()[1], 0.0)) return std::nullopt;
+  if (&node.op() != &ops::kOp_pad || !ops::IsUniform(node.operands()[1], 0.0)) return std::nullopt;
   const ops::PadAttrs a{node.attrs()};
   for (size_t d = 0; d < value.dims().size(); ++d) {
     const int64_t low = a.edge_padding_low()[d], high = a.edge_padding_high()[d];
@@ -87,7 +87,7 @@ std::optional<Row> Merged(const Row& x, const Row& y) {
 Value PlusZero(Builder& b, const Value& x) {
   if (!IsFloat(x.dtype()) && !IsComplex(x.dtype())) return x;
   const ir::Node& node = *x.node;
-  const bool has = &node.op() == &ops::kOp_add && node.extras() == nullptr && IsUniform(node.operands()[1], 0.0);
+  const bool has = &node.op() == &ops::kOp_add && node.extras() == nullptr && ops::IsUniform(node.operands()[1], 0.0);
   return has ? x : ops::Add(b, x, ops::FullLike(b, x, 0));
 }
 
@@ -127,7 +127,7 @@ Dims Split(const Dims& dims, const Turns& turns) {
 // Of a value that is zeros but for every s-th slice along one dimension.
 std::optional<Turns> TurnsOf(const Value& value) {
   const ir::Node& node = *value.node;
-  if (&node.op() != &ops::kOp_pad || node.extras() != nullptr || !IsUniform(node.operands()[1], 0.0))
+  if (&node.op() != &ops::kOp_pad || node.extras() != nullptr || !ops::IsUniform(node.operands()[1], 0.0))
     return std::nullopt;
   const ops::PadAttrs a{node.attrs()};
   std::optional<Turns> turns;

@@ -11,8 +11,8 @@
 #include "src/ops/build.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/generated/attributes.h"
+#include "src/ops/literals.h"
 #include "src/passes/dimension_orders.h"
-#include "src/passes/literals.h"
 
 namespace weft::passes {
 namespace {
@@ -147,7 +147,7 @@ class Groups {
   void Enters(const Value& operand, int root) {
     if (order_[root].empty() || !entered_.insert({operand, root}).second) return;
     const Node& node = *operand.node;
-    if (&node.op() == &ops::kOp_broadcast_in_dim || UniformLiteral(operand) != nullptr) return;
+    if (&node.op() == &ops::kOp_broadcast_in_dim || ops::UniformLiteral(operand) != nullptr) return;
     if (MovesNothing(operand.dims(), order_[root])) return;
     if (&node.op() == &ops::kOp_transpose && node.extras() == nullptr) {
       const Ints& permutation = ops::TransposeAttrs{node.attrs()}.permutation();
@@ -253,7 +253,7 @@ class Mover {
     const Node& node = *x.node;
     Dims dims;
     for (int64_t d : order) dims.push_back(x.dims()[d]);
-    if (const Ref<const Literal> literal = UniformLiteral(x); literal != nullptr) {
+    if (const Ref<const Literal> literal = ops::UniformLiteral(x); literal != nullptr) {
       return ops::BroadcastInDim(b, ops::Constant(b, literal->value), dims, {});
     }
     if (node.extras() == nullptr && &node.op() == &ops::kOp_broadcast_in_dim) {

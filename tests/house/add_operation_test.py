@@ -5,6 +5,9 @@ The copy's operation table and the new file are compiled and linked before the b
 build's operation tests run on the larger table: shape rule, reference, expansion, scalar rule, finite
 differences, vmap. A second copy with a wrong gradient must fail there. Then the generator runs in the copy and
 the C function must be in the header, the fluent layer and the version script.
+
+An operation with a kernel of the CPU is three new files and two list lines: its definition, what a node becomes, the kernel. The
+build's CPU tests run it on every instruction set beside its reference; a second copy whose kernel is wrong must fail there.
 """
 import difflib
 import json
@@ -70,6 +73,110 @@ constinit const OpDef kOp_tanhshrink = {
 }  // namespace weft::ops
 """
 
+SPAN_FILE = "src/ops/reduce/span.cc"
+SPAN_RULE = "src/backends/cpu/lower/lower_span.cc"
+SPAN_KERNEL = "src/backends/cpu/launch/host_span.cc"
+CPU_LIST = "src/backends/cpu/launch/operations.list"
+SPAN = {SPAN_FILE: """\
+// span: the distance between the largest and the smallest element of each row.
+#include <cmath>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kF, "operand of rank 2"}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  if (x.rank() != 2) return UserError("x has rank ", x.rank(), "; it must have rank 2");
+  results->push_back(Type::Tensor(x.dtype, {x.dims[0]}));
+  return absl::OkStatus();
+}
+
+absl::Status Expansion(const ExpandCall& call, std::span<Value> results) {
+  Builder& b = call.b;
+  const Value& x = call.operands[0];
+  results[0] = Sub(b, Reduce(b, x, Reducer::kMax, {1}), Reduce(b, x, Reducer::kMin, {1}));
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[3,5]"}, {"T[40,70]"}, {"T[1,1]"}};
+constexpr Absent kAbsent[] = {{Part::kGradient, Reason::kExpands}, {Part::kReference, Reason::kExpands}, {Part::kStableHlo, Reason::kExpands}};
+
+}  // namespace
+
+constinit const OpDef kOp_span = {
+    .name = "weft.span",
+    .c_name = "span",
+    .kind = Kind::kComposite,
+    .doc = "The distance between the largest and the smallest element of each row.",
+    .example = "y = wf_span(s, x);",
+    .operands = kOperands,
+    .results = kResult,
+    .infer = Infer,
+    .expand = Expansion,
+    .lowering = Lowering::kKernel,
+    .samples = kSamples,
+    .absent = kAbsent,
+};
+
+}  // namespace weft::ops
+""", SPAN_RULE: """\
+// The span of rows: one pass over memory.
+#include "src/backends/cpu/lower/lowering.h"
+#include "src/ops/registry.h"
+
+namespace weft::cpu {
+namespace {
+
+bool Serves(const ir::Node& node, const CpuTarget&) { return node.type().dtype == DType::kF32; }
+
+absl::Status Lower(Lowering& lowering, const ir::Node& node) {
+  const ir::Value &x = node.operands()[0], result{Ref<const ir::Node>::Share(&node), 0};
+  lowering.Host("span", {lowering.Of(x)}, {lowering.Define(result)}, {x.dims()[0], x.dims()[1]}, static_cast<double>(x.type().count()));
+  return absl::OkStatus();
+}
+
+constexpr OpRule kRules[] = {{&ops::kOp_span, Lower, Serves}};
+
+}  // namespace
+
+std::span<const OpRule> SpanRules() { return kRules; }
+
+}  // namespace weft::cpu
+""", SPAN_KERNEL: """\
+// The span of rows.
+#include <algorithm>
+
+#include "src/backends/cpu/launch/host_kernels.h"
+
+namespace weft::cpu {
+namespace {
+
+absl::Status RunSpan(const HostCall& call) {
+  const auto* x = static_cast<const float*>(call.buffers[0]);
+  auto* y = static_cast<float*>(call.buffers[1]);
+  for (int64_t row = 0; row < call.params[0]; ++row, x += call.params[1]) {
+    float least = x[0], most = x[0];
+    for (int64_t i = 1; i < call.params[1]; ++i) least = std::min(least, x[i]), most = std::max(most, x[i]);
+    y[row] = SPAN_OF_ROW;
+  }
+  return absl::OkStatus();
+}
+
+constexpr HostKernel kKernels[] = {{"span", RunSpan}};
+
+}  // namespace
+
+std::span<const HostKernel> SpanHostKernels() { return kKernels; }
+
+}  // namespace weft::cpu
+"""}
+
 
 def run(*args, **more):
     done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
@@ -125,6 +232,24 @@ class AddOperation(unittest.TestCase):
         objects = [self.compile(NEW_FILE, "src/ops/nn/softplus.cc"), self.compile("src/ops/registry.cc", "src/ops/registry.cc")]
         return [self.link(name, objects) for name in names]
 
+    def add_kernel(self, span):
+        for path, text in SPAN.items():
+            with open(os.path.join(self.tree, path), "w", encoding="utf-8") as out:
+                out.write(text.replace("SPAN_OF_ROW", span))
+        for path, line in ((LIST, "WEFT_OP(span)\n"), (CPU_LIST, "WEFT_CPU_BOTH(Span)\n")):
+            with open(os.path.join(self.tree, path), "a", encoding="utf-8") as out:
+                out.write(line)
+
+    def kernel_test(self):
+        """The exit status and text of the build's CPU test of the operation alone."""
+        lower, launch = "src/backends/cpu/lower/", "src/backends/cpu/launch/"
+        objects = [self.compile(path, like) for path, like in (
+            (SPAN_FILE, "src/ops/nn/softplus.cc"), ("src/ops/registry.cc", "src/ops/registry.cc"),
+            (SPAN_RULE, lower + "lower_running.cc"), (SPAN_KERNEL, launch + "host_running.cc"),
+            (lower + "lower_ops.cc", lower + "lower_ops.cc"), (launch + "host_products.cc", launch + "host_products.cc"))]
+        program = self.link("weft_test_cpu", objects)
+        return run(program, "--gtest_filter=CpuOps.EverySample*", cwd=self.work, env={**os.environ, "WEFT_TEST_OP": "span"})
+
     def changed(self):
         """[(path, lines added, lines removed)] of the copy against the tree, without generated files."""
         found = []
@@ -164,6 +289,20 @@ class AddOperation(unittest.TestCase):
                            ("pkgconfig/weft.map", "weft_tanhshrink;")):
             with open(os.path.join(self.tree, path), encoding="utf-8") as handle:
                 self.assertIn(text, handle.read(), path)
+
+    def test_a_kernel_of_the_cpu_is_three_files_and_two_list_lines(self):
+        self.add_kernel("most - least")
+        touched = self.changed()
+        self.assertEqual(sorted([(path, True) for path in SPAN] + [(LIST, False), (CPU_LIST, False)]), [t[:2] for t in touched])
+        self.assertEqual([(1, 0), (1, 0)], [t[2:] for t in touched if not t[1]])
+        code, text = self.kernel_test()
+        self.assertEqual(0, code, text[-3000:])
+
+    def test_a_wrong_kernel_is_found_by_the_tests_that_come_with_it(self):
+        self.add_kernel("most + least")
+        code, text = self.kernel_test()
+        self.assertNotEqual(0, code, "the kernel did not run, or nobody compared it")
+        self.assertIn("span", text)
 
     def test_a_wrong_gradient_is_found_by_the_tests_that_come_with_it(self):
         self.add("Sub(b, x, y)")

@@ -68,6 +68,22 @@ std::vector<std::string> Problems(const OpDef& op) {
   rule(!op.alias || op.operands.size() == 1, "an alias of something else than its one operand");
   rule(op.cost == ir::Cost::kCheap || op.scalar != nullptr, "costs by the element and has no scalar rule");
   rule(op.infer != nullptr || (structural && !op.exported), "shape rule is missing");
+  // What passes ask (src/ir/op_def.h).
+  rule(std::ranges::none_of(op.operands, [](const ir::OperandDef& x) { return (x.types & ir::kC) != 0; }) || op.planes != nullptr ||
+           op.expand != nullptr || structural,
+       "takes complex numbers, and nothing says what it is on their planes");
+  rule((op.index_map != nullptr) == (op.lowering == ir::Lowering::kIndexMap && !op.operands.empty()),
+       "moves elements by an index map that is missing, or has one and does not");
+  rule(op.along.size() <= op.attrs.size(), "more attributes go along with the dimensions than there are");
+  for (size_t i = 0; i < op.attrs.size() && !op.along.empty(); ++i) {
+    const ir::Along along = i < op.along.size() ? op.along[i] : ir::Along::kNothing;
+    const bool list = op.attrs[i].type == ir::AttrType::kInts;
+    rule(along == ir::Along::kNothing || list || (along == ir::Along::kNumbers && op.attrs[i].type == ir::AttrType::kInt),
+         "an attribute that goes along with the dimensions is no list of integers");
+    rule(along != ir::Along::kNothing || !list,
+         "works in any order of dimensions, and a list of integers does not say what it has to do with them");
+  }
+  rule(!op.on_bytes || !op.as_seen, "only moves elements, and looks at their bits");
   // Tolerances are for floats to be compared by: a looser narrow type, nothing negative.
   const ir::Tolerance& t = op.tolerance;
   rule(t.f32 >= 0 && t.f64 >= 0 && t.absolute >= 0 && t.f64 <= t.f32 && t.f32 <= t.f16 && t.f16 <= t.bf16 && t.bf16 < 0.1,

@@ -4,6 +4,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/control/recompute.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -129,6 +130,8 @@ constinit const OpDef kOp_call = {
     .exported = false,
     .rounds_once = true,
     .calls = true,
+    .planes = InPlace,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

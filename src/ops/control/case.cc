@@ -7,6 +7,8 @@
 #include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/parameter.h"
+#include "src/ops/planes.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -227,6 +229,9 @@ constinit const OpDef kOp_case = {
     .absent = kCarriesFunctions,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
+    .work = WorkOfDearest,
+    .on_bytes = true,
 };
 
 constinit const OpDef kOp_if = {

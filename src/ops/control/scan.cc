@@ -5,6 +5,7 @@
 #include "src/ops/control/captures.h"
 #include "src/ops/control/scan.h"
 #include "src/ops/parameter.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 
@@ -259,6 +260,10 @@ constexpr Absent kAbsent[] = {{Part::kSamples, Reason::kCarriesFunctions},
                               {Part::kReference, Reason::kExpands},
                               {Part::kStableHlo, Reason::kExpands}};
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  return WorkOfTimes(call, static_cast<double>(Attr<kScanAttrs, "length">(call.node.attrs())));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_scan = {
@@ -282,6 +287,7 @@ constinit const OpDef kOp_scan = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .work = OwnWork,
 };
 
 }  // namespace weft::ops

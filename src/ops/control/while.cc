@@ -4,6 +4,8 @@
 #include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/parameter.h"
+#include "src/ops/planes.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -196,6 +198,9 @@ constinit const OpDef kOp_while = {
     .absent = kCarriesFunctions,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
+    .work = WorkOfAll,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -5,6 +5,8 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/linalg/product_read.h"
+#include "src/ops/planes.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -219,6 +221,13 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  const Value &x = call.node.operands()[0], &kernel = call.node.operands()[1];
+  WEFT_ASSIGN_OR_RETURN(const ConvShape shape, ReadConv(call.node.op(), call.node.attrs(), x.dims(), kernel.dims()));
+  const auto features = static_cast<double>(std::max<int64_t>(shape.out_features, 1));
+  return Work{.flops = 2 * ElementsOf(call.node.type()) * ElementsOf(kernel.type()) / features};
+}
+
 }  // namespace
 
 constinit const OpDef kOp_convolution = {
@@ -243,6 +252,8 @@ constinit const OpDef kOp_convolution = {
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .rounds_once = true,
+    .planes = ProductPlanes,
+    .work = OwnWork,
 };
 
 }  // namespace weft::ops

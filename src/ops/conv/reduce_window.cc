@@ -3,7 +3,9 @@
 #include "src/ops/batching.h"
 #include "src/ops/call.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 #include "src/ops/reducer_read.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -19,6 +21,7 @@ constexpr AttrDef kAttrs[] = {
     {"window_dilations", AttrType::kInts, "spacing of window elements; absent: 1"},
     {"padding", AttrType::kInts, "low and high of each dimension: [low0, high0, low1, …]; absent: 0"},
 };
+constexpr Along kAlong[] = {Along::kEach, Along::kNothing, Along::kEach, Along::kEach, Along::kEach, Along::kPairs};
 
 constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
                                   .strides = AttrPosition<kAttrs, "window_strides">(),
@@ -149,6 +152,21 @@ constexpr Sample kSamples[] = {
     {"T[0,4] window_dimensions=[1,2] reducer=sum"},
     {"T[4] window_dimensions=[2] reducer=max padding=[3,0]", -2, 2, false}};
 
+Splits OnPlanes(const PlanesCall& call) {
+  if (static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs())) != Reducer::kProd) return EachPlane(call);
+  return MultiplyPlanes(call, kOp_reduce_window_by, WithOne(call.b, call.planes(0)),
+                        WithoutAttr(call, AttrPosition<kAttrs, "reducer">()));
+}
+
+bool GivesEnds(const Attrs& attrs) {
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(attrs));
+  return reducer == Reducer::kMax || reducer == Reducer::kMin;
+}
+
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  return WorkOfWindows(call, Attr<kAttrs, "window_dimensions">(call.node.attrs()));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce_window = {
@@ -172,6 +190,10 @@ constinit const OpDef kOp_reduce_window = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .rounds_once = true,
+    .planes = OnPlanes,
+    .work = OwnWork,
+    .along = kAlong,
+    .gives_ends = GivesEnds,
 };
 
 }  // namespace weft::ops

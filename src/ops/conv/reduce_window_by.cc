@@ -1,7 +1,9 @@
 // reduce_window_by: combines the elements under a sliding window with a function, several tensors at once.
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 #include "src/ops/scalar_function.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -92,6 +94,10 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                 writer.Body(*node.regions()[0], node.operands().subspan(2 * n)));
 }
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  return WorkOfWindows(call, Attr<kAttrs, "window_dimensions">(call.node.attrs()));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce_window_by = {
@@ -115,6 +121,9 @@ constinit const OpDef kOp_reduce_window_by = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
+    .work = OwnWork,
+    .on_bytes = true,
 };
 
 Values ReduceWindowBy(Builder& b, std::span<const Value> inputs, std::span<const Value> inits,

@@ -9,6 +9,7 @@
 #include "src/ops/conv/window.h"
 #include "src/ops/nan.h"
 #include "src/ops/reducer_read.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -27,6 +28,7 @@ constexpr AttrDef kAttrs[] = {
      "programs say, so that NaN gives way",
      false, "largest", kSelections},
 };
+constexpr Along kAlong[] = {Along::kEach, Along::kEach, Along::kPairs};
 
 constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
                                   .strides = AttrPosition<kAttrs, "window_strides">(),
@@ -247,6 +249,8 @@ constinit const OpDef kOp_select_and_scatter = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .rounds_once = true,
+    .work = WorkOfElements,
+    .along = kAlong,
 };
 
 }  // namespace weft::ops

@@ -163,6 +163,7 @@ constinit const OpDef kOp_select_and_scatter_by = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .on_bytes = true,
 };
 
 namespace {

@@ -271,6 +271,7 @@ constinit const OpDef kOp_custom_call = {
     .exported = false,
     .rounds_once = true,
     .opaque = true,
+    .as_seen = true,
 };
 
 }  // namespace weft::ops

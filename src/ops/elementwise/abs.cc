@@ -3,6 +3,7 @@
 
 #include "src/ops/complex.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -34,6 +35,8 @@ int64_t Int(int64_t x) { return x < 0 ? static_cast<int64_t>(-static_cast<uint64
 
 constexpr auto kSamples = UnarySamples();
 
+Splits OnPlanes(const PlanesCall& call) { return Real(ComplexAbs(call.b, call.planes(0))); }
+
 }  // namespace
 
 constinit const OpDef kOp_abs = {
@@ -52,6 +55,7 @@ constinit const OpDef kOp_abs = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = OnPlanes,
 };
 
 }  // namespace weft::ops

@@ -1,5 +1,7 @@
 // add: x + y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -29,6 +31,13 @@ absl::Status Reference(const ReferenceCall& call) {
 
 constexpr Sample kSamples[] = {{"T[2,3] T[2,3]"}, {"T[4,1] T[3]"}, {"T[] T[5]"}, {"T[0,3] T[0,3]"}, {"T[130] T[130]"}};
 
+// x + -0.0 is x for every x; x + 0.0 is not for x = -0.0. Integers have one zero.
+Value Simpler(const SimplerCall& call) {
+  const double zero = IsFloat(call.node.type().dtype) ? -0.0 : 0.0;
+  if (IsUniform(call.operands[1], zero)) return call.operands[0];
+  return IsUniform(call.operands[0], zero) ? call.operands[1] : Value();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_add = {
@@ -47,6 +56,8 @@ constinit const OpDef kOp_add = {
     .samples = kSamples,
     .commutative = true,
     .rounds_once = true,
+    .planes = EachPlane,
+    .simpler = Simpler,
 };
 
 }  // namespace weft::ops

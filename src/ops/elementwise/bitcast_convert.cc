@@ -120,6 +120,7 @@ constinit const OpDef kOp_bitcast_convert = {
     .tolerance = kExact,
     .absent = kNoGradient,
     .alias = true,  // equally wide elements
+    .as_seen = true,
 };
 
 }  // namespace weft::ops

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "src/ops/families.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -43,12 +44,14 @@ constinit const OpDef kOp_bitwise_and = Bitwise<std::bit_and<int64_t>, ScalarOp:
     .c_name = "bitwise_and",
     .doc = "Elementwise bitwise and with NumPy broadcasting; logical on bool.",
     .example = "z = wf_bitwise_and(s, x, y);",
+    .simpler = Idempotent,
 });
 constinit const OpDef kOp_bitwise_or = Bitwise<std::bit_or<int64_t>, ScalarOp::kOr>({
     .name = "or",
     .c_name = "bitwise_or",
     .doc = "Elementwise bitwise or with NumPy broadcasting; logical on bool.",
     .example = "z = wf_bitwise_or(s, x, y);",
+    .simpler = Idempotent,
 });
 constinit const OpDef kOp_bitwise_xor = Bitwise<std::bit_xor<int64_t>, ScalarOp::kXor>({
     .name = "xor",

@@ -5,6 +5,7 @@
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/elementwise/total_order.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -88,6 +89,14 @@ constexpr Sample kSamples[] = {{"T[2,3] T[2,3] direction=eq"}, {"T[4,1] T[3] dir
                                {"T[] T[5] direction=ne"},      {"T[0,3] T[0,3] direction=ge"},
                                {"T[131] T[131] direction=gt"}, {"T[7] T[1] direction=le"}};
 
+// Complex numbers are equal where both parts are; they have no order.
+Splits OnPlanes(const PlanesCall& call) {
+  const auto direction = static_cast<Direction>(Attr<kAttrs, "direction">(call.attrs()));
+  const Value re = Compare(call.b, direction, call.planes(0).re, call.planes(1).re);
+  const Value im = Compare(call.b, direction, call.planes(0).im, call.planes(1).im);
+  return Real(Call(call.b, direction == Direction::kEq ? kOp_bitwise_and : kOp_bitwise_or, {re, im}));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_compare = {
@@ -110,6 +119,7 @@ constinit const OpDef kOp_compare = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .planes = OnPlanes,
 };
 
 }  // namespace weft::ops

@@ -1,6 +1,7 @@
 // complex, real, imag: the way between complex tensors and their two planes. passes/split_complex.cc takes all three away.
 #include "src/ops/complex.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -66,6 +67,15 @@ constexpr Sample kComplexSamples[] = {
     {"f32[2,3] f32[2,3]"}, {"f64[4,1] f64[3]"}, {"f32[] f32[5]"}, {"f32[0,3] f32[3]"}};
 constexpr Sample kPartSamples[] = {{"c64[2,3]"}, {"c128[5]"}, {"c64[]"}, {"c64[0,3]"}, {"T[2,3]"}};
 
+Splits PlanesOfComplex(const PlanesCall& call) { return Complex({call.operands[0].whole, call.operands[1].whole}); }
+Splits PlanesOfReal(const PlanesCall& call) {
+  return Real(call.operands[0].complex() ? call.planes(0).re : call.operands[0].whole);
+}
+Splits PlanesOfImag(const PlanesCall& call) {
+  const Split& x = call.operands[0];
+  return Real(x.complex() ? x.planes.im : FullLike(call.b, x.whole, 0));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_complex = {
@@ -83,6 +93,7 @@ constinit const OpDef kOp_complex = {
     .reference = ReferenceComplex,
     .samples = kComplexSamples,
     .tolerance = kExact,
+    .planes = PlanesOfComplex,
 };
 
 constinit const OpDef kOp_real = {
@@ -100,6 +111,7 @@ constinit const OpDef kOp_real = {
     .samples = kPartSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = PlanesOfReal,
 };
 
 constinit const OpDef kOp_imag = {
@@ -117,6 +129,7 @@ constinit const OpDef kOp_imag = {
     .samples = kPartSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = PlanesOfImag,
 };
 
 }  // namespace weft::ops

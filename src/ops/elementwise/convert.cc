@@ -4,6 +4,8 @@
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/build.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -91,6 +93,48 @@ constexpr Sample kSamples[] = {{"T[2,3] dtype=f32", -2, 2, false},   {"T[5] dtyp
                                {"T[0,3] dtype=bool", -2, 2, false},  {"T[131] dtype=u8", -300, 300, false},
                                {"T[9] dtype=i64", -2, 2, false},     {"T[9] dtype=f16", -2, 2, false}};
 
+// To bool: whether it is not 0. To other real types the imaginary part is dropped, as StableHLO says.
+Splits OnPlanes(const PlanesCall& call) {
+  const DType to = call.node.type().dtype;
+  const Split& x = call.operands[0];
+  if (!x.complex()) return Complex(FromReal(call.b, Convert(call.b, x.whole, PartOf(to))));
+  if (IsComplex(to)) {
+    return Complex({Convert(call.b, x.planes.re, PartOf(to)), Convert(call.b, x.planes.im, PartOf(to))});
+  }
+  const Value re = Convert(call.b, x.planes.re, to);
+  if (!IsBool(to)) return Real(re);
+  return Real(Call(call.b, kOp_bitwise_or, {re, Convert(call.b, x.planes.im, to)}));
+}
+
+// Whether every value of `a` exists in `b`.
+bool Holds(DType a, DType b) {
+  if (a == b) return true;
+  if (IsBool(b) || !IsComputable(a) || !IsComputable(b)) return false;
+  if (IsBool(a)) return true;
+  if (IsFloat(a)) {
+    if (!IsFloat(b)) return false;
+    if (BitsOf(b) == 64) return true;
+    return BitsOf(b) == 32 && BitsOf(a) == 16;
+  }
+  if (IsFloat(b)) {
+    const int mantissa = b == DType::kF64 ? 53 : b == DType::kF32 ? 24 : b == DType::kF16 ? 11 : 8;
+    return BitsOf(a) - (IsSigned(a) ? 1 : 0) <= mantissa;
+  }
+  if (IsSigned(a)) return IsSigned(b) && BitsOf(b) > BitsOf(a);
+  return BitsOf(b) > BitsOf(a);
+}
+
+Value Simpler(const SimplerCall& call) {
+  const DType to = call.node.type().dtype;
+  if (call.x().dtype() == to) return call.x();
+  if (!call.from(kOp_convert)) return {};
+  const Value& source = call.from().operands()[0];
+  // Integers wrap when they narrow and floats saturate, so only a detour that keeps kind and value may go.
+  const bool same_kind = IsFloat(source.dtype()) == IsFloat(call.x().dtype()) || IsFloat(to) || source.dtype() == to;
+  if (!Holds(source.dtype(), call.x().dtype()) || !same_kind) return {};
+  return Convert(call.b, source, to);
+}
+
 }  // namespace
 
 constinit const OpDef kOp_convert = {
@@ -113,6 +157,8 @@ constinit const OpDef kOp_convert = {
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 8e-3, .f16 = 1e-3},
     .rounds_once = true,
+    .planes = OnPlanes,
+    .simpler = Simpler,
 };
 
 }  // namespace weft::ops

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -37,6 +38,7 @@ constinit const OpDef kOp_cos = {
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
     .cost = Cost::kFunction,
+    .planes = UnaryPlanes<ComplexCos>,
 };
 
 }  // namespace weft::ops

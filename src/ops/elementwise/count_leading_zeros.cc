@@ -38,6 +38,7 @@ constinit const OpDef kOp_clz = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .as_seen = true,
 };
 
 }  // namespace weft::ops

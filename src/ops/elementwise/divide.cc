@@ -1,5 +1,7 @@
 // div: x / y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -39,6 +41,8 @@ absl::Status Reference(const ReferenceCall& call) {
 
 constexpr auto kSamples = BinarySamples(0.5, 4);
 
+Value Simpler(const SimplerCall& call) { return IsUniform(call.operands[1], 1.0) ? call.operands[0] : Value(); }
+
 }  // namespace
 
 constinit const OpDef kOp_div = {
@@ -58,6 +62,8 @@ constinit const OpDef kOp_div = {
     .reference = Reference,
     .samples = kSamples,
     .cost = Cost::kFunction,  // a division takes as long as a short polynomial
+    .planes = BinaryPlanes<ComplexDiv>,
+    .simpler = Simpler,
 };
 
 }  // namespace weft::ops

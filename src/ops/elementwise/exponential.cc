@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -32,6 +33,7 @@ constinit const OpDef kOp_exp = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .cost = Cost::kFunction,
+    .planes = UnaryPlanes<ComplexExp>,
 };
 
 }  // namespace weft::ops

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -36,6 +37,7 @@ constinit const OpDef kOp_log = {
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
     .cost = Cost::kFunction,
+    .planes = UnaryPlanes<ComplexLog>,
 };
 
 }  // namespace weft::ops

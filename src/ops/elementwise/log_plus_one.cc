@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -32,6 +33,7 @@ constinit const OpDef kOp_log1p = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .cost = Cost::kFunction,
+    .planes = UnaryPlanes<ComplexLog1p>,
 };
 
 }  // namespace weft::ops

@@ -1,5 +1,6 @@
 // minimum: the smaller of x and y.
 #include "src/ops/families.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -54,6 +55,7 @@ constinit const OpDef kOp_minimum = {
     .tolerance = kExact,
     .commutative = true,
     .rounds_once = true,
+    .simpler = Idempotent,
 };
 
 }  // namespace weft::ops

@@ -1,5 +1,7 @@
 // mul: x * y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -20,6 +22,11 @@ int64_t Int(int64_t x, int64_t y) { return static_cast<int64_t>(static_cast<uint
 
 constexpr auto kSamples = BinarySamples();
 
+Value Simpler(const SimplerCall& call) {
+  if (IsUniform(call.operands[1], 1.0)) return call.operands[0];
+  return IsUniform(call.operands[0], 1.0) ? call.operands[1] : Value();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_mul = {
@@ -38,6 +45,8 @@ constinit const OpDef kOp_mul = {
     .samples = kSamples,
     .commutative = true,
     .rounds_once = true,
+    .planes = BinaryPlanes<ComplexMul>,
+    .simpler = Simpler,
 };
 
 }  // namespace weft::ops

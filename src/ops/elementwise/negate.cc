@@ -1,5 +1,7 @@
 // neg: -x.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -35,6 +37,8 @@ constinit const OpDef kOp_neg = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
+    .simpler = Involution,
 };
 
 }  // namespace weft::ops

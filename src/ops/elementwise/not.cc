@@ -1,5 +1,6 @@
 // bitwise_not: ~x.
 #include "src/ops/families.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -35,6 +36,7 @@ constinit const OpDef kOp_bitwise_not = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .simpler = Involution,
 };
 
 }  // namespace weft::ops

@@ -37,6 +37,7 @@ constinit const OpDef kOp_popcount = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .as_seen = true,
 };
 
 }  // namespace weft::ops

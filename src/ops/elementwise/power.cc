@@ -3,6 +3,7 @@
 
 #include "src/ops/complex.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -91,6 +92,7 @@ constinit const OpDef kOp_pow = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 2e-14, .bf16 = 2e-2, .f16 = 4e-3},
     .cost = Cost::kFunction,
+    .planes = BinaryPlanes<ComplexPow>,
 };
 
 }  // namespace weft::ops

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -38,6 +39,7 @@ constinit const OpDef kOp_rsqrt = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .cost = Cost::kFunction,  // as long as a division
+    .planes = UnaryPlanes<ComplexRsqrt>,
 };
 
 }  // namespace weft::ops

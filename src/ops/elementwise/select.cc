@@ -1,5 +1,7 @@
 // where: x where the condition holds, else y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -41,6 +43,8 @@ constexpr Sample kSamples[] = {{"bool[2,3] T[2,3] T[2,3]"},
                                {"bool[0] T[0] T[1]"},
                                {"bool[131] T[131] T[131]"}};
 
+Value Simpler(const SimplerCall& call) { return call.operands[1] == call.operands[2] ? call.operands[1] : Value(); }
+
 }  // namespace
 
 constinit const OpDef kOp_where = {
@@ -59,6 +63,9 @@ constinit const OpDef kOp_where = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

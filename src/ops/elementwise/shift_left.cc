@@ -40,6 +40,7 @@ constinit const OpDef kOp_shift_left = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .as_seen = true,
 };
 
 }  // namespace weft::ops

@@ -42,6 +42,7 @@ constinit const OpDef kOp_shift_right_arithmetic = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .as_seen = true,
 };
 
 }  // namespace weft::ops

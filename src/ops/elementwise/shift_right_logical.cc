@@ -41,6 +41,7 @@ constinit const OpDef kOp_shift_right_logical = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .as_seen = true,
 };
 
 }  // namespace weft::ops

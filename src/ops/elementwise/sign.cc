@@ -1,6 +1,7 @@
 // sign: -1, 0 or 1.
 #include "src/ops/complex.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -43,6 +44,7 @@ constinit const OpDef kOp_sign = {
     .reference = ReferenceUnary<Double, Int>,
     .samples = kSamples,
     .tolerance = kExact,
+    .planes = UnaryPlanes<ComplexSign>,
 };
 
 }  // namespace weft::ops

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -33,6 +34,7 @@ constinit const OpDef kOp_sin = {
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
     .cost = Cost::kFunction,
+    .planes = UnaryPlanes<ComplexSin>,
 };
 
 }  // namespace weft::ops

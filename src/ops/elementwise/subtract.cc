@@ -1,5 +1,7 @@
 // sub: x - y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -19,6 +21,8 @@ int64_t Int(int64_t x, int64_t y) { return static_cast<int64_t>(static_cast<uint
 
 constexpr auto kSamples = BinarySamples();
 
+Value Simpler(const SimplerCall& call) { return IsUniform(call.operands[1], 0.0) ? call.operands[0] : Value(); }
+
 }  // namespace
 
 constinit const OpDef kOp_sub = {
@@ -36,6 +40,8 @@ constinit const OpDef kOp_sub = {
     .reference = ReferenceBinary<Double, Int>,
     .samples = kSamples,
     .rounds_once = true,
+    .planes = EachPlane,
+    .simpler = Simpler,
 };
 
 }  // namespace weft::ops

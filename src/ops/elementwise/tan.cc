@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -33,6 +34,7 @@ constinit const OpDef kOp_tan = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13},
     .cost = Cost::kFunction,
+    .planes = UnaryPlanes<ComplexTan>,
 };
 
 }  // namespace weft::ops

@@ -5,6 +5,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/linalg/triangles.h"
+#include "src/ops/work.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -77,6 +78,11 @@ constexpr Sample kSamples[] = {{"T[3,3]<dominant> lower=true"},
                                {"T[5,5] lower=true", -1, 1, false},
                                {"T[90,90]<dominant> lower=true", -2, 2, false}};
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  const Dims& dims = call.node.operands()[0].dims();
+  return Work{.flops = ElementsOf(call.node.type()) * (dims.empty() ? 1 : static_cast<double>(dims.back())) / 3};
+}
+
 }  // namespace
 
 constinit const OpDef kOp_cholesky = {
@@ -97,6 +103,7 @@ constinit const OpDef kOp_cholesky = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-12, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-5},
+    .work = OwnWork,
 };
 
 }  // namespace weft::ops

@@ -6,7 +6,9 @@
 #include "src/ops/families.h"
 #include "src/ops/linalg/precision.h"
 #include "src/ops/linalg/product_read.h"
+#include "src/ops/planes.h"
 #include "src/ops/result_dtype.h"
+#include "src/ops/work.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -235,6 +237,14 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  double summed = 1;
+  for (const int64_t d : Attr<kAttrs, "lhs_contracting_dimensions">(call.node.attrs())) {
+    summed *= static_cast<double>(call.node.operands()[0].dims()[d]);
+  }
+  return Work{.flops = 2 * ElementsOf(call.node.type()) * summed};
+}
+
 }  // namespace
 
 constinit const OpDef kOp_dot_general = {
@@ -258,6 +268,8 @@ constinit const OpDef kOp_dot_general = {
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .rounds_once = true,
+    .planes = ProductPlanes,
+    .work = OwnWork,
 };
 
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/linalg/triangles.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -110,6 +111,11 @@ constexpr Sample kSamples[] = {
     {"T[150,150]<dominant> T[150,7]", -2, 2, false},
     {"T[2,90,90]<dominant> T[2,5,90] left_side=false lower=false transpose_a=TRANSPOSE", -2, 2, false}};
 
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  const Dims& dims = call.node.operands()[0].dims();
+  return Work{.flops = ElementsOf(call.node.type()) * (dims.empty() ? 1 : static_cast<double>(dims.back()))};
+}
+
 }  // namespace
 
 absl::Status CheckSquare(std::string_view name, const Type& x) {
@@ -161,6 +167,7 @@ constinit const OpDef kOp_triangular_solve = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-12, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-5},
+    .work = OwnWork,
 };
 
 }  // namespace weft::ops

@@ -343,6 +343,7 @@ constinit const OpDef kOp_rng_bit_generator = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .as_seen = true,
 };
 
 }  // namespace weft::ops

@@ -5,8 +5,10 @@
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
 #include "src/ops/nan.h"
+#include "src/ops/planes.h"
 #include "src/ops/reduce/product.h"
 #include "src/ops/reducer_read.h"
+#include "src/ops/work.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -107,6 +109,17 @@ constexpr Sample kSamples[] = {{"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,
                                {"T[131,3] dimensions=[0] reducer=min"}, {"T[2,3] dimensions=[] reducer=sum"},
                                {"bool[3,4] dimensions=[1] reducer=or"}, {"i32[3,4] dimensions=[0] reducer=and"}};
 
+Splits OnPlanes(const PlanesCall& call) {
+  if (static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs())) != Reducer::kProd) return EachPlane(call);
+  return MultiplyPlanes(call, kOp_reduce_by, WithOne(call.b, call.planes(0)),
+                        {Attr<kAttrs, "dimensions">(call.attrs())});
+}
+
+bool GivesEnds(const Attrs& attrs) {
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(attrs));
+  return reducer == Reducer::kMax || reducer == Reducer::kMin;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce = {
@@ -129,6 +142,9 @@ constinit const OpDef kOp_reduce = {
     .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
+    .planes = OnPlanes,
+    .work = WorkOfReduction,
+    .gives_ends = GivesEnds,
 };
 
 }  // namespace weft::ops

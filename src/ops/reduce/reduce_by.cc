@@ -3,7 +3,9 @@
 
 #include "src/ir/differentiable.h"
 #include "src/ops/batching.h"
+#include "src/ops/planes.h"
 #include "src/ops/scalar_function.h"
+#include "src/ops/work.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -274,6 +276,9 @@ constinit const OpDef kOp_reduce_by = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
+    .work = WorkOfReduction,
+    .on_bytes = true,
 };
 
 Values ReduceBy(Builder& b, std::span<const Value> inputs, std::span<const Value> inits,

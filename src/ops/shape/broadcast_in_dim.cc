@@ -3,6 +3,8 @@
 #include "src/ops/batching.h"
 #include "src/ops/build.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -92,6 +94,40 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+Value Simpler(const SimplerCall& call) {
+  const Dims& dims = call.node.type().dims;
+  const Ints& positions = Attr<kAttrs, "broadcast_dimensions">(call.node.attrs());
+  if (call.x().dims() == dims) return call.x();  // positions increase strictly, so they are all dimensions
+  if (call.from(kOp_broadcast_in_dim)) {
+    Ints joined;
+    for (int64_t p : Attr<kAttrs, "broadcast_dimensions">(call.from().attrs())) joined.push_back(positions[p]);
+    return BroadcastInDim(call.b, call.from().operands()[0], dims, std::move(joined));
+  }
+  if (Squeezed(call.x().dims()) == Squeezed(dims) && call.x().type().count() != 0) {
+    return Reshape(call.b, call.x(), dims);
+  }
+  // A reshape that only put in dimensions of size 1 is said by the positions.
+  if (call.from(kOp_reshape)) {
+    const Value& source = call.from().operands()[0];
+    if (source.dims() == Squeezed(call.x().dims())) {
+      Ints kept;
+      for (size_t i = 0; i < positions.size(); ++i) {
+        if (call.x().dims()[i] != 1) kept.push_back(positions[i]);
+      }
+      return BroadcastInDim(call.b, source, dims, std::move(kept));
+    }
+  }
+  return MoveNarrow(call);
+}
+
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Dims& from = call.node.operands()[0].dims();
+  const Ints& at = Attr<kAttrs, "broadcast_dimensions">(call.node.attrs());
+  std::vector<AffineIndex> index;
+  for (size_t i = 0; i < from.size(); ++i) index.push_back(from[i] == 1 ? call.zero : call.result[at[i]]);
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_broadcast_in_dim = {
@@ -114,6 +150,10 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0},
     .rounds_once = true,
     .cheap_again = true,  // repeats a smaller tensor
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .index_map = OperandIndex,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

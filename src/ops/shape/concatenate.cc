@@ -2,6 +2,8 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -13,6 +15,7 @@ constexpr OperandDef kOperands[] = {
     {"inputs", kEveryType, "tensors that differ only in the joined dimension", false, true}};
 constexpr AttrDef kAttrs[] = {
     {"dimension", AttrType::kInt, "dimension to join along; negative counts from the end", false, "0"}};
+constexpr Along kAlong[] = {Along::kNumbers};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& first = *call.operands[0];
@@ -82,6 +85,8 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return BatchAlong(call, AttrPosition<kAttrs, "dimension">(), results);
 }
 
+Value Simpler(const SimplerCall& call) { return call.operands.size() == 1 ? call.x() : Value(); }
+
 }  // namespace
 
 constinit const OpDef kOp_concatenate = {
@@ -101,6 +106,10 @@ constinit const OpDef kOp_concatenate = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .along = kAlong,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -3,6 +3,8 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -77,6 +79,16 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// At literal starts: a slice.
+Value Simpler(const SimplerCall& call) {
+  const Dims& box = call.node.type().dims;
+  const std::optional<Ints> begins = LiteralStarts(call.operands.subspan(1), call.x().dims(), box);
+  if (!begins) return {};
+  Ints ends;
+  for (size_t d = 0; d < begins->size(); ++d) ends.push_back((*begins)[d] + box[d]);
+  return Slice(call.b, call.x(), *begins, std::move(ends), Ints(box.size(), 1));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_dynamic_slice = {
@@ -95,6 +107,9 @@ constinit const OpDef kOp_dynamic_slice = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

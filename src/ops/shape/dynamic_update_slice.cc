@@ -3,7 +3,9 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 #include "src/ops/shape/gather_dims.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -94,6 +96,20 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// Into one number everywhere: the update, padded with it.
+Value Simpler(const SimplerCall& call) {
+  const Ref<const Literal> around = UniformLiteral(call.x());
+  if (around == nullptr) return {};
+  const Value& update = call.operands[1];
+  const Dims& whole = call.x().dims();
+  const std::optional<Ints> begins = LiteralStarts(call.operands.subspan(2), whole, update.dims());
+  if (!begins) return {};
+  Ints behind;
+  for (size_t d = 0; d < whole.size(); ++d) behind.push_back(whole[d] - (*begins)[d] - update.dims()[d]);
+  return Call(call.b, kOp_pad, {update, Constant(call.b, around->value)},
+              {*begins, std::move(behind), Ints(whole.size(), 0)});
+}
+
 }  // namespace
 
 constinit const OpDef kOp_dynamic_update_slice = {
@@ -111,6 +127,9 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -2,6 +2,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 #include "src/ops/shape/gather_dims.h"
 
 namespace weft::ops {
@@ -141,6 +142,8 @@ constinit const OpDef kOp_gather = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .planes = EachPlane,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

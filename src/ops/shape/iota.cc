@@ -2,6 +2,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -51,6 +52,12 @@ constexpr Sample kSamples[] = {{"shape=[5] dimension=0"},
                                {"shape=[2,3,4] dimension=1 dtype=u8"},
                                {"shape=[0,2] dimension=0 dtype=i64"}};
 
+Splits OnPlanes(const PlanesCall& call) {
+  const Type& type = call.node.type();
+  return Complex(
+      FromReal(call.b, Iota(call.b, PartOf(type.dtype), type.dims, Attr<kAttrs, "dimension">(call.attrs()))));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_iota = {
@@ -69,6 +76,7 @@ constinit const OpDef kOp_iota = {
     .tolerance = kExact,
     .absent = kNoGradient,
     .cheap_again = true,  // counts, reads nothing
+    .planes = OnPlanes,
 };
 
 }  // namespace weft::ops

@@ -1,6 +1,10 @@
 // pad: puts a value around and between the elements of x, or cuts edges off.
+#include <algorithm>
+
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -14,6 +18,7 @@ constexpr AttrDef kAttrs[] = {
     {"edge_padding_high", AttrType::kInts, "elements after the last of each dimension; negative: cut off", true},
     {"interior_padding", AttrType::kInts, "elements between neighbours of each dimension", true},
 };
+constexpr Along kAlong[] = {Along::kEach, Along::kEach, Along::kEach};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
@@ -119,6 +124,14 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+Value Simpler(const SimplerCall& call) {
+  const auto zero = [](const Ints& ints) { return std::ranges::all_of(ints, [](int64_t n) { return n == 0; }); };
+  const Attrs& a = call.node.attrs();
+  const bool nothing = zero(Attr<kAttrs, "edge_padding_low">(a)) && zero(Attr<kAttrs, "edge_padding_high">(a)) &&
+                       zero(Attr<kAttrs, "interior_padding">(a));
+  return nothing ? call.x() : Value();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_pad = {
@@ -140,6 +153,10 @@ constinit const OpDef kOp_pad = {
     .tolerance = kExact,
     .rounds_once = true,
     .cheap_again = true,  // moves elements
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .along = kAlong,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

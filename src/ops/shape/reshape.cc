@@ -3,6 +3,8 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 
 namespace weft::ops {
 namespace {
@@ -57,6 +59,34 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+Value Simpler(const SimplerCall& call) {
+  const Dims& dims = call.node.type().dims;
+  if (call.x().dims() == dims) return call.x();
+  if (call.from(kOp_reshape)) return Reshape(call.b, call.from().operands()[0], dims);
+  if (call.from(kOp_broadcast_in_dim) && call.from().operands()[0].type().count() == 1 &&
+      call.node.type().count() != 1) {
+    return BroadcastInDim(call.b, Reshape(call.b, call.from().operands()[0], {}), dims, {});
+  }
+  return MoveNarrow(call);
+}
+
+// Where dimensions of size 1 come and go alone.
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Dims &from = call.node.operands()[0].dims(), &to = call.node.type().dims;
+  if (Squeezed(from) != Squeezed(to)) return absl::UnimplementedError("reshape inside a kernel");
+  std::vector<AffineIndex> index;
+  size_t next = 0;
+  for (int64_t size : from) {
+    if (size == 1) {
+      index.push_back(call.zero);
+      continue;
+    }
+    while (to[next] == 1) ++next;
+    index.push_back(call.result[next++]);
+  }
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reshape = {
@@ -79,6 +109,10 @@ constinit const OpDef kOp_reshape = {
     .rounds_once = true,
     .cheap_again = true,  // moves elements
     .alias = true,        // row-major before and after
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .index_map = OperandIndex,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

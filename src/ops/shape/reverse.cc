@@ -1,7 +1,11 @@
 // reverse: turns the order of elements around along some dimensions.
+#include <algorithm>
+
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -11,6 +15,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"dimensions", AttrType::kInts, "dimensions to turn around", true}};
+constexpr Along kAlong[] = {Along::kNumbers};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(
@@ -57,6 +62,24 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return BatchAlong(call, AttrPosition<kAttrs, "dimensions">(), results);
 }
 
+Value Simpler(const SimplerCall& call) {
+  const auto axes = NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(call.node.attrs()), call.x().dims().size());
+  if (!axes.ok()) return {};
+  const bool nothing = std::ranges::all_of(*axes, [&](int64_t d) { return call.x().dims()[d] == 1; });
+  return nothing ? call.x() : Value();
+}
+
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Dims& from = call.node.operands()[0].dims();
+  std::vector<AffineIndex> index(call.result.begin(), call.result.end());
+  for (int64_t d : Attr<kAttrs, "dimensions">(call.node.attrs())) {
+    d += d < 0 ? static_cast<int64_t>(from.size()) : 0;
+    index[d].offset = from[d] - 1 - index[d].offset;
+    for (int64_t& c : index[d].coefficients) c = -c;
+  }
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reverse = {
@@ -77,6 +100,11 @@ constinit const OpDef kOp_reverse = {
     .tolerance = kExact,
     .rounds_once = true,
     .cheap_again = true,  // moves elements
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .index_map = OperandIndex,
+    .along = kAlong,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -5,8 +5,10 @@
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/nan.h"
+#include "src/ops/planes.h"
 #include "src/ops/reducer_read.h"
 #include "src/ops/shape/gather_dims.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -218,6 +220,13 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+Splits OnPlanes(const PlanesCall& call) {
+  if (static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs())) != Reducer::kProd) return EachPlane(call);
+  const Planes &x = call.planes(0), &updates = call.planes(2);
+  return MultiplyPlanes(call, kOp_scatter_by, {x.re, x.im, call.operands[1].whole, updates.re, updates.im},
+                        WithoutAttr(call, AttrPosition<kAttrs, "reducer">()));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_scatter = {
@@ -244,6 +253,8 @@ constinit const OpDef kOp_scatter = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-6},
     .rounds_once = true,
+    .planes = OnPlanes,
+    .work = WorkOfUpdates,
 };
 
 }  // namespace weft::ops

@@ -1,8 +1,10 @@
 // scatter_by: takes updates into boxes at computed places by a function, several tensors at once.
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/planes.h"
 #include "src/ops/scalar_function.h"
 #include "src/ops/shape/gather_dims.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -157,6 +159,9 @@ constinit const OpDef kOp_scatter_by = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .planes = InPlace,
+    .work = WorkOfUpdates,
+    .on_bytes = true,
 };
 
 Values ScatterBy(Builder& b, Values operands, const Ref<const Function>& body, const Attrs& dims) {

@@ -1,6 +1,8 @@
 // slice: a box of x, with strides.
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -14,6 +16,7 @@ constexpr AttrDef kAttrs[] = {
     {"limit_indices", AttrType::kInts, "index after the last, of each dimension", true},
     {"strides", AttrType::kInts, "step in each dimension", true},
 };
+constexpr Along kAlong[] = {Along::kEach, Along::kEach, Along::kEach};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
@@ -89,6 +92,51 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// A slice beside a box that was set to zeros, as the gradients of updates of one tensor are. (Beside other updates it stays: they
+// run in place, which they could not if somebody still reads what was there.)
+Value BesideZeros(const SimplerCall& call) {
+  const Value &x = call.from().operands()[0], &box = call.from().operands()[1];
+  if (call.from().extras() != nullptr || !IsUniform(box, 0.0)) return {};
+  const std::optional<Ints> begins = LiteralStarts(call.from().operands().subspan(2), x.dims(), box.dims());
+  if (!begins) return {};
+  const Attrs& a = call.node.attrs();
+  const Ints &start = Attr<kAttrs, "start_indices">(a), &limit = Attr<kAttrs, "limit_indices">(a);
+  for (size_t d = 0; d < begins->size(); ++d) {
+    if (limit[d] <= (*begins)[d] || start[d] >= (*begins)[d] + box.dims()[d]) {
+      return Slice(call.b, x, start, limit, Attr<kAttrs, "strides">(a));
+    }
+  }
+  return {};
+}
+
+Value Simpler(const SimplerCall& call) {
+  if (call.node.type().dims == call.x().dims()) return call.x();  // same sizes: start 0, stride 1
+  if (call.from(kOp_dynamic_update_slice)) return BesideZeros(call);
+  if (!call.from(kOp_slice)) return MoveNarrow(call);
+  const Attrs &outer = call.node.attrs(), &inner = call.from().attrs();
+  Ints start, limit, strides;
+  for (size_t i = 0; i < call.x().dims().size(); ++i) {
+    const int64_t size = call.node.type().dims[i], step = Attr<kAttrs, "strides">(inner)[i];
+    // Where nothing is taken, start and stride are free, and what they were may lie outside of the source.
+    const int64_t first = Attr<kAttrs, "start_indices">(inner)[i] + Attr<kAttrs, "start_indices">(outer)[i] * step;
+    start.push_back(size == 0 ? 0 : first);
+    strides.push_back(size <= 1 ? 1 : step * Attr<kAttrs, "strides">(outer)[i]);
+    limit.push_back(size == 0 ? 0 : start[i] + (size - 1) * strides[i] + 1);
+  }
+  return Slice(call.b, call.from().operands()[0], std::move(start), std::move(limit), std::move(strides));
+}
+
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Ints &start = Attr<kAttrs, "start_indices">(call.node.attrs()),
+             &strides = Attr<kAttrs, "strides">(call.node.attrs());
+  std::vector<AffineIndex> index(call.result.begin(), call.result.end());
+  for (size_t i = 0; i < index.size(); ++i) {
+    index[i].offset = start[i] + index[i].offset * strides[i];
+    for (int64_t& c : index[i].coefficients) c *= strides[i];
+  }
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_slice = {
@@ -110,6 +158,11 @@ constinit const OpDef kOp_slice = {
     .tolerance = kExact,
     .rounds_once = true,
     .cheap_again = true,  // moves elements
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .index_map = OperandIndex,
+    .along = kAlong,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -3,6 +3,8 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
+#include "src/ops/simpler.h"
 #include "src/runtime/launch_look.h"
 
 namespace weft::ops {
@@ -64,6 +66,39 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+Value Simpler(const SimplerCall& call) {
+  const Ints& permutation = Attr<kAttrs, "permutation">(call.node.attrs());
+  if (permutation == Axes(permutation.size())) return call.x();
+  if (Value moved = MoveNarrow(call)) return moved;
+  if (call.from(kOp_transpose)) {
+    Ints joined;
+    const Ints& inner = Attr<kAttrs, "permutation">(call.from().attrs());
+    for (int64_t p : permutation) joined.push_back(inner[p]);
+    return Transpose(call.b, call.from().operands()[0], std::move(joined));
+  }
+  if (call.from(kOp_broadcast_in_dim) && call.from().operands()[0].type().rank() == 0) {
+    return BroadcastInDim(call.b, call.from().operands()[0], call.node.type().dims, {});
+  }
+  // Dimensions of size 1 may move freely: nothing moves in memory, and a reshape costs nothing.
+  int64_t last = -1;
+  for (int64_t p : permutation) {
+    if (call.x().dims()[p] == 1) continue;
+    if (p < last) return {};
+    last = p;
+  }
+  return Reshape(call.b, call.x(), call.node.type().dims);
+}
+
+absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) {
+  const Ints& permutation = Attr<kAttrs, "permutation">(call.node.attrs());
+  const auto rank = static_cast<int64_t>(permutation.size());
+  std::vector<AffineIndex> index(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i) {
+    index[permutation[i] < 0 ? permutation[i] + rank : permutation[i]] = call.result[i];
+  }
+  return index;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_transpose = {
@@ -83,6 +118,10 @@ constinit const OpDef kOp_transpose = {
     .tolerance = kExact,
     .rounds_once = true,
     .cheap_again = true,  // moves elements
+    .planes = EachPlane,
+    .simpler = Simpler,
+    .index_map = OperandIndex,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -1,9 +1,12 @@
 // sort_by: sorts the rows of several tensors along one dimension by a function that compares.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "src/ops/batching.h"
+#include "src/ops/planes.h"
 #include "src/ops/sort/order.h"
+#include "src/ops/work.h"
 
 namespace weft::ops {
 namespace {
@@ -151,6 +154,31 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// The comparator takes pairs, x's and y's real part and then their imaginary one, where doubling gives x whole before y.
+Splits OnPlanes(const PlanesCall& call) {
+  const Function &before = *call.node.regions()[0], &split = *call.regions[0];
+  const size_t inputs = call.node.results().size();
+  std::vector<Value> parameters;
+  size_t next = 0;
+  for (size_t i = 0; i < before.parameters().size(); ++i) {
+    const bool complex = IsComplex(before.parameters()[i].dtype());
+    if (i < 2 * inputs && complex && i % 2 == 0) {
+      for (const size_t at : {0, 2, 1, 3}) parameters.push_back(split.parameters()[next + at]);
+      next += 4, ++i;
+      continue;
+    }
+    for (int k = 0; k < (complex ? 2 : 1); ++k) parameters.push_back(split.parameters()[next++]);
+  }
+  const Ref<const Function> ordered =
+      Function::Create(split.name(), std::move(parameters), {split.results().begin(), split.results().end()});
+  return InPlace(call, {&ordered, 1});
+}
+
+absl::StatusOr<Work> OwnWork(const WorkCall& call) {
+  const double elements = ElementsOf(call.node.operands()[0].type());
+  return WorkOfTimes(call, elements * std::log2(std::max(elements, 2.0)));
+}
+
 }  // namespace
 
 constinit const OpDef kOp_sort_by = {
@@ -174,6 +202,9 @@ constinit const OpDef kOp_sort_by = {
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .planes = OnPlanes,
+    .work = OwnWork,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

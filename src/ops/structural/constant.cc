@@ -1,6 +1,7 @@
 // constant: a literal of the program. Its value is part of the cache key.
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -43,6 +44,11 @@ Values Read(StableHloOp& op) {
   return {BroadcastInDim(op.b, literal, value->type->dims, {})};
 }
 
+Splits OnPlanes(const PlanesCall& call) {
+  const HostTensor& value = Attr<kAttrs, "value">(call.attrs());
+  return Complex({Constant(call.b, value.Part(0)), Constant(call.b, value.Part(1))});
+}
+
 }  // namespace
 
 constinit const OpDef kOp_constant = {
@@ -63,6 +69,7 @@ constinit const OpDef kOp_constant = {
     .tolerance = kExact,
     .absent = kNoGradient,
     .exported = false,
+    .planes = OnPlanes,
 };
 
 }  // namespace weft::ops

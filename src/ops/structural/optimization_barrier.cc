@@ -1,6 +1,7 @@
 // optimization_barrier: the operands, past which no pass sees.
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
@@ -60,6 +61,8 @@ constinit const OpDef kOp_optimization_barrier = {
     .exported = false,
     .rounds_once = true,
     .opaque = true,
+    .planes = InPlace,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

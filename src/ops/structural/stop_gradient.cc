@@ -36,6 +36,7 @@ constinit const OpDef kOp_stop_gradient = {
     .rounds_once = true,
     // Not cheap_again: once it is known its past may go, and a parameter's past holds all its old values.
     .alias = true,
+    .on_bytes = true,
 };
 
 }  // namespace weft::ops

@@ -102,6 +102,6 @@ std::vector<int64_t> EncodeAttention(const AttentionGradientCall& c) {
   return out;
 }
 
-std::span<const HostKernel> AttentionKernelList() { return kKernels; }
+std::span<const HostKernel> AttentionHostKernels() { return kKernels; }
 
 }  // namespace weft::cpu

@@ -259,6 +259,6 @@ std::vector<int64_t> EncodeScatter(const ScatterCall& c) {
   return out;
 }
 
-std::span<const HostKernel> BodyKernels() { return kKernels; }
+std::span<const HostKernel> BodyHostKernels() { return kKernels; }
 
 }  // namespace weft::cpu

@@ -78,12 +78,12 @@ int64_t CholeskyPanel(int64_t n);
 int64_t SolvePacked(int64_t batch, int64_t n);
 
 // One list a file.
-std::span<const HostKernel> ProductKernels();
-std::span<const HostKernel> MovementKernels();
-std::span<const HostKernel> TransposeKernels();
-std::span<const HostKernel> BodyKernels();
-std::span<const HostKernel> LinalgKernels();
-std::span<const HostKernel> AttentionKernelList();
-std::span<const HostKernel> RunningKernels();
+#define WEFT_CPU_RULES(name)
+#define WEFT_CPU_KERNELS(name) std::span<const HostKernel> name##HostKernels();
+#define WEFT_CPU_BOTH(name) WEFT_CPU_KERNELS(name)
+#include "src/backends/cpu/launch/operations.list"
+#undef WEFT_CPU_RULES
+#undef WEFT_CPU_KERNELS
+#undef WEFT_CPU_BOTH
 
 }  // namespace weft::cpu

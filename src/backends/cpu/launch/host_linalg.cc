@@ -273,7 +273,7 @@ constexpr HostKernel kKernels[] = {
 
 }  // namespace
 
-std::span<const HostKernel> LinalgKernels() { return kKernels; }
+std::span<const HostKernel> LinalgHostKernels() { return kKernels; }
 
 int64_t CholeskyPanel(int64_t n) { return n <= kBlock ? 0 : kBlock * n; }
 int64_t SolvePacked(int64_t batch, int64_t n) { return (n <= kBlock ? batch : 1) * n * n; }

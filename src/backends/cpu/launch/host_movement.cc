@@ -208,6 +208,6 @@ std::vector<int64_t> EncodeBoxes(const BoxCall& c) {
   return out;
 }
 
-std::span<const HostKernel> MovementKernels() { return kKernels; }
+std::span<const HostKernel> MovementHostKernels() { return kKernels; }
 
 }  // namespace weft::cpu

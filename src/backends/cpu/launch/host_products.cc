@@ -344,7 +344,7 @@ constexpr HostKernel kKernels[] = {
 
 }  // namespace
 
-std::span<const HostKernel> ProductKernels() { return kKernels; }
+std::span<const HostKernel> ProductHostKernels() { return kKernels; }
 
 std::vector<int64_t> EncodeGemm(const GemmCall& c) {
   std::vector<int64_t> out = {
@@ -392,9 +392,17 @@ std::vector<int64_t> EncodePool(const PoolCall& c) {
 }
 
 const HostKernel* FindHostKernel(std::string_view name) {
-  for (const std::span<const HostKernel> list : {ProductKernels(), MovementKernels(), TransposeKernels(), BodyKernels(),
-                                                 LinalgKernels(), AttentionKernelList(), RunningKernels()}) {
-    for (const HostKernel& kernel : list) {
+  static constexpr std::span<const HostKernel> (*kLists[])() = {
+#define WEFT_CPU_RULES(name)
+#define WEFT_CPU_KERNELS(name) name##HostKernels,
+#define WEFT_CPU_BOTH(name) WEFT_CPU_KERNELS(name)
+#include "src/backends/cpu/launch/operations.list"
+#undef WEFT_CPU_RULES
+#undef WEFT_CPU_KERNELS
+#undef WEFT_CPU_BOTH
+  };
+  for (const auto list : kLists) {
+    for (const HostKernel& kernel : list()) {
       if (kernel.name == name) return &kernel;
     }
   }

@@ -254,6 +254,6 @@ std::vector<int64_t> EncodeRunning(const RunningCall& c) {
   return {static_cast<int64_t>(c.kind), static_cast<int64_t>(c.dtype), c.outer, c.length, c.inner, c.reverse};
 }
 
-std::span<const HostKernel> RunningKernels() { return kKernels; }
+std::span<const HostKernel> RunningHostKernels() { return kKernels; }
 
 }  // namespace weft::cpu

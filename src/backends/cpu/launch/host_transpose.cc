@@ -116,6 +116,6 @@ std::vector<int64_t> EncodeTranspose(const TransposeCall& c) {
   return out;
 }
 
-std::span<const HostKernel> TransposeKernels() { return kKernels; }
+std::span<const HostKernel> TransposeHostKernels() { return kKernels; }
 
 }  // namespace weft::cpu

@@ -144,15 +144,19 @@ constexpr OpRule kRules[] = {
     {&ops::kOp_optimization_barrier, LowerBarrier},
 };
 
-}  // namespace
-
-namespace {
+constexpr std::span<const OpRule> (*kLists[])() = {
+#define WEFT_CPU_RULES(name) name##Rules,
+#define WEFT_CPU_KERNELS(name)
+#define WEFT_CPU_BOTH(name) WEFT_CPU_RULES(name)
+#include "src/backends/cpu/launch/operations.list"
+#undef WEFT_CPU_RULES
+#undef WEFT_CPU_KERNELS
+#undef WEFT_CPU_BOTH
+};
 
 const OpRule* Find(const ir::OpDef& op) {
-  for (const std::span<const OpRule> rules :
-       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), BodyRules(), LinalgRules(),
-        AttentionRules(), CustomRules(), RunningRules()}) {
-    for (const OpRule& rule : rules) {
+  for (const auto list : kLists) {
+    for (const OpRule& rule : list()) {
       if (rule.op == &op) return &rule;
     }
   }
@@ -160,6 +164,13 @@ const OpRule* Find(const ir::OpDef& op) {
 }
 
 }  // namespace
+
+std::span<const OpRule> ProductRules() { return kRules; }
+
+bool EndsSums(const ir::Node& node) {
+  const OpRule* const found = Find(node.op());
+  return found != nullptr && found->ends_sums;
+}
 
 LowerRule FindLowerRule(const ir::OpDef& op) {
   const OpRule* const found = Find(op);

@@ -19,11 +19,8 @@ using ir::Node;
 using ir::ScalarValue;
 using ir::Value;
 
-// offset + sum over the kernel's dimensions of index * coefficient.
-struct Affine {
-  int64_t offset = 0;
-  std::vector<int64_t> coefficients;
-};
+// In the kernel's dimensions.
+using Affine = ir::AffineIndex;
 using Map = std::vector<Affine>;  // one entry for each dimension of the value
 
 // Negative dimensions count from the end.
@@ -39,6 +36,8 @@ bool IsSplat(const HostTensor& t) {
   }
   return t.count() > 0;
 }
+
+bool IsReduce(const Node& node) { return node.op().lowering == ir::Lowering::kReduction; }
 
 const HostTensor& LiteralOf(const Node& node) { return ops::ConstantAttrs{node.attrs()}.value(); }
 
@@ -115,7 +114,7 @@ class RegionLowering {
   absl::Status ChooseDims() {
     const Node* reduce = nullptr;
     for (const Node* node : region_.nodes()) {
-      if (&node->op() == &ops::kOp_reduce && reduce == nullptr) reduce = node;
+      if (IsReduce(*node) && reduce == nullptr) reduce = node;
     }
     if (reduce == nullptr) {
       full_ = ComputedDims(region_.results()[0]);
@@ -225,7 +224,7 @@ class RegionLowering {
 
   bool HasReduce() const {
     for (const Node* node : region_.nodes()) {
-      if (&node->op() == &ops::kOp_reduce) return true;
+      if (IsReduce(*node)) return true;
     }
     return false;
   }
@@ -289,9 +288,10 @@ class RegionLowering {
       access.strides = index.coefficients;
       return builder_.Convert(builder_.Index(std::move(access)), value.dtype());
     }
-    if (&op == &ops::kOp_reduce) return EvalReduce(node, map);
+    if (IsReduce(node)) return EvalReduce(node, map);
     if (op.lowering == ir::Lowering::kIndexMap) {
-      WEFT_ASSIGN_OR_RETURN(Map operand_map, MapOfOperand(node, map));
+      if (op.index_map == nullptr) return absl::UnimplementedError(absl::StrCat("no index map for ", op.name));
+      WEFT_ASSIGN_OR_RETURN(const Map operand_map, op.index_map({node, map, Zero()}));
       return Eval(node.operands()[0], operand_map);
     }
     if (op.scalar == nullptr) return absl::UnimplementedError(absl::StrCat("no scalar code for ", op.name));
@@ -304,57 +304,6 @@ class RegionLowering {
       operands.push_back(x);
     }
     return EvalScalar(builder_, node, {operands.data(), operands.size()});
-  }
-
-  absl::StatusOr<Map> MapOfOperand(const Node& node, const Map& map) const {
-    const ir::OpDef& op = node.op();
-    const Dims& from = node.operands()[0].dims();
-    Map result;
-    if (&op == &ops::kOp_broadcast_in_dim) {
-      const Ints& at = ops::BroadcastInDimAttrs{node.attrs()}.broadcast_dimensions();
-      for (size_t i = 0; i < from.size(); ++i) result.push_back(from[i] == 1 ? Zero() : map[at[i]]);
-      return result;
-    }
-    if (&op == &ops::kOp_transpose) {
-      const Ints permutation = AxesOf(ops::TransposeAttrs{node.attrs()}.permutation(), from.size());
-      result.assign(from.size(), Affine{});
-      for (size_t i = 0; i < from.size(); ++i) result[permutation[i]] = map[i];
-      return result;
-    }
-    if (&op == &ops::kOp_slice) {
-      const ops::SliceAttrs slice{node.attrs()};
-      for (size_t i = 0; i < from.size(); ++i) {
-        Affine a = map[i];
-        const int64_t stride = slice.strides()[i];
-        a.offset = slice.start_indices()[i] + a.offset * stride;
-        for (int64_t& c : a.coefficients) c *= stride;
-        result.push_back(std::move(a));
-      }
-      return result;
-    }
-    if (&op == &ops::kOp_reverse) {
-      result = map;
-      for (int64_t d : AxesOf(ops::ReverseAttrs{node.attrs()}.dimensions(), from.size())) {
-        result[d].offset = from[d] - 1 - result[d].offset;
-        for (int64_t& c : result[d].coefficients) c = -c;
-      }
-      return result;
-    }
-    if (&op == &ops::kOp_reshape) {
-      const Dims& to = node.type().dims;
-      if (Squeezed(from) != Squeezed(to)) return absl::UnimplementedError("reshape inside a kernel");
-      size_t next = 0;
-      for (int64_t size : from) {
-        if (size == 1) {
-          result.push_back(Zero());
-          continue;
-        }
-        while (to[next] == 1) ++next;
-        result.push_back(map[next++]);
-      }
-      return result;
-    }
-    return absl::UnimplementedError(absl::StrCat("no index map for ", op.name));
   }
 
   absl::StatusOr<ScalarValue> EvalReduce(const Node& node, const Map& map) {
@@ -465,7 +414,5 @@ bool JoinsParts(const ir::Node& node) {
            return part.dims() == node.operands()[0].dims();
          });
 }
-
-bool EndsSums(const ir::Node& node) { return &node.op() == &ops::kOp_convolution; }
 
 }  // namespace weft::cpu

@@ -17,8 +17,6 @@ absl::StatusOr<std::vector<ir::ScalarValue>> EvalBody(LoopBuilder& builder, cons
 
 // Whether a region of this one node is something LowerRegion takes.
 bool IsLoopNode(const ir::Node& node);
-// Whether a node's sums may be ended where they are in registers, by what follows it alone (passes::FuseOptions).
-bool EndsSums(const ir::Node& node);
 // Whether LowerRegion takes a node as a result of a region over the elements of one of its parts (passes::FuseOptions).
 bool JoinsParts(const ir::Node& node);
 

@@ -353,7 +353,7 @@ absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
 }
 
 constexpr OpRule kRules[] = {
-    {&ops::kOp_convolution, LowerConv},
+    {.op = &ops::kOp_convolution, .rule = LowerConv, .ends_sums = true},
     {&ops::kOp_conv_backward_input, LowerBackwardInput},
     {&ops::kOp_conv_backward_kernel, LowerBackwardKernel},
     {&ops::kOp_reduce_window, LowerReduceWindow},

@@ -12,6 +12,7 @@
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/ir/builder.h"
 #include "src/ops/generated/attributes.h"
+#include "src/ops/parameter.h"
 #include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
@@ -51,7 +52,7 @@ Ref<const ir::Function> RegionOf(const Node& node) {
   std::vector<Value> parameters;
   ir::Values operands;
   for (const Value& operand : node.operands()) {
-    Value p{Node::Create(ops::kOp_parameter, {}, {}, {operand.type()}), 0};
+    Value p = ops::Parameter(operand.type());
     parameters.push_back(p);
     operands.push_back(p);
   }

@@ -237,19 +237,21 @@ struct OpRule {
   bool (*serves)(const ir::Node& node,
                  const CpuTarget& target) = nullptr;  // null: every node of a composite, rather than its expansion
   Views::Reads reads = nullptr;                       // null: operands and results are dense
+  bool ends_sums = false;                             // what follows it alone is done where its sums are in registers
 };
 Views::Reads ReadsOf(const ir::OpDef& op);
+// Whether a node's sums may be ended where they are in registers, by what follows it alone (passes::FuseOptions).
+bool EndsSums(const ir::Node& node);
 // Whether a composite of this backend's code stays whole.
 bool HasLowerRule(const ir::Node& node, const CpuTarget& target);
 // One list a file.
-std::span<const OpRule> WindowRules();
-std::span<const OpRule> MovementRules();
-std::span<const OpRule> ControlRules();
-std::span<const OpRule> BodyRules();
-std::span<const OpRule> LinalgRules();
-std::span<const OpRule> AttentionRules();
-std::span<const OpRule> CustomRules();
-std::span<const OpRule> RunningRules();
+#define WEFT_CPU_RULES(name) std::span<const OpRule> name##Rules();
+#define WEFT_CPU_KERNELS(name)
+#define WEFT_CPU_BOTH(name) WEFT_CPU_RULES(name)
+#include "src/backends/cpu/launch/operations.list"
+#undef WEFT_CPU_RULES
+#undef WEFT_CPU_KERNELS
+#undef WEFT_CPU_BOTH
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
 struct Lifetime {

@@ -5,7 +5,7 @@
 
 #include "src/ir/node.h"
 
-namespace weft::passes {
+namespace weft::ops {
 
 // The element all of whose copies make up the value (a constant of equal elements, or a broadcast, reshape … of one), as
 // a tensor of shape []; null otherwise.
@@ -14,4 +14,4 @@ Ref<const Literal> UniformLiteral(const ir::Value& value);
 // Whether the value is everywhere this number: -0.0 is not 0.0.
 bool IsUniform(const ir::Value& value, double number);
 
-}  // namespace weft::passes
+}  // namespace weft::ops

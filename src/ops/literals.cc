@@ -1,21 +1,20 @@
 // Literals behind shape operations.
-#include "src/passes/literals.h"
+#include "src/ops/literals.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 
-namespace weft::passes {
+namespace weft::ops {
 
 Ref<const Literal> UniformLiteral(const ir::Value& value) {
   const ir::Value* at = &value;
   // Usually one broadcast; simplification merges longer chains.
   for (int depth = 0; depth < 8 && *at; ++depth) {
     const ir::Node& node = *at->node;
-    if (&node.op() == &ops::kOp_constant) {
-      const HostTensor& tensor = ops::ConstantAttrs{node.attrs()}.value();
+    if (&node.op() == &kOp_constant) {
+      const HostTensor& tensor = node.attrs().Tensor(0);
       const size_t width = BytesOf(tensor.dtype());
       const auto bytes = tensor.bytes();
       if (tensor.count() == 0 ||
@@ -24,8 +23,7 @@ Ref<const Literal> UniformLiteral(const ir::Value& value) {
       }
       return MakeRef<const Literal>(HostTensor(tensor.dtype(), {}, bytes.first(width)));
     }
-    if (&node.op() != &ops::kOp_broadcast_in_dim && &node.op() != &ops::kOp_reshape &&
-        &node.op() != &ops::kOp_transpose) {
+    if (&node.op() != &kOp_broadcast_in_dim && &node.op() != &kOp_reshape && &node.op() != &kOp_transpose) {
       return nullptr;
     }
     at = &node.operands()[0];
@@ -40,4 +38,4 @@ bool IsUniform(const ir::Value& value, double number) {
   return found == number && std::signbit(found) == std::signbit(number);
 }
 
-}  // namespace weft::passes
+}  // namespace weft::ops
