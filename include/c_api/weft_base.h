@@ -230,6 +230,24 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   verify_between_passes (0, 1; default 0): checks the program after every compiler pass
  *   log (debug, info, warning, error, off; default off): without a hook, records of this level and above go to standard
  *     error
+ *   positions (off, call, stack; default call): what an operation without a mark (weft_scope_mark, weft_position_mark)
+ *     has as its position: nothing, where the call was made, or that and its callers, as far as their code has frame
+ *     pointers. Where nobody sets it, XLA_IR_DEBUG and XLA_HLO_DEBUG do (1: stack)
+ *   explain (off, compiles; default off): compiles: why each program was not in memory, with a summary when the context
+ *     ends, in explain_file. Where nobody sets it, PT_XLA_DEBUG_LEVEL (1, 2) and PT_XLA_DEBUG do. Log records of level
+ *     info say each reason in any case
+ *   explain_file (text; default STDERR): where explain writes: a file, to whose end it is added, STDERR or STDOUT.
+ *     Where nobody sets it, PT_XLA_DEBUG_FILE does
+ *   compile_limit (-1 or more; default -1): programs that a context makes or loads at most; one more is
+ *     FAILED_PRECONDITION with the reason as text and as the payload weft.reason, and nothing is lost; -1: no limit.
+ *     weft_compiles_settled sets it to what there is
+ *   sync_wait (0, 1; default 0): weft_sync returns when what it launched has run, with its outcome. Where nobody sets
+ *     it, XLA_SYNC_WAIT does
+ *   metrics_file (text; default empty): after each barrier everything that is counted is added to the end of this file,
+ *     or of STDERR or STDOUT, behind a line [MetricsData; step=N], with an empty line after it; empty: nowhere. What
+ *     cannot be written is lost with one warning
+ *   metrics_format (xla, xla_2019, text, json, openmetrics; default xla): how metrics_file is written, as
+ *     weft_metrics_render has the formats
  *   callbacks (direct, queued; default direct): when log records, deleters of DLPack tensors and releases of custom
  *     operations run: direct, within calls into Weft, of any thread; queued, in weft_context_run_queue alone, before
  *     which weft_context_queue_fd becomes readable
@@ -329,8 +347,8 @@ WEFT_API weft_code weft_error_code(const weft_error* error) WEFT_NOEXCEPT;
 WEFT_API const char* weft_error_message(const weft_error* error, size_t* out_length) WEFT_NOEXCEPT;
 
 /* A detail by key, borrowed, or NULL: "weft.operation" (C name), "weft.position" (file:line), "weft.operands" (types),
- * "weft.call" (which of many), "weft.retry_after_release" ("1": memory is short that released tensors may give back;
- * collect garbage and call again).
+ * "weft.call" (which of many), "weft.reason" (why a program would have had to be compiled), "weft.retry_after_release"
+ * ("1": memory is short that released tensors may give back; collect garbage and call again).
  *   error: may be NULL
  *   key: key_length bytes
  *   out_length: may be NULL

@@ -60,14 +60,32 @@ WEFT_API WEFT_MUST_USE weft_error* weft_eval(weft_context* ctx, weft_tensor* con
 WEFT_API WEFT_MUST_USE weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* const* tensors,
     size_t count, weft_event** out_event) WEFT_NOEXCEPT;
 
-/* The program that weft_eval of these tensors would compile: as Weft's text before passes, as StableHLO with composite
- * operations expanded, since it has none.
+/* The program that weft_eval of these tensors would compile, or without any the next barrier on the context's first
+ * device, with gradients and updates: as Weft's text before passes, as StableHLO with composite operations expanded,
+ * since it has none.
  *   tensors: count entries
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, size_t count,
     weft_text_format format, weft_blob** out) WEFT_NOEXCEPT;
+
+/* The programs that the context has in memory, the newest first, as a JSON array of objects: key (16 digits, as the
+ * disk cache names its file), nodes, kernels, bytes, compile_nanoseconds, from_disk, runs, reason (why it was not in
+ * memory when it was wanted: 'first', 'argument', 'constant', 'attribute', 'operations', 'outputs', 'taken_over',
+ * 'pending', 'target', 'dropped'), position ('' if the reason is at none) and text (the reason in a sentence).
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_program_list(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
+
+/* From here on the context makes and loads no program that it does not have: the option compile_limit becomes as many
+ * as it has made so far. A call that needs one more gives FAILED_PRECONDITION with the reason as text and as the
+ * payload "weft.reason"; nothing is lost, and the call may be repeated once the limit is lifted: settled is 1 to set
+ * it, 0 to lift it.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_compiles_settled(weft_context* ctx, int32_t settled) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -8,6 +8,13 @@
 extern "C" {
 #endif
 
+/* What weft_memory_report writes. */
+typedef enum weft_memory_format {
+  WEFT_MEMORY_TEXT = 0, /* for people */
+  WEFT_MEMORY_JSON = 1, /* for programs */
+  WEFT_MEMORY_FORMAT_FORCE32 = 0x7FFFFFFF
+} weft_memory_format;
+
 /* Memory of one device, in bytes. Since 1.0. */
 typedef struct weft_memory_stats {
   size_t struct_size;
@@ -84,6 +91,16 @@ WEFT_API void weft_device_retain(weft_device* device) WEFT_NOEXCEPT;
  * Threads: any. Since 1.0.
  */
 WEFT_API void weft_device_release(weft_device* device) WEFT_NOEXCEPT;
+
+/* What holds the device's memory: live tensors grouped by what made them, its position and their type, the most bytes
+ * first, with how many there are and between which barriers they were made; then what is pending, and what the device
+ * itself keeps (tensors' blocks, blocks for reuse, packed weights, temporaries). As text for people or as a JSON
+ * object.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_memory_report(weft_device* device, weft_memory_format format,
+    weft_blob** out) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -221,6 +221,11 @@ struct weft_api_v1 {
   weft_error* (*metric_add)(weft_context* ctx, const char* name, size_t length, int64_t amount);
   weft_error* (*metric_record)(weft_context* ctx, const char* name, size_t length, weft_metric_unit unit, int64_t value);
   weft_error* (*metrics_clear)(weft_context* ctx);
+  weft_error* (*position_mark)(weft_context* ctx, const char* file, size_t length, int32_t line);
+  weft_error* (*position_mark_stack)(weft_context* ctx, const weft_frame* frames, size_t count);
+  weft_error* (*program_list)(weft_context* ctx, weft_blob** out);
+  weft_error* (*compiles_settled)(weft_context* ctx, int32_t settled);
+  weft_error* (*memory_report)(weft_device* device, weft_memory_format format, weft_blob** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

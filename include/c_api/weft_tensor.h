@@ -19,6 +19,16 @@ extern "C" {
 /* In weft_print_options.present: line_width counts as it stands. */
 #define WEFT_PRINT_HAS_LINE_WIDTH ((uint64_t)4)
 
+/* One frame of a stack as a binding knows it. Since 1.2. */
+typedef struct weft_frame {
+  const char* function; /* function_length bytes */
+  size_t function_length; /* or WEFT_STRLEN */
+  const char* file; /* file_length bytes */
+  size_t file_length; /* or WEFT_STRLEN */
+  int32_t line;
+  int32_t reserved;
+} weft_frame;
+
 /* How weft_tensor_to_string writes; zero means NumPy's defaults, but for the precision, which is 4 digits. Since 1.0.
  */
 typedef struct weft_print_options {
@@ -312,6 +322,25 @@ WEFT_API WEFT_MUST_USE weft_error* weft_scope_check(weft_scope* scope) WEFT_NOEX
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, any. Threads: exclusive: scope. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scope_end(weft_scope* scope) WEFT_NOEXCEPT;
+
+/* For layers above C: the position of what this thread records from here on, in any context and where no scope says
+ * another, until the next mark. A file that is NULL takes it back. Operations without a mark have the address in the
+ * caller's code that the call returns to, unless the option positions says otherwise; errors, texts of programs,
+ * reports of memory and reasons for compiling show either. Positions are in no program's key.
+ *   file: may be NULL; length bytes
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_position_mark(weft_context* ctx, const char* file, size_t length,
+    int32_t line) WEFT_NOEXCEPT;
+
+/* The same with a binding's own frames, the innermost first and at most 256, each with a function, a file or both. A
+ * count of 0 takes the mark back. A process keeps 65,536 different stacks; of what comes then the innermost frame's
+ * file and line are kept.
+ *   frames: count entries
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_position_mark_stack(weft_context* ctx, const weft_frame* frames,
+    size_t count) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -35,6 +35,7 @@ weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_e
     absl::StatusOr<Ref<Event>> event =
         context->WithPressure(0, [&] { return context->engine().Sync(context->where(place)); });
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(event.status()));
+    WEFT_RETURN_IF_ERROR(context->AfterBarrier(**event));
     return MakeEvent(*context, *std::move(event), out_event);
   });
 }
@@ -82,6 +83,23 @@ weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, si
   });
 }
 
+weft_error* weft_program_list(weft_context* ctx, weft_blob** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    return MakeBlob(context->engine().ListPrograms(), out);
+  });
+}
+
+weft_error* weft_compiles_settled(weft_context* ctx, int32_t settled) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    if (settled != 0 && settled != 1) return UserError("settled is ", settled, "; it must be 0 or 1");
+    context->engine().SettleCompiles(settled == 1);
+    return absl::OkStatus();
+  });
+}
+
 weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent, weft_tensor* const* xs, size_t count,
                       weft_tensor** out_grads) noexcept {
   return Guard([&]() -> absl::Status {
@@ -96,7 +114,7 @@ weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
     TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(xs, count, "xs", &list));
     WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads,
-                          context->engine().Gradient(of.get(), list, seed.get(), CurrentLocation()));
+                          context->engine().Gradient(of.get(), list, seed.get(), CurrentLocation(context->engine())));
     std::vector<weft_tensor*> made;
     WEFT_RETURN_IF_ERROR(MakeTensors({grads.data(), grads.size()}, &made));
     std::copy(made.begin(), made.end(), out_grads);

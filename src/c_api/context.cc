@@ -7,8 +7,10 @@
 
 #include "serialization/compile_cache.h"
 #include "src/c_api/backends.h"
+#include "src/c_api/callers.h"
 #include "src/c_api/generated/option_copy.h"
 #include "src/c_api/options.h"
+#include "src/c_api/report.h"
 #include "src/compiler/disk_store.h"
 #include "src/runtime/host_allocator.h"
 #include "src/runtime/lasting.h"
@@ -101,14 +103,55 @@ void WriteOrQueue(const std::shared_ptr<LogState>& state, lazy::CallbackQueue* q
   queue->AddRecord([state, level, text = std::string(text)] { state->Write(level, text); });
 }
 
-constinit thread_local ir::Location t_location{};
+// The thread's marks: a scope's and weft_position_mark's.
+constinit thread_local ir::Location t_location{}, t_mark{};
 
 }  // namespace
 
+constinit thread_local CalledFrom t_called_from;
+
 constinit thread_local int CallingOut::depth_ = 0;
 
-ir::Location CurrentLocation() { return t_location; }
+ir::Location CurrentLocation(const lazy::Engine& engine) {
+  if (t_location.file != 0) return t_location;
+  if (t_mark.file != 0) return t_mark;
+  const lazy::Positions positions = engine.options().positions;
+  if (positions == lazy::Positions::kStack) return CallersLocation(t_called_from);
+  return positions == lazy::Positions::kCall ? ir::LocationOf(t_called_from.address) : ir::Location();
+}
+void SetMarkedLocation(ir::Location location) { t_mark = location; }
 void SetCurrentLocation(ir::Location location) { t_location = location; }
+
+absl::Status Context::AfterBarrier(const Event& event) {
+  const Context& of = root();
+  absl::Status outcome;
+  if (of.sync_wait_) outcome = engine_->services().WaitFor(event);
+  if (of.metrics_file_ == nullptr) return outcome;
+  WEFT_ASSIGN_OR_RETURN(const std::string report, RenderMetrics(*engine_, of.metrics_format_));
+  const int64_t step = engine_->metrics().Get(Counter::kBarriers);
+  of.metrics_file_->Write(absl::StrCat("[MetricsData; step=", step, "]\n", report, "\n"));
+  return outcome;
+}
+
+void Context::Observe(const Settings& settings, const std::function<void(LogLevel, std::string_view)>& write,
+                      lazy::Engine::Config* config) {
+  const auto warn = [write](std::string text) { write(LogLevel::kWarning, text); };
+  const std::string& positions = settings.text(Option::kPositions);
+  config->options.positions = positions == "off"     ? lazy::Positions::kOff
+                              : positions == "stack" ? lazy::Positions::kStack
+                                                     : lazy::Positions::kCall;
+  sync_wait_ = settings.truth(Option::kSyncWait);
+  if (const std::string& path = settings.text(Option::kMetricsFile); !path.empty()) {
+    constexpr std::string_view kFormats[] = {"text", "json", "xla", "xla_2019", "openmetrics"};
+    const auto* const format = std::ranges::find(kFormats, settings.text(Option::kMetricsFormat));
+    metrics_format_ = static_cast<weft_metrics_format>(format - kFormats);
+    metrics_file_ = std::make_unique<LineFile>(path, warn);
+  }
+  if (settings.text(Option::kExplain) != "off") {
+    auto file = std::make_shared<LineFile>(settings.text(Option::kExplainFile), warn);
+    config->explain = [file](std::string_view line) { file->Write(absl::StrCat("weft explain: ", line, "\n")); };
+  }
+}
 
 absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options) {
   ReleaseOnFailure allocator(options.allocator_release, options.allocator_user_data);
@@ -158,6 +201,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   const BackendServices services = {.metrics = config.metrics,
                                     .log = {write_below, config.log.least},
                                     .budget = std::make_shared<MemoryBudget>(settings.integer(Option::kMemoryLimit))};
+  context->Observe(settings, write_below, &config);
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings, context->custom_, services));
   context->custom_->guarded = config.options.mode == lazy::Mode::kDebug;
   if (settings.text(Option::kCacheMode) != "off") {

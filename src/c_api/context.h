@@ -14,8 +14,10 @@
 #include "src/lazy/engine.h"
 #include "src/ops/custom/functions.h"
 #include "src/runtime/fork.h"
+#include "src/runtime/line_file.h"
 #include "src/runtime/mutex.h"
 #include "weft_compile.h"
+#include "weft_metrics.h"
 
 namespace weft {
 class CompileCacheStore;
@@ -118,6 +120,8 @@ class Context final : public RefCounted {
   void Cancel() { engine_->services().Cancel(); }
 
   LogState& log() { return *root().log_; }
+  // What options want at the end of a barrier, whose event this is: waits for it, writes metrics.
+  absl::Status AfterBarrier(const Event& event);
   // Where callbacks wait; null: they do not.
   const std::shared_ptr<lazy::CallbackQueue>& queue() const { return root().queue_; }
   size_t RunQueue();
@@ -137,6 +141,9 @@ class Context final : public RefCounted {
 
  private:
   Context() = default;
+  // What options say of positions, metrics after barriers and reasons. `write` writes log records.
+  void Observe(const Settings& settings, const std::function<void(LogLevel, std::string_view)>& write,
+               lazy::Engine::Config* config);
   const Context& root() const { return root_ != nullptr ? *root_ : *this; }
   Context& root() { return root_ != nullptr ? *root_ : *this; }
   // The last handle is gone: waits for everything. Afterwards only releases work.
@@ -157,6 +164,9 @@ class Context final : public RefCounted {
   Ref<Context> root_;       // of a body: everything below is its
   Ref<lazy::Frame> frame_;  // of a body
   Settings settings_;
+  std::unique_ptr<LineFile> metrics_file_;  // null: nobody wants metrics after barriers
+  weft_metrics_format metrics_format_ = WEFT_METRICS_XLA;
+  bool sync_wait_ = false;
   std::shared_ptr<CompileCacheStore> cache_;
   // Whom the cache's warnings go through; null before the engine exists and once this context is gone.
   std::shared_ptr<std::atomic<lazy::Engine*>> cache_engine_ = std::make_shared<std::atomic<lazy::Engine*>>(nullptr);
@@ -240,8 +250,12 @@ weft_tensor* MakePoison(absl::Status status);
 // Whether the format is StableHLO, otherwise Weft's own; an error for any other number.
 absl::StatusOr<bool> IsStableHlo(weft_text_format format);
 
-// What the thread's next recorded operation takes as its position; set by scopes.
-ir::Location CurrentLocation();
+// What the thread's next recorded operation takes as its position: what a scope has set, else what weft_position_mark has, else,
+// unless the option `positions` says otherwise, where the exported function was called from.
+ir::Location CurrentLocation(const lazy::Engine& engine);
+// weft_position_mark's; unknown takes it back.
+void SetMarkedLocation(ir::Location location);
+// A scope's; unknown takes it back.
 void SetCurrentLocation(ir::Location location);
 
 }  // namespace weft::c_api

@@ -99,6 +99,8 @@ const char* weft_option_detail(const char* name, size_t length, const char* key,
   const std::string_view wanted(key, key_length == WEFT_STRLEN ? std::strlen(key) : key_length);
   return wanted == "choices"      ? row.choices
          : wanted == "most"       ? row.most
+         : wanted == "least"      ? row.least
+         : wanted == "also"       ? row.also
          : wanted == "since"      ? row.since
          : wanted == "deprecated" ? row.deprecated
                                   : nullptr;

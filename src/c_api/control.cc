@@ -53,7 +53,8 @@ absl::Status Run(const ir::OpDef& op, ir::Attrs attrs, const ControlCall& call, 
                        capacity);
   }
   lazy::Tensors results;
-  WEFT_RETURN_IF_ERROR(call.context->engine().Record(op, call.operands, std::move(attrs), CurrentLocation(), &results,
+  WEFT_RETURN_IF_ERROR(call.context->engine().Record(op, call.operands, std::move(attrs),
+                                                     CurrentLocation(call.context->engine()), &results,
                                                      call.context->where(), call.functions));
   results.resize(seen);
   return GiveOut(std::move(results), outputs, capacity, out_count);
@@ -70,7 +71,8 @@ absl::Status NumberRuns(size_t carried, ControlCall* call) {
   for (const lazy::Tensor* operand : call->operands) {
     if (operand != nullptr) where.frame = lazy::Deeper(where.frame, operand->frame()).value_or(where.frame);
   }
-  WEFT_ASSIGN_OR_RETURN(call->runs, call->context->engine().ScalarInt(where, DType::kU64, 0, CurrentLocation()));
+  WEFT_ASSIGN_OR_RETURN(
+      call->runs, call->context->engine().ScalarInt(where, DType::kU64, 0, CurrentLocation(call->context->engine())));
   call->operands.insert(call->operands.begin() + static_cast<ptrdiff_t>(carried), call->runs.get());
   return absl::OkStatus();
 }

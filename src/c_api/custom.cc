@@ -252,7 +252,7 @@ absl::Status Broadcast(Context& context, std::vector<lazy::Tensor*>* operands, s
     lazy::Tensors& result = made->emplace_back();
     WEFT_RETURN_IF_ERROR(context.engine().Record(ops::kOp_broadcast_in_dim, one,
                                                  {ir::Ints(dims.begin(), dims.end()), std::move(positions)},
-                                                 CurrentLocation(), &result, context.where()));
+                                                 CurrentLocation(context.engine()), &result, context.where()));
     operand = result[0].get();
   }
   return absl::OkStatus();
@@ -272,8 +272,8 @@ absl::Status Apply(Context& context, const ops::CustomFunction& function, std::v
   if (!given.ok()) return named(given.status());
   WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> gradient, function.Gradient(types, *given));
   const ir::RegionSpan regions = gradient != nullptr ? ir::RegionSpan(&gradient, 1) : ir::RegionSpan();
-  return context.engine().Record(ops::kOp_custom_call, operands, ops::CustomAttrs(function, *given), CurrentLocation(),
-                                 results, context.where(), regions);
+  return context.engine().Record(ops::kOp_custom_call, operands, ops::CustomAttrs(function, *given),
+                                 CurrentLocation(context.engine()), results, context.where(), regions);
 }
 
 }  // namespace

@@ -118,6 +118,19 @@ weft_error* weft_device_memory(weft_device* device, weft_memory_stats* out) noex
   });
 }
 
+weft_error* weft_memory_report(weft_device* device, weft_memory_format format, weft_blob** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));
+    if (format != WEFT_MEMORY_TEXT && format != WEFT_MEMORY_JSON) {
+      return UserError("format is ", static_cast<int>(format), "; there are 0 and 1");
+    }
+    WEFT_ASSIGN_OR_RETURN(const std::string text,
+                          object->engine->MemoryReport(*object->device, format == WEFT_MEMORY_JSON));
+    return MakeBlob(text, out);
+  });
+}
+
 weft_error* weft_device_trim(weft_device* device) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));

@@ -142,7 +142,8 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   if (bytes > 0 && aligned && IsCompact(t) && context->frame() == nullptr) {
     auto owner = std::make_shared<ForeignOwner>(std::move(finish));
     WEFT_ASSIGN_OR_RETURN(
-        tensor, engine.Adopt(context->device(), dtype, dims, data, [owner] { owner->Released(); }, CurrentLocation()));
+        tensor,
+        engine.Adopt(context->device(), dtype, dims, data, [owner] { owner->Released(); }, CurrentLocation(engine)));
     WEFT_RETURN_IF_ERROR(MakeTensor(std::move(tensor), out));
     owner->Succeeded();
     return absl::OkStatus();
@@ -159,7 +160,7 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
     source = dense;
   }
   WEFT_ASSIGN_OR_RETURN(tensor, context->WithPressure(bytes, [&] {
-    return engine.FromHost(context->where(), dtype, dims, source, CurrentLocation());
+    return engine.FromHost(context->where(), dtype, dims, source, CurrentLocation(engine));
   }));
   WEFT_RETURN_IF_ERROR(MakeTensor(std::move(tensor), out));
   finish();
@@ -183,7 +184,7 @@ absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, t->engine().ToBuffer(t.get()));
   // The buffer comes held; the export takes that hold over, and every way out before gives it back.
   absl::Cleanup unhold = [&] { buffer->Unhold(); };
-  WEFT_RETURN_IF_ERROR(t->engine().services().WaitFor(buffer->ready()));
+  WEFT_RETURN_IF_ERROR(t->engine().services().WaitFor(buffer->ready(), Part::kResults));
   void* data = buffer->host_data();
   if (data == nullptr && buffer->count() > 0) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "memory of ", buffer->device()->name,

@@ -106,7 +106,7 @@ weft_error* weft_event_poll(weft_event* event, int32_t* out_done) noexcept {
 weft_error* weft_event_wait(weft_event* event, int64_t timeout_ns) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<EventObject> object, Get(event, "event"));
-    absl::Status status = object->engine().services().WaitFor(object->event(), timeout_ns);
+    absl::Status status = object->engine().services().WaitFor(object->event(), Part::kResults, timeout_ns);
     if (!object->event().done()) return status;
     status.ok() ? object->engine().Locked([] {}) : object->engine().Told();  // which lets go of what has gone through
     return status;

@@ -120,9 +120,9 @@ class Body {
     WEFT_ASSIGN_OR_RETURN(std::string text, NameOfFunction(name, name_length));
     WEFT_ASSIGN_OR_RETURN(const std::vector<ir::Type> types, TypesOf(inputs, count));
     lazy::Tensors made;
-    WEFT_ASSIGN_OR_RETURN(
-        const Ref<lazy::Frame> frame,
-        around->engine().BeginFunction(around->where(), std::move(text), types, &made, CurrentLocation()));
+    WEFT_ASSIGN_OR_RETURN(const Ref<lazy::Frame> frame,
+                          around->engine().BeginFunction(around->where(), std::move(text), types, &made,
+                                                         CurrentLocation(around->engine())));
     absl::Cleanup abandon = [&] { around->engine().AbandonFunction(*frame); };
     Ref<Context> body = Context::OfBody(*around, frame);  // its end abandons it
     std::move(abandon).Cancel();
@@ -285,8 +285,8 @@ weft_error* weft_function_call(weft_context* ctx, weft_function* function, weft_
       return absl::OkStatus();
     }
     lazy::Tensors results;
-    WEFT_RETURN_IF_ERROR(context->engine().Record(ops::kOp_call, arguments, {}, CurrentLocation(), &results,
-                                                  context->where(), {&callee->function, 1}));
+    WEFT_RETURN_IF_ERROR(context->engine().Record(ops::kOp_call, arguments, {}, CurrentLocation(context->engine()),
+                                                  &results, context->where(), {&callee->function, 1}));
     return GiveOut(std::move(results), outputs, capacity, out_count);
   });
 }

@@ -76,8 +76,8 @@ weft_error* weft_function_run(weft_context* ctx, weft_function* function, weft_t
       return absl::OkStatus();
     }
     WEFT_ASSIGN_OR_RETURN(lazy::Tensors results, context->WithPressure(0, [&] {
-      return context->engine().RunFunction({f->function, f->draws, flags}, arguments, CurrentLocation(),
-                                           context->where());
+      return context->engine().RunFunction({f->function, f->draws, flags}, arguments,
+                                           CurrentLocation(context->engine()), context->where());
     }));
     return GiveOut(std::move(results), outputs, capacity, out_count);
   });

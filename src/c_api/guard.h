@@ -58,9 +58,31 @@ weft_error* OutOfMemory() noexcept;
 weft_error* FromException() noexcept;  // within a catch block
 weft_error* Unimplemented(const char* function) noexcept;
 
+// Where the exported function that is being called returns to, and its frame: the position of what has no other. As default arguments
+// of Guard they are those of the function that calls it.
+struct CalledFrom {
+  const void* address = nullptr;
+  const void* frame = nullptr;
+};
+extern constinit thread_local CalledFrom t_called_from;
+
+// The innermost call's, for calls that a callback makes.
+class CallScope {
+ public:
+  explicit CallScope(const CalledFrom& from) : before_(t_called_from) { t_called_from = from; }
+  ~CallScope() { t_called_from = before_; }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  const CalledFrom before_;
+};
+
 // `function` is who calls this.
 template <typename Body>
-weft_error* Guard(Body&& body, const char* function = __builtin_FUNCTION()) noexcept {
+weft_error* Guard(Body&& body, const char* function = __builtin_FUNCTION(),
+                  const CalledFrom& from = {__builtin_return_address(0), __builtin_frame_address(0)}) noexcept {
+  const CallScope call(from);
   const CallFloats floats;
   try {
     const absl::Status status = body();

@@ -18,7 +18,8 @@ extern "C" weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t
     WEFT_ASSIGN_OR_RETURN(const lazy::Where place, WhereOf(*context, device));
     WEFT_ASSIGN_OR_RETURN(HostTensor data, ReadIdx(PosixFileSystem(), file));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(data.bytes().size(), [&] {
-      return context->engine().FromHost(place, data.dtype(), data.dims(), data.bytes(), CurrentLocation());
+      return context->engine().FromHost(place, data.dtype(), data.dims(), data.bytes(),
+                                        CurrentLocation(context->engine()));
     }));
     return MakeTensor(std::move(tensor), out);
   });

@@ -1,10 +1,15 @@
 // weft_metric_*, weft_metrics_*.
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "src/c_api/context.h"
 #include "src/c_api/guess.h"
 #include "src/c_api/options.h"
+#include "src/c_api/report.h"
+#include "src/ops/registry.h"
 #include "weft.h"
 
 using namespace weft;
@@ -34,6 +39,11 @@ absl::Status NoMetric(std::string_view kind, std::string_view name, const Metric
   for (const MetricInfo& info : kOfProcess) {
     if (!samples) names.push_back(info.name);
   }
+  std::vector<std::string> operations;
+  for (const ir::OpDef* op : ops::AllOps()) {
+    if (!samples) operations.push_back(absl::StrCat(kOfOperation, op->c_name));
+  }
+  names.insert(names.end(), operations.begin(), operations.end());
   return UserErrorOf(absl::StatusCode::kNotFound, "there is no ", kind, " '", name, "'", DidYouMean(name, names),
                      "weft_metric_list names all");
 }
@@ -64,13 +74,17 @@ weft_error* Render(weft_context* ctx, weft_metrics_format format, weft_blob** ou
   const auto body = [&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
-    WEFT_ASSIGN_OR_RETURN(const std::string text, Rendered(Everything(context->engine()), format));
+    WEFT_ASSIGN_OR_RETURN(const std::string text, RenderMetrics(context->engine(), format));
     return MakeBlob(text, out);
   };
   return Guard(body, function);
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> weft::c_api::RenderMetrics(const lazy::Engine& engine, weft_metrics_format format) {
+  return Rendered(Everything(engine), format);
+}
 
 extern "C" {
 
@@ -84,9 +98,8 @@ weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, 
       *out_value = OfProcess(static_cast<size_t>(process - kOfProcess));
       return absl::OkStatus();
     }
-    const Metrics& metrics = context->engine().metrics();
-    const std::optional<int64_t> value = metrics.Get(text);
-    if (!value.has_value()) return NoMetric("counter", text, metrics, false);
+    const std::optional<int64_t> value = context->engine().CounterOf(text);
+    if (!value.has_value()) return NoMetric("counter", text, context->engine().metrics(), false);
     *out_value = *value;
     return absl::OkStatus();
   });
@@ -114,6 +127,9 @@ weft_error* weft_metric_add(weft_context* ctx, const char* name, size_t length, 
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
+    if (absl::StartsWith(text, kOfOperationXla) && ops::FindCalled(text.substr(kOfOperationXla.size())) != nullptr) {
+      return UserError("metric '", text, "' is counted by Weft itself");
+    }
     return context->engine().metrics().AddNamed(text, amount);
   });
 }
@@ -149,7 +165,7 @@ weft_error* weft_metric_list(weft_context* ctx, weft_blob** out) noexcept {
 weft_error* weft_metrics_clear(weft_context* ctx) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
-    context->engine().metrics().Clear();
+    context->engine().ClearMetrics();
     return absl::OkStatus();
   });
 }

@@ -47,7 +47,8 @@ absl::Status OpCall::BadOperand(size_t i) const {
   // What the engine did not find as its own may be another's.
   const HandleType type = TypeOf(tensor);
   if (type == HandleType::kTensor && Find(tensor)) {
-    return lazy::WithPosition(Prefix(op_, UserError(name, " belongs to another context")), CurrentLocation());
+    return lazy::WithPosition(Prefix(op_, UserError(name, " belongs to another context")),
+                              CurrentLocation(context_->engine()));
   }
   const absl::Status status = NoTensor(tensor, name);
   return type == HandleType::kPoison ? status : Prefix(op_, status);
@@ -211,8 +212,8 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status OpCall::RunAt(Device* device, l
   size_t count = operands_.size();
   while (count > 0 && operands_[count - 1] == nullptr) --count;
   const auto find = [&] { return FindOperands(count, context_->engine()); };
-  return context_->engine().Record(op_, {operands_.data(), count}, find, std::move(attrs_), CurrentLocation(), results,
-                                   context_->where(device), regions_);
+  return context_->engine().Record(op_, {operands_.data(), count}, find, std::move(attrs_),
+                                   CurrentLocation(context_->engine()), results, context_->where(device), regions_);
 }
 
 absl::Status OpCall::Run(lazy::Tensors* results) { return RunAt(nullptr, results); }
@@ -318,8 +319,8 @@ absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, std::vector<weft_
 }
 
 weft_error* RecordPlain(const ir::OpDef& op, weft_context* ctx, std::initializer_list<weft_tensor*> operands,
-                        weft_tensor** out) noexcept {
-  return Guard([&]() -> absl::Status {
+                        weft_tensor** out, const CalledFrom& from) noexcept {
+  const auto body = [&]() -> absl::Status {
     OpCall call(op, ctx);
     for (weft_tensor* operand : operands) call.Operand(operand);
     absl::Status status = call.Record({out});
@@ -329,7 +330,8 @@ weft_error* RecordPlain(const ir::OpDef& op, weft_context* ctx, std::initializer
     const bool poisoned =
         std::ranges::any_of(operands, [](weft_tensor* x) { return TypeOf(x) == HandleType::kPoison; });
     return poisoned || absl::StartsWith(status.message(), op.c_name) ? status : Prefix(op, status);
-  });
+  };
+  return Guard(body, __builtin_FUNCTION(), from);
 }
 
 }  // namespace weft::c_api

@@ -109,6 +109,7 @@ absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, std::vector<weft_
 
 // Operations with tensors in, one tensor out, and nothing else: most elementwise ones.
 weft_error* RecordPlain(const ir::OpDef& op, weft_context* ctx, std::initializer_list<weft_tensor*> operands,
-                        weft_tensor** out) noexcept;
+                        weft_tensor** out,
+                        const CalledFrom& from = {__builtin_return_address(0), __builtin_frame_address(0)}) noexcept;
 
 }  // namespace weft::c_api

@@ -12,8 +12,8 @@ namespace {
 inline constexpr std::string_view kPayloadCall = "weft.call";
 
 // One entry of the caller's list, read.
-struct Part {
-  explicit Part(const ir::OpDef& op) : call(op) {}
+struct OneCall {
+  explicit OneCall(const ir::OpDef& op) : call(op) {}
   OpCall call;
   std::vector<lazy::Engine::Call::Earlier> earlier;
   size_t operands = 0;  // without absent ones at the end
@@ -26,7 +26,7 @@ absl::Status AtCall(size_t i, const absl::Status& status) {
   return WithDetail(named, kPayloadCall, absl::StrCat(i));
 }
 
-absl::Status ReadInputs(const weft_op_call& said, size_t index, std::span<const Part> before, Part* part) {
+absl::Status ReadInputs(const weft_op_call& said, size_t index, std::span<const OneCall> before, OneCall* part) {
   if (said.input_count > 0 && said.inputs == nullptr) return NullArgument("inputs");
   WEFT_RETURN_IF_ERROR(CheckedLength("inputs", said.input_count, kMostEntries));
   for (size_t k = 0; k < said.input_count; ++k) {
@@ -52,9 +52,9 @@ absl::Status ReadInputs(const weft_op_call& said, size_t index, std::span<const 
   return absl::OkStatus();
 }
 
-absl::Status ReadCall(const weft_op_call& said, lazy::Engine& engine, std::vector<Part>* parts) {
+absl::Status ReadCall(const weft_op_call& said, lazy::Engine& engine, std::vector<OneCall>* parts) {
   WEFT_ASSIGN_OR_RETURN(const ir::OpDef* op, ExportedOp(said.name, said.name_length));
-  Part part(*op);
+  OneCall part(*op);
   WEFT_RETURN_IF_ERROR(ReadInputs(said, parts->size(), *parts, &part));
   WEFT_RETURN_IF_ERROR(SetAttrs(part.call, said.attrs, said.attr_count));
   if (said.device != nullptr) {
@@ -84,7 +84,7 @@ weft_error* weft_op_apply_many(weft_context* ctx, const weft_op_call* calls, siz
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->Usable());
     lazy::Engine& engine = context->engine();
-    std::vector<Part> parts;
+    std::vector<OneCall> parts;
     parts.reserve(call_count);
     size_t wanted = 0;
     for (size_t i = 0; i < call_count; ++i) {
@@ -113,7 +113,7 @@ weft_error* weft_op_apply_many(weft_context* ctx, const weft_op_call* calls, siz
       }
       return absl::OkStatus();
     };
-    const absl::Status status = engine.RecordMany(recorded, find, CurrentLocation(), &failed, context->frame());
+    const absl::Status status = engine.RecordMany(recorded, find, CurrentLocation(engine), &failed, context->frame());
     if (!status.ok()) return AtCall(failed, status);
     std::vector<Ref<lazy::Tensor>> results;
     std::vector<weft_tensor_info> described;

@@ -111,7 +111,7 @@ weft_error* weft_op_vjp(weft_context* ctx, const char* name, size_t name_length,
     for (size_t i = 0; wanted != nullptr && i < input_count; ++i) asked[i] = wanted[i] != 0;
     const lazy::Recorder::OpGradientCall gradient{*op, x, y, g, {asked.data(), asked.size()}};
     WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads,
-                          context->engine().OpGradient(gradient, std::move(said), CurrentLocation()));
+                          context->engine().OpGradient(gradient, std::move(said), CurrentLocation(context->engine())));
     std::vector<weft_tensor*> made;
     WEFT_RETURN_IF_ERROR(MakeTensors({grads.data(), grads.size()}, &made));
     std::copy(made.begin(), made.end(), out_grads);

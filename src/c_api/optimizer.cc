@@ -144,7 +144,7 @@ weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* g
     const lazy::Optimizer::Turn turn(*object);
     if (!turn) return Taken();
     object->set_learning_rate(lr);
-    return object->Step(list, CurrentLocation());
+    return object->Step(list, CurrentLocation(object->engine()));
   });
 }
 

@@ -19,11 +19,12 @@ namespace {
 static_assert(std::size(kOptions) == static_cast<size_t>(Option::kCount));
 
 absl::StatusOr<std::string> CheckNumber(const OptionRow& row, std::string_view value, std::string_view from) {
-  int64_t number, most = INT64_MAX;
+  int64_t number, least = 0, most = INT64_MAX;
+  if (row.least != nullptr) (void)absl::SimpleAtoi(row.least, &least);
   if (row.most != nullptr) (void)absl::SimpleAtoi(row.most, &most);
-  if (!absl::SimpleAtoi(absl::string_view(value.data(), value.size()), &number) || number < 0 || number > most) {
+  if (!absl::SimpleAtoi(absl::string_view(value.data(), value.size()), &number) || number < least || number > most) {
     const std::string limit = row.most != nullptr ? absl::StrCat("to ", row.most) : "or more";
-    return UserError(from, ": '", value, "' is not a number of 0 ", limit);
+    return UserError(from, ": '", value, "' is not a number of ", least, " ", limit);
   }
   return absl::StrCat(number);
 }
@@ -90,22 +91,42 @@ absl::StatusOr<Settings> Settings::Read(const weft_setting* settings, size_t cou
   return result;
 }
 
-absl::Status Settings::ReadXlaVariables() {
-  constexpr std::pair<Option, const char*> kVariables[] = {{Option::kUseBf16, "XLA_USE_BF16"},
-                                                           {Option::kDowncastBf16, "XLA_DOWNCAST_BF16"},
-                                                           {Option::kUse32bitLong, "XLA_USE_32BIT_LONG"}};
-  for (const auto& [option, variable] : kVariables) {
-    const auto at = static_cast<size_t>(option);
-    const char* const value = std::getenv(variable);
-    if (value == nullptr || sources_[at] != WEFT_OPTION_FROM_DEFAULT) continue;
-    WEFT_ASSIGN_OR_RETURN(values_[at], Check(kOptions[at], value, variable));
-    sources_[at] = WEFT_OPTION_FROM_ENVIRONMENT;
+absl::Status Settings::ReadOthersVariable(size_t option, std::string_view variable, std::string_view values) {
+  const std::string name(variable);
+  const char* const said = std::getenv(name.c_str());
+  if (said == nullptr || sources_[option] != WEFT_OPTION_FROM_DEFAULT) return absl::OkStatus();
+  std::string value = said;
+  if (!values.empty()) {
+    // Where ours has names, theirs has a number or a truth value.
+    if (value == "true" || value == "on") value = "1";
+    if (value == "false" || value == "off" || value.empty()) value = "0";
+    std::vector<std::string_view> known;
+    std::optional<std::string_view> ours;
+    for (const std::string_view pair : absl::StrSplit(values, ',')) {
+      const size_t equals = pair.find('=');
+      known.push_back(pair.substr(0, equals));
+      if (known.back() == value) ours = pair.substr(equals + 1);
+    }
+    if (!ours) {
+      return UserError(variable, ": '", said, "' is not one of ", absl::StrJoin(known, ", "), "; the option ",
+                       kOptions[option].info.name, " (", kOptions[option].info.environment, ") goes before it");
+    }
+    if (ours->empty()) return absl::OkStatus();
+    value = *ours;
   }
+  WEFT_ASSIGN_OR_RETURN(values_[option], Check(kOptions[option], value, variable));
+  sources_[option] = WEFT_OPTION_FROM_ENVIRONMENT;
   return absl::OkStatus();
 }
 
 absl::Status Settings::ReadOthersVariables() {
-  WEFT_RETURN_IF_ERROR(ReadXlaVariables());
+  for (size_t i = 0; i < std::size(kOptions); ++i) {
+    if (kOptions[i].also == nullptr) continue;
+    for (const std::string_view one : absl::StrSplit(kOptions[i].also, ';')) {
+      const size_t colon = one.find(':');
+      WEFT_RETURN_IF_ERROR(ReadOthersVariable(i, one.substr(0, colon), one.substr(colon + 1)));
+    }
+  }
   constexpr auto kPlatform = static_cast<size_t>(Option::kPlatform);
   const bool chosen = sources_[kPlatform] != WEFT_OPTION_FROM_DEFAULT;
   const char* const device = std::getenv("PJRT_DEVICE");

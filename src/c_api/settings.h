@@ -43,9 +43,9 @@ class Settings {
   }
 
  private:
-  // XLA_USE_BF16 and its kin, and PJRT_DEVICE for the platform, stand where nobody else chooses.
+  // Others' variables of options, and PJRT_DEVICE for the platform, stand where nobody else chooses.
   absl::Status ReadOthersVariables();
-  absl::Status ReadXlaVariables();
+  absl::Status ReadOthersVariable(size_t option, std::string_view variable, std::string_view values);
   // XRT_TPU_CONFIG and its kin are an error where they would have meant something.
   absl::Status ReadXrtVariables();
 

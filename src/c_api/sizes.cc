@@ -74,7 +74,8 @@ class Exact {
     lazy::Tensors results;
     WEFT_RETURN_IF_ERROR(context_->WithPressure(0, [&] {
       results.clear();
-      return context_->engine().Record(op, operands, attrs, CurrentLocation(), &results, context_->where());
+      return context_->engine().Record(op, operands, attrs, CurrentLocation(context_->engine()), &results,
+                                       context_->where());
     }));
     return results;
   }

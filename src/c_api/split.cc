@@ -65,8 +65,8 @@ absl::Status Slices(const Cut& cut, std::span<const int64_t> sizes, bool squeeze
   }
   size_t failed = 0;
   const auto found = [] { return absl::OkStatus(); };
-  WEFT_RETURN_IF_ERROR(
-      cut.context->engine().RecordMany(calls, found, CurrentLocation(), &failed, cut.context->frame()));
+  WEFT_RETURN_IF_ERROR(cut.context->engine().RecordMany(calls, found, CurrentLocation(cut.context->engine()), &failed,
+                                                        cut.context->frame()));
   std::vector<Ref<lazy::Tensor>> results;
   for (size_t i = steps - 1; i < calls.size(); i += steps) results.push_back(std::move(calls[i].results[0]));
   std::vector<weft_tensor*> made;

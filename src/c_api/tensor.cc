@@ -166,7 +166,8 @@ absl::Status NumberLike(weft_tensor* like, double value, bool constant, weft_ten
   WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(like, "like"));
   if (!constant) WEFT_RETURN_IF_ERROR(NoComplex("weft_tensor_argument_like", t->dtype()));
   WEFT_ASSIGN_OR_RETURN(const HostTensor number, NumberOf(t->dtype(), value));
-  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, t->engine().ScalarLike(*t, number, constant, CurrentLocation()));
+  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made,
+                        t->engine().ScalarLike(*t, number, constant, CurrentLocation(t->engine())));
   return MakeTensor(std::move(made), out);
 }
 
@@ -200,7 +201,7 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
       source = elements.bytes();
     }
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(bytes, [&] {
-      return context->engine().FromHost(place, type, shape, source, CurrentLocation());
+      return context->engine().FromHost(place, type, shape, source, CurrentLocation(context->engine()));
     }));
     return MakeTensor(std::move(tensor), out);
   });
@@ -215,7 +216,7 @@ weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double val
     if (!IsFloat(type))
       return UserError("weft_tensor_from_f64: dtype ", NameOf(type), " is no float; use weft_tensor_from_i64");
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
-                          context->engine().Scalar(context->where(), type, value, CurrentLocation()));
+                          context->engine().Scalar(context->where(), type, value, CurrentLocation(context->engine())));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -227,8 +228,8 @@ weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t va
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     WEFT_RETURN_IF_ERROR(NoComplex("weft_tensor_from_i64", type));
     if (!Fits(type, value)) return UserError("weft_tensor_from_i64: ", value, " does not fit ", NameOf(type));
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
-                          context->engine().ScalarInt(context->where(), type, value, CurrentLocation()));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->engine().ScalarInt(context->where(), type, value,
+                                                                                CurrentLocation(context->engine())));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -247,10 +248,11 @@ weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t v
     const FloatScope floats;
     HostTensor number(type, {});
     number.SetUnsigned(0, value);
-    WEFT_ASSIGN_OR_RETURN(
-        Ref<lazy::Tensor> tensor,
-        IsFloat(type) ? context->engine().Scalar(context->where(), type, number.GetDouble(0), CurrentLocation())
-                      : context->engine().ScalarInt(context->where(), type, number.GetInt(0), CurrentLocation()));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
+                          IsFloat(type) ? context->engine().Scalar(context->where(), type, number.GetDouble(0),
+                                                                   CurrentLocation(context->engine()))
+                                        : context->engine().ScalarInt(context->where(), type, number.GetInt(0),
+                                                                      CurrentLocation(context->engine())));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -290,7 +292,7 @@ weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft_device* device, weft_t
     HostTensor bytes(t->dtype(), t->dims());
     WEFT_RETURN_IF_ERROR(t->engine().ToHost(t.get(), bytes.mutable_bytes()));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy,
-                          to->FromHost(place, t->dtype(), t->dims(), bytes.bytes(), CurrentLocation()));
+                          to->FromHost(place, t->dtype(), t->dims(), bytes.bytes(), CurrentLocation(*to)));
     return MakeTensor(std::move(copy), out);
   });
 }
@@ -438,7 +440,7 @@ weft_error* weft_tensor_assign(weft_tensor* target, weft_tensor* value) noexcept
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> to, GetTensor(target, "target"));
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> from, GetTensor(value, "value"));
-    return to->engine().Assign(to.get(), from.get(), lazy::Past::kCut, CurrentLocation());
+    return to->engine().Assign(to.get(), from.get(), lazy::Past::kCut, CurrentLocation(to->engine()));
   });
 }
 
@@ -446,7 +448,7 @@ weft_error* weft_tensor_copy_from(weft_tensor* target, weft_tensor* value) noexc
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> to, GetTensor(target, "target"));
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> from, GetTensor(value, "value"));
-    return to->engine().Assign(to.get(), from.get(), lazy::Past::kKept, CurrentLocation());
+    return to->engine().Assign(to.get(), from.get(), lazy::Past::kKept, CurrentLocation(to->engine()));
   });
 }
 

@@ -85,6 +85,14 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
   return job;
 }
 
+std::optional<int64_t> CompileQueue::Others(std::string_view canonical) {
+  MutexLock lock(mutex_);
+  for (const Ref<Job>& job : jobs_) {
+    if (job->canonical_ == canonical) return std::nullopt;
+  }
+  return static_cast<int64_t>(jobs_.size());
+}
+
 // Nothing that is allocated in here fails, so that no exception goes through LLVM or half a hash table; see memory_reserve.h.
 void CompileQueue::Make(Job& job) {
   starving_.ever.store(false, std::memory_order_relaxed);

@@ -50,6 +50,8 @@ class CompileQueue {
   // The cache outlives the queue. If no thread can be had, the call itself compiles. After Close
   // FAILED_PRECONDITION.
   Ref<Job> Enter(ProgramCache& cache, Wanted wanted);
+  // How many programs are being made, or wait for it; nothing if this one is among them.
+  std::optional<int64_t> Others(std::string_view canonical);
   // Waits until nothing is left, and ends the thread: who later drops the last reference has nothing to wait for.
   void Close();
   // There is no memory at all, and what is being compiled waits for some: nobody should wait for it or for what is behind it. Its

@@ -58,6 +58,7 @@ std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical
   for (const auto& program : found->second) {
     if (program->canonical != canonical) continue;
     program->last_used = ++calls_;
+    ++program->runs;
     return program;
   }
   return nullptr;
@@ -75,7 +76,11 @@ std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wa
     }
     if (programs_.contains(key)) config_.metrics->Add(Counter::kMemoryCacheCollisions);
   }
-  *wanted = {key, canonical_, BuildModule(trace), static_cast<int64_t>(trace.nodes.size())};
+  *wanted = {.key = key,
+             .canonical = canonical_,
+             .module = BuildModule(trace),
+             .nodes = static_cast<int64_t>(trace.nodes.size())};
+  FindReason(trace, wanted);
   return nullptr;
 }
 
@@ -83,6 +88,7 @@ void ProgramCache::Used(const Program& program) {
   config_.metrics->Add(Counter::kMemoryCacheHits);
   MutexLock lock(mutex_);
   program.last_used = ++calls_;
+  ++program.runs;
 }
 
 absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted, CompileProgress* progress) {
@@ -111,6 +117,7 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
   const int64_t now = MonotonicNow(), took = now - start;
   config_.metrics->Add(Counter::kNanosecondsCompiling, took);
   config_.metrics->Add(Sample::kCompile, took, now);
+  Made made = {NameOf(place.key), took, loaded};
   Note([&] {
     const ExecutableStats stats = executable->stats();
     return absl::StrCat("program ", NameOf(place.key), loaded ? " loaded from the disk cache" : " compiled", " for ",
@@ -123,11 +130,21 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
                         : Stores() ? "; not in the disk cache"
                                    : "; no disk cache");
   });
-  return Keep(wanted, std::move(executable));
+  return Keep(wanted, std::move(executable), std::move(made));
 }
 
-std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_ptr<Executable> executable) {
+std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_ptr<Executable> executable, Made made) {
   auto program = std::make_shared<Program>();
+  program->why = Why(wanted);
+  Explain(wanted, program->why, made);
+  config_.made->fetch_add(1, std::memory_order_relaxed);
+  program->name = std::move(made.name);
+  program->nodes = wanted.nodes;
+  program->made_nanoseconds = made.nanoseconds;
+  program->loaded = made.loaded;
+  program->reason = wanted.difference.reason;
+  program->at = wanted.difference.at;
+  program->runs = 1;  // who wanted it launches it
   program->canonical = std::move(wanted.canonical);
   program->executable = std::move(executable);
   program->bytes = static_cast<int64_t>(program->canonical.size()) + program->executable->stats().memory_bytes;
@@ -141,6 +158,7 @@ std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_pt
     if (dropped.back() == nullptr) break;
   }
   programs_[wanted.key].push_back(program);
+  KeepOutline(program, std::move(wanted.outline));
   return program;
 }
 
@@ -161,6 +179,9 @@ std::shared_ptr<Program> ProgramCache::TakeOldest() {
   --size_;
   std::shared_ptr<Program> taken = std::move(oldest->second[at]);
   bytes_ -= taken->bytes;
+  if (taken->outline != nullptr) outline_bytes_ -= std::exchange(taken->outline, nullptr)->bytes();
+  if (dropped_.size() >= kMostDropped) dropped_.clear();
+  dropped_.insert(oldest->first);
   oldest->second.erase(oldest->second.begin() + static_cast<ptrdiff_t>(at));
   if (oldest->second.empty()) programs_.erase(oldest);
   return taken;

@@ -7,10 +7,12 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "src/backends/backend.h"
 #include "src/compiler/build_id.h"
+#include "src/compiler/reasons.h"
 #include "src/compiler/store.h"
 #include "src/compiler/trace.h"
 #include "src/ir/function.h"
@@ -25,7 +27,15 @@ struct Program {
   std::string canonical;
   std::unique_ptr<Executable> executable;
   int64_t bytes = 0;
-  mutable uint64_t last_used = 0;  // the cache's, under its lock
+  std::string name;  // 16 digits, as the disk cache names its file
+  int64_t nodes = 0, made_nanoseconds = 0;
+  bool loaded = false;             // from the disk cache
+  Reason reason = Reason::kFirst;  // why it was not in memory
+  ir::Location at;                 // of the reason
+  std::string why;                 // the reason in a sentence; empty where nothing is like it
+  // The cache's, under its lock.
+  mutable uint64_t last_used = 0, runs = 0;
+  mutable std::shared_ptr<const Outline> outline;  // null once there are too many
 };
 
 // A program that is not there yet, and everything it can be made of without looking at the recorded graph again.
@@ -34,6 +44,10 @@ struct Wanted {
   std::string canonical;
   ir::Module module;
   int64_t nodes = 0;
+  // Why it is wanted, though nobody may know a program that is like it; `near` is null then.
+  std::shared_ptr<const Outline> outline, outline_near;
+  std::shared_ptr<const Program> near;
+  Difference difference;
 };
 
 // XXH3-128 of the canonical form, cut to `bits`.
@@ -55,6 +69,11 @@ class ProgramCache {
     ProgramStore* store = nullptr;  // may be null
     Metrics* metrics = nullptr;
     std::function<void(std::string text)> warn;
+    std::shared_ptr<std::atomic<int64_t>> made = std::make_shared<std::atomic<int64_t>>(0);  // what made() counts
+    // Programs for another target than the engine's own.
+    bool other_target = false;
+    // Why a program was not in memory, once it is there. May be empty.
+    std::function<void(absl::FunctionRef<std::string()> text)> explain;
     // What goes its way: `text` is asked only if somebody listens. May be empty.
     std::function<void(absl::FunctionRef<std::string()> text)> note;
   };
@@ -64,6 +83,16 @@ class ProgramCache {
   std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
   // What the program computes, its parameters the arguments of the trace: as it was recorded, before all passes.
   absl::StatusOr<Ref<const ir::Function>> Source(const Program& program) const;
+  // The reason in a sentence: takes as long as reading two programs does. Without any lock.
+  std::string Why(const Wanted& wanted) const;
+  // How many have been made or loaded so far, by all caches that count together.
+  int64_t made() const { return config_.made->load(std::memory_order_relaxed); }
+  // Whoever wants the program has it made.
+  void CountMissing(const Wanted& wanted) const;
+  // A line a reason, with how often and, where one place stands out, where; empty if nothing was made.
+  std::string Summary();
+  // For weft_program_list, the newest first: a JSON object each.
+  std::vector<std::string> List();
   // What somebody has kept is launched again without being looked for: a hit like others.
   void Used(const Program& program);
   // Loads or compiles it, unless somebody has done so meanwhile; takes as long as that takes. Programs are kept until
@@ -89,7 +118,21 @@ class ProgramCache {
   // Of a module that went through the passes.
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const Wanted& wanted, const Place& place,
                                                       CompileProgress* progress, int64_t start);
-  std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable);
+  struct Made {
+    std::string name;
+    int64_t nanoseconds = 0;
+    bool loaded = false;
+  };
+  std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable, Made made);
+  // Of a program that is not there: what it differs in from the one that is nearest.
+  void FindReason(const Trace& trace, Wanted* wanted);
+  std::shared_ptr<const Program> NearestTo(const Outline& outline, Difference* difference)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How often this reason has come at this place, this time included.
+  int64_t CountAt(const Difference& difference);
+  void KeepOutline(const std::shared_ptr<Program>& program, std::shared_ptr<const Outline> outline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Explain(const Wanted& wanted, const std::string& why, const Made& made);
   // The one that comes back from there; it ends without the lock.
   std::shared_ptr<Program> TakeOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -102,6 +145,12 @@ class ProgramCache {
   int64_t size_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of all programs
   uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What outlines take at most; and of programs that were let go of, as many keys as that takes.
+  static constexpr size_t kMostOutlineBytes = size_t{16} << 20, kMostDropped = 4096;
+  size_t outline_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_set<Key> dropped_ ABSL_GUARDED_BY(mutex_);
+  // By reason and place.
+  absl::flat_hash_map<std::pair<uint8_t, uint64_t>, int64_t> times_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weft::compiler

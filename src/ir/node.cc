@@ -1,55 +1,15 @@
-// Creation, iterative destruction and positions of nodes.
+// Creation and iterative destruction of nodes.
 #include "src/ir/node.h"
 
-#include <unordered_map>
-
-#include "absl/strings/str_cat.h"
 #include "src/ir/differentiable.h"
 #include "src/ir/function.h"
-#include "src/runtime/fork.h"
-#include "src/runtime/lasting.h"
-#include "src/runtime/mutex.h"
 
 namespace weft::ir {
 namespace {
 
-// Process-wide and never torn down: positions outlive contexts in error texts. Bounded by the number of source files.
-struct FileTable {
-  Mutex mutex;
-  std::unordered_map<std::string, uint32_t> index ABSL_GUARDED_BY(mutex);
-  std::vector<const std::string*> names ABSL_GUARDED_BY(mutex);
-
-  void HoldOverFork() { weft::HoldOverFork(mutex, ForkOrder::kThen); }
-};
-constinit Lasting<FileTable> g_files;
-FileTable& Files() { return g_files.Get(); }
-
 std::atomic<uint64_t> next_id{1};
 
 }  // namespace
-
-uint32_t InternFile(std::string_view file) {
-  if (file.empty()) return 0;
-  FileTable& table = Files();
-  MutexLock lock(table.mutex);
-  std::string name(file);
-  if (const auto known = table.index.find(name); known != table.index.end()) return known->second;
-  table.names.push_back(nullptr);
-  try {
-    table.names.back() = &table.index.try_emplace(std::move(name), table.names.size()).first->first;
-  } catch (...) {
-    table.names.pop_back();
-    throw;
-  }
-  return static_cast<uint32_t>(table.names.size());
-}
-
-std::string ToString(Location location) {
-  if (location.file == 0) return "";
-  FileTable& table = Files();
-  MutexLock lock(table.mutex);
-  return absl::StrCat(*table.names[location.file - 1], ":", location.line);
-}
 
 static_assert(sizeof(Node) <= 256, "recording is mostly the making of nodes: four cache lines");
 

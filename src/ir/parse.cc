@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/ir/builder.h"
+#include "src/ir/location.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/runtime/hash_map.h"
@@ -380,7 +381,15 @@ absl::Status Parser::ParseTail(Location& location, std::unique_ptr<const NodeExt
     WEFT_RETURN_IF_ERROR(Need("("));
     const size_t start = (SkipSpace(), position_);
     WEFT_ASSIGN_OR_RETURN(std::string text, String("a position in quotes"));
-    const size_t colon = text.rfind(':');
+    const size_t colon = text.rfind(':'), plus = text.rfind("+0x");
+    // An address in a module has no line.
+    if (plus != std::string::npos && plus > 0 && text.size() > plus + 3 &&
+        text.find_first_not_of("0123456789abcdef", plus + 3) == std::string::npos) {
+      const StackFrame frame = {.function = "", .file = text, .line = 0};
+      location = InternStack({&frame, 1});
+      WEFT_RETURN_IF_ERROR(Need(")"));
+      return absl::OkStatus();
+    }
     if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(text.substr(colon + 1), &location.line)) {
       return ExpectedAt(start, "\"file:line\"");
     }

@@ -6,6 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/ir/attr_text.h"
+#include "src/ir/builder.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/runtime/hash_map.h"
@@ -343,6 +345,20 @@ std::string DoubleText(double value) {
   }
   AppendFloat(out, value);
   return out;
+}
+
+std::string AttrText(const OpDef& op, size_t i, const AttrValue& value) {
+  std::string text;
+  const auto* const literal = std::get_if<Ref<const Literal>>(&value);
+  if (literal != nullptr && *literal != nullptr) {
+    const HostTensor& tensor = (*literal)->value;
+    const bool one = tensor.count() == 1 || IsSplat(tensor);
+    if (!one || IsComplex(tensor.dtype())) return ShortType(Type::Tensor(tensor.dtype(), tensor.dims()));
+    AppendElement(text, tensor, 0);
+    return text;
+  }
+  std::visit(AttrPrinter{text, i < op.attrs.size() ? &op.attrs[i] : nullptr}, value);
+  return text;
 }
 
 std::string Print(const Module& module, const PrintOptions& options) {

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/ir/location.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 
@@ -146,9 +147,8 @@ void StableHloWriter::Line(std::string_view left, std::string_view name, std::sp
   for (size_t i = 0; i < results.size(); ++i) absl::StrAppend(&out_, i == 0 ? "" : ", ", ToString(results[i]));
   if (results.size() != 1) out_ += ')';
   if (options_.locations && node_ != nullptr && node_->location().file != 0) {
-    const std::string position = ToString(node_->location());
-    absl::StrAppend(&out_, " loc(", ShloText(std::string_view(position).substr(0, position.rfind(':'))), ":",
-                    node_->location().line, ":1)");
+    const Position position = PositionOf(node_->location());
+    absl::StrAppend(&out_, " loc(", ShloText(position.file), ":", position.line, ":1)");
   }
   out_ += '\n';
 }

@@ -23,7 +23,10 @@ class Data final : public ir::Payload {
   // u64[3], a random state, is the largest.
   static constexpr size_t kMaxWords = 6;
 
-  Data(const Sharding& sharding, Shards shards) : sharding_(sharding), shards_(std::move(shards)) {}
+  Data(const Sharding& sharding, Shards shards)
+      : sharding_(sharding), shards_(std::move(shards)), metrics_(sharding.mesh().metrics()) {
+    if (metrics_ != nullptr) metrics_->AddAlone(Counter::kDataHandlesMade);
+  }
   explicit Data(std::span<const uint32_t> w) : word_count(static_cast<uint32_t>(w.size())) {
     std::copy(w.begin(), w.end(), words.begin());
   }
@@ -91,9 +94,15 @@ class Data final : public ir::Payload {
   uint32_t number = 0;
 
  private:
+  ~Data() override {
+    // On any thread: results of launches that have run go where they end.
+    if (metrics_ != nullptr) metrics_->Add(Counter::kDataHandlesReleased);
+  }
+
   std::optional<Sharding> sharding_;
   Shards shards_;
-  std::shared_ptr<bool> taken_;  // of all copies
+  std::shared_ptr<bool> taken_;             // of all copies
+  const std::shared_ptr<Metrics> metrics_;  // that count it; null: of words
 };
 
 // Of a node with several results: each its own, null where not computed.

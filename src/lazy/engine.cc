@@ -5,10 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "src/compiler/lower.h"
-#include "src/ir/text.h"
 #include "src/lazy/engine_record.h"
 #include "src/lazy/live_report.h"
 #include "src/ops/build.h"
@@ -69,14 +66,16 @@ Engine::Engine(Config config)
       backends_(std::move(config.backends)),
       store_(std::move(config.store)),
       metrics_(std::move(config.metrics)),
+      explain_(std::move(config.explain)),
       services_(
           std::move(config.log), metrics_.get(),
           [this] {
             return std::any_of(backends_.begin(), backends_.end(), [](const auto& backend) { return backend->Help(); });
           },
           std::move(config.queue)),
-      recorder_(*this, services_, *metrics_),
+      recorder_(*this, services_, metrics_),
       evaluator_(recorder_, services_, *metrics_, options_) {
+  PartScope::Begin(*metrics_);
   recorder_.generator.key = static_cast<uint64_t>(options_.seed);
   for (const auto& backend : backends_) {
     programs_.push_back(std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, options_.program)));
@@ -99,6 +98,11 @@ compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, ProgramOpti
   cache.store = store_.get();
   cache.metrics = metrics_.get();
   cache.warn = [this](std::string text) { services_.Log(LogLevel::kWarning, std::move(text)); };
+  cache.made = programs_made_;
+  cache.explain = [this](absl::FunctionRef<std::string()> text) {
+    if (explain_) explain_(text());
+    services_.LogLazily(LogLevel::kInfo, text);
+  };
   cache.note = [this](absl::FunctionRef<std::string()> text) { services_.LogLazily(LogLevel::kDebug, text); };
   return cache;
 }
@@ -133,7 +137,7 @@ Engine::~Engine() {
 absl::Status Engine::Close() {
   // One event after the other: a context must be able to end where no memory is left to wait for all of them at once.
   absl::Status status;
-  const int64_t start = MonotonicNow();
+  const PartScope part(*metrics_, Part::kResults);
   while (true) {
     Ref<Event> running;
     {
@@ -150,8 +154,8 @@ absl::Status Engine::Close() {
     (void)running->Wait();
   }
   services_.RunReleases();
-  metrics_->Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   evaluator_.Close();
+  ExplainAll();
   for (const auto& backend : backends_) backend->Close();
   if (store_ != nullptr) store_->Drain();
   services_.FlushLog();
@@ -177,7 +181,7 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
     running = recorder_.StateOf(*device).last_event();
   }
   if (running && !running->done()) {
-    const absl::Status status = services_.WaitFor(*running);
+    const absl::Status status = services_.WaitFor(*running, Part::kMemory);
     if (!running->done()) return status;  // its outcome is not ours
     buffer = device->backend->ToDevice(device, dtype, dims, bytes);
     if (!absl::IsResourceExhausted(buffer.status())) return buffer;
@@ -221,11 +225,12 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
     device = place.state->mesh.devices()[0];
   }
   if (literal) return literal;
-  const int64_t start = MonotonicNow();
+  PartScope part(*metrics_, Part::kCopying);
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, ToDevice(device, dtype, dims, bytes));
   const int64_t now = MonotonicNow();
+  part.End(now);
   metrics_->Add(Counter::kBytesToDevice, buffer->bytes());
-  metrics_->Add(Sample::kUpload, now - start, now);
+  metrics_->Add(Sample::kUpload, now - part.start(), now);
   metrics_->Add(Sample::kUploadBytes, buffer->bytes(), now);
   return NewBufferTensor(device, dtype, std::move(buffer), location);
 }
@@ -336,7 +341,25 @@ absl::Status Engine::Finish(Lock& lock, const Place& place, const ir::Builder& b
                             std::span<const ir::Value> results) {
   recorder_.Count(place, b, what, results, lazy());
   if (lazy() || place.frame != nullptr) return absl::OkStatus();
-  return evaluator_.Compute(lock, *place.state, results, CutReason::kEager);
+  const bool many = what == &Recorder::kGradientTag || what == &Recorder::kUpdateTag;
+  if (options_.mode != Mode::kDebug || !many) return evaluator_.Compute(lock, *place.state, results, CutReason::kEager);
+  // Debug mode looks at each operation that a gradient or an update is made of. Their positions are those of the operations that
+  // they are the gradients of.
+  const auto known = [](const ir::Node& node) { return AllKnown(node); };
+  for (const ir::Node* node : ir::Reachable(results, known)) {
+    if (AllKnown(*node)) continue;  // others may have had the lock, too
+    const std::vector<ir::Value> operands(node->operands().begin(), node->operands().end());
+    ir::Values made;
+    for (uint32_t i = 0; i < node->results().size(); ++i) made.push_back({Ref<const ir::Node>::Share(node), i});
+    const std::span<const ir::Value> all(made.data(), made.size());
+    WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, *place.state, all, CutReason::kEager));
+    if (&node->op() == &ops::kOp_constant) continue;  // a NaN is meant
+    const absl::Status status = CheckNumbers(lock, node->op(), operands, all);
+    if (status.ok()) continue;
+    const std::string_view where = what == &Recorder::kGradientTag ? ", in a gradient" : ", in a step of an optimizer";
+    return WithPosition(WithText(status, absl::StrCat(status.message(), where)), node->location());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
@@ -389,6 +412,7 @@ absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where) {
   WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "a barrier"));
   Lock lock(recorder_, Lock::To::kNote);
   WEFT_ASSIGN_OR_RETURN(const Place only, recorder_.CheckWhere(where));
+  recorder_.CountBarrier();
   std::vector<Ref<Event>> events;
   for (MeshState& state : recorder_.meshes()) {
     if (where.device != nullptr && &state != only.state) continue;
@@ -481,11 +505,10 @@ absl::Status Engine::Wait(const Where& where, int64_t timeout_ns) {
       if (asked && state.last_event()) events.push_back(state.last_event());
     }
   }
-  const int64_t start = MonotonicNow();
+  const PartScope part(*metrics_, Part::kResults);
   const absl::Status status = Event::All(events)->Wait(timeout_ns);
   status.ok() ? Locked([] {}) : Told();  // what launches needed that have gone through goes now
   services_.RunReleases();
-  metrics_->Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   return status;
 }
 
@@ -549,33 +572,6 @@ GeneratorState Engine::generator() const {
 void Engine::set_generator(const GeneratorState& state) {
   Lock lock(recorder_, Lock::To::kNote);  // states are arguments
   recorder_.generator = state;
-}
-
-absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, TextFormat format) {
-  Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kText);
-  Cut cut;
-  for (Tensor* tensor : tensors) {
-    WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "the text of a graph: a tensor"));
-    cut.Add(tensor->value());
-  }
-  WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
-  const ir::Module module = compiler::BuildModule(cut.trace);
-  if (format == TextFormat::kStableHlo)
-    return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
-  return ir::Print(module);
-}
-
-Snapshot Engine::TakeSnapshot() const {
-  Snapshot snapshot;
-  metrics_->AddTo(&snapshot);
-  for (Device* device : device_list_) {
-    const MemoryStats stats = device->backend->memory_stats(device);
-    snapshot.memory.push_back({device->name, device->kind, stats.bytes_in_use, stats.peak_bytes, stats.bytes_limit,
-                               device->backend->attributes(device)});
-  }
-  Lock lock(recorder_, Lock::To::kNote);
-  snapshot.last_replay_miss = recorder_.replay().LastMiss();
-  return snapshot;
 }
 
 }  // namespace weft::lazy

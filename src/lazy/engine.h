@@ -2,8 +2,11 @@
 // compute to the tensors that show it. Everything above (c_api) turns handles into tensors and calls this.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +27,7 @@ class Engine final : public RefCounted {
     std::vector<std::unique_ptr<Backend>> backends;                  // at least one, with at least one device
     std::unique_ptr<compiler::ProgramStore> store;                   // null: programs live as long as the engine
     LogHook log;                                                     // may be empty
+    std::function<void(std::string_view)> explain;                   // why programs are made, a line each; may be empty
     std::shared_ptr<CallbackQueue> queue;                            // null: callbacks do not wait
     std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();  // the backends may have it, too
   };
@@ -157,11 +161,20 @@ class Engine final : public RefCounted {
   // --- State, text, statistics --------------------------------------------------------------------------------------
   GeneratorState generator() const;
   void set_generator(const GeneratorState& state);
-  // The pending graph behind the tensors; what is already computed shows as parameters.
+  // The pending graph behind the tensors, without any that of the next barrier; what is already computed shows as parameters.
   enum class TextFormat : uint8_t { kIr, kStableHlo };
   absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors, TextFormat format = TextFormat::kIr);
+  // What holds the device's memory, for people or as a JSON object.
+  absl::StatusOr<std::string> MemoryReport(const Device& device, bool json) const;
+  // The programs in memory as a JSON array, the newest first.
+  std::string ListPrograms();
+  // From here on no program is made that is not there; or the option compile_limit holds again.
+  void SettleCompiles(bool settled);
   // Counters, samples, and memory per device.
   Snapshot TakeSnapshot() const;
+  // Nothing if there is no such counter; of an operation "op::matmul".
+  std::optional<int64_t> CounterOf(std::string_view name) const;
+  void ClearMetrics();
 
   // New values of the targets by the rule.
   absl::Status Update(std::span<Tensor* const> operands, std::span<const double> scalars,
@@ -207,6 +220,8 @@ class Engine final : public RefCounted {
                                                  Evaluator::ProgramPointer* known);
   absl::StatusOr<compiler::ProgramCache*> ProgramsFor(const MeshState& state, std::string_view isa);
   compiler::ProgramCache::Config CacheConfig(Backend& backend, ProgramOptions program);
+  // Why programs were made, all together.
+  void ExplainAll();
   // In elements of `dtype`: the type's own, or what is held for it.
   absl::StatusOr<Ref<Buffer>> BufferOfWords(const Data& data, const ir::Type& type, DType dtype, Device* device);
   absl::StatusOr<Ref<Event>> Compiled(std::span<const Ref<Evaluator::Job>> jobs, bool wait);
@@ -246,6 +261,8 @@ class Engine final : public RefCounted {
   std::vector<std::unique_ptr<Backend>> backends_;
   std::unique_ptr<compiler::ProgramStore> store_;
   const std::shared_ptr<Metrics> metrics_;
+  const std::function<void(std::string_view)> explain_;
+  const std::shared_ptr<std::atomic<int64_t>> programs_made_ = std::make_shared<std::atomic<int64_t>>(0);
   Services services_;
   std::vector<Device*> device_list_;
   std::vector<std::unique_ptr<compiler::ProgramCache>> programs_;

@@ -229,7 +229,11 @@ absl::StatusOr<compiler::ProgramCache*> Engine::ProgramsFor(const MeshState& sta
   const Target target = backend->target({program, nullptr});
   if (target.fingerprint == backend->target({options_.program, nullptr}).fingerprint) return state.programs;
   std::unique_ptr<compiler::ProgramCache>& cache = other_targets_[{backend, std::string(isa)}];
-  if (cache == nullptr) cache = std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, std::move(program)));
+  if (cache == nullptr) {
+    compiler::ProgramCache::Config config = CacheConfig(*backend, std::move(program));
+    config.other_target = true;
+    cache = std::make_unique<compiler::ProgramCache>(std::move(config));
+  }
   return cache.get();
 }
 

@@ -65,7 +65,7 @@ absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Lo
     for (Call& done : calls) done.results.clear();
     return status;
   }
-  metrics_->Add(Counter::kOperationsRecorded, static_cast<int64_t>(calls.size()));
+  for (const Call& call : calls) recorder_.CountOperation(*call.op);
   return absl::OkStatus();
 }
 

@@ -129,7 +129,7 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
   WEFT_RETURN_IF_ERROR(find());
   lock.Borrow(operands);
   WEFT_RETURN_IF_ERROR(RecordOrDefer(lock, op, operands, std::move(attrs), location, where, regions, &made, &drawn));
-  metrics_->Add(Counter::kOperationsRecorded);
+  recorder_.CountOperation(op);
   *results = std::move(made);
   return absl::OkStatus();
 }
@@ -157,7 +157,7 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
       replay.Add(seed);
       for (const Tensor* x : wrt) replay.Add(x);
       if (Defer(call, place, &made)) {
-        metrics_->Add(Counter::kGradients);
+        metrics_->AddAlone(Counter::kGradients);
         return made;
       }
     }
@@ -168,7 +168,7 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
     ir::Builder b(location);
     WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> found, recorder_.Gradient(b, place.frame, *loss, wrt, seed, location));
     WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, found));
-    metrics_->Add(Counter::kGradients);
+    metrics_->AddAlone(Counter::kGradients);
     notes = notes && replay.noting();
     const std::vector<ir::Value> values = notes ? found : std::vector<ir::Value>();
     recorder_.Publish(place, found, location, &made);
@@ -210,7 +210,7 @@ absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call,
     }
     for (size_t i = 0; notes && i < call.wanted.size(); ++i) replay.AddNumber(call.wanted[i] ? 1 : 0);
     if (notes && Defer(noted, place, &made)) {
-      metrics_->Add(Counter::kGradients);
+      metrics_->AddAlone(Counter::kGradients);
       return made;
     }
   }
@@ -224,7 +224,7 @@ absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call,
       if (value) flows.push_back(value);
     }
     if (!flows.empty()) WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, flows));
-    metrics_->Add(Counter::kGradients);
+    metrics_->AddAlone(Counter::kGradients);
     std::vector<Tensor*> targets;
     for (const ir::Value& value : *found) {
       made.push_back(value ? recorder_.NewTensor(place, value, location) : nullptr);

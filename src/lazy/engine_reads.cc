@@ -77,6 +77,8 @@ absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byt
     }
     recorder_.MustShow(*tensor, Replay::Miss::kRead);
     const ir::Value value = tensor->value();
+    metrics_->AddAlone(Counter::kHostRead);
+    if (tensor->type().count() == 1) metrics_->AddAlone(Counter::kHostReadOfOne);
     WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
     if (data->word_count > 0) {
       ReadWordsAs(*data, tensor->type(), dtype, offset, destination);
@@ -87,10 +89,10 @@ absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byt
     shards.assign(data->shards().begin(), data->shards().end());
     for (const Ref<Buffer>& shard : shards) shard->Hold();
   }
-  const int64_t start = MonotonicNow();
+  PartScope part(*metrics_, Part::kCopying);
   const auto read = [&](size_t i, int64_t from, int64_t at, int64_t size) -> absl::Status {
     Buffer& shard = *shards[i];
-    const absl::Status status = services_.WaitFor(shard.ready());
+    const absl::Status status = services_.WaitFor(shard.ready(), Part::kResults);
     if (!status.ok() && !shard.ready().done()) return status;
     return ReadAs(shard, dtype, from, destination.subspan(static_cast<size_t>(at), static_cast<size_t>(size)));
   };
@@ -98,13 +100,13 @@ absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byt
   for (const Ref<Buffer>& shard : shards) shard->Unhold();
   services_.RunReleases();
   const int64_t now = MonotonicNow();
-  metrics_->Add(Counter::kNanosecondsWaiting, now - start);
+  part.End(now);
   // What left the device, where it holds a shorter type.
   const auto elements = static_cast<int64_t>(destination.size()) / BytesOf(dtype);
   const DType held = shards[sharding->whole_at()]->dtype();
   const int64_t bytes = IsHeldAs(dtype, held) ? elements * BytesOf(held) : static_cast<int64_t>(destination.size());
   metrics_->Add(Counter::kBytesFromDevice, bytes);
-  metrics_->Add(Sample::kRead, now - start, now);
+  metrics_->Add(Sample::kRead, now - part.start(), now);
   metrics_->Add(Sample::kReadBytes, bytes, now);
   return status;
 }
@@ -113,6 +115,7 @@ absl::StatusOr<int64_t> Engine::Size(Tensor* count, std::string_view what) {
   {
     Lock lock(recorder_, Lock::To::kNote);
     WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(count, what));
+    metrics_->AddAlone(Counter::kHostExactSize);
     recorder_.MustShow(*count, Replay::Miss::kRead);
     const ir::Value value = count->value();
     WEFT_RETURN_IF_ERROR(Materialize(lock, *count, value, CutReason::kSize).status());
@@ -162,7 +165,7 @@ absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
   if (!IsHeldAs(tensor->dtype(), buffer->dtype()) || !tensor->device()->is_host()) return buffer;
   // Held as another type: what goes out is a copy in the caller's.
   const absl::StatusOr<Ref<Buffer>> copy = lock.Open([&]() -> absl::StatusOr<Ref<Buffer>> {
-    WEFT_RETURN_IF_ERROR(services_.WaitFor(buffer->ready()));
+    WEFT_RETURN_IF_ERROR(services_.WaitFor(buffer->ready(), Part::kResults));
     std::vector<std::byte, LargeStdAllocator<std::byte>> bytes(static_cast<size_t>(tensor->type().bytes()));
     WEFT_RETURN_IF_ERROR(ReadAs(*buffer, tensor->dtype(), 0, bytes));
     return tensor->device()->backend->ToDevice(tensor->device(), tensor->dtype(), tensor->dims(), bytes);

@@ -96,7 +96,7 @@ absl::Status Evaluator::Know(Lock& lock, MeshState& state, std::span<const ir::V
 absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
   Replay& replay = recorder_.replay();
   while (const Ref<Event> oldest = Launcher::Backlog(state)) {
-    const absl::Status status = lock.Open([&] { return services_.WaitFor(*oldest); });
+    const absl::Status status = lock.Open([&] { return services_.WaitFor(*oldest, Part::kRoom); });
     if (!oldest->done()) return status;  // its outcome is not ours
   }
   // Others may have had the lock.
@@ -160,6 +160,7 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
 }
 
 absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
+  const PartScope part(metrics_, Part::kLookingUp);
   Replay& replay = recorder_.replay();
   WEFT_RETURN_IF_ERROR(Settle(lock, state));
   if (replay.deferring()) {
@@ -218,6 +219,7 @@ absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Pla
 }
 
 absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan plan) {
+  const PartScope part(metrics_, Part::kLookingUp);
   if (reason != CutReason::kBarrier) recorder_.replay().Interrupt(MissFor(reason));
   const Hand hand(*this);
   Cut& cut = *hand;
@@ -254,7 +256,8 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
       const bool asked = AskedByName(reason) || reason == CutReason::kEager;
       // Not denied executable memory, which is no program's fault.
       const bool refused = !absl::IsResourceExhausted(program.status()) && !GaveUp(program.status()) &&
-                           !absl::IsPermissionDenied(program.status());
+                           !absl::IsPermissionDenied(program.status()) &&
+                           !program.status().GetPayload(compiler::kPayloadReason).has_value();
       if (asked || !refused || !services_.CheckProcess().ok()) return OutOfMemory(state, cut, program.status());
       return SetAside(lock, state, cut, program.status());
     }
@@ -314,13 +317,35 @@ absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, const Cut& cut,
   return absl::OkStatus();
 }
 
+absl::Status Evaluator::MayMake(const Cut& cut, compiler::ProgramCache& programs, const compiler::Wanted& wanted) {
+  if (compile_limit_ >= 0) {
+    // What others wait for already counts as made; who wants the same waits with them.
+    const std::optional<int64_t> others = compiles_.Others(wanted.canonical);
+    if (others && programs.made() + *others >= compile_limit_) {
+      std::string why = programs.Why(wanted);
+      if (why.empty()) why = "nothing like it is known";
+      return WithDetail(
+          UserErrorOf(absl::StatusCode::kFailedPrecondition, "a program of ", wanted.nodes,
+                      " nodes would have to be made, and there are as many as the option compile_limit or "
+                      "weft_compiles_settled allows: ",
+                      why),
+          compiler::kPayloadReason, why);
+    }
+  }
+  programs.CountMissing(wanted);
+  const auto taken =
+      std::ranges::count_if(cut.trace.arguments, [](const auto& argument) { return argument.donated_to >= 0; });
+  metrics_.Add(Sample::kMayTakeOver, taken, MonotonicNow());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, MeshState& state, const Cut& cut) {
   compiler::Wanted wanted;
   if (ProgramPointer program = state.programs->Find(cut.trace, &wanted)) return program;
   // The queue's thread, and perhaps its lock, stayed in the parent of a fork.
   WEFT_RETURN_IF_ERROR(services_.CheckProcess());
   services_.StartsWork();
-  metrics_.Add(Counter::kProgramsQueued);
+  WEFT_RETURN_IF_ERROR(MayMake(cut, *state.programs, wanted));
   Ref<Job> job;
   WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] {
     job = compiles_.Enter(*state.programs, std::move(wanted));
@@ -334,8 +359,8 @@ absl::Status Evaluator::WaitFor(const Job& job) {
   const int64_t start = MonotonicNow(), limit = std::min(options_.compile_deadline_ms, kMost) * kMillisecond;
   while (true) {
     const int64_t left = limit == 0 ? kProgressNs : start + limit - MonotonicNow();
-    const absl::Status status =
-        services_.WaitFor(*job.done(), std::clamp<int64_t>(left, 0, kProgressNs), &compiles_.starving());
+    const absl::Status status = services_.WaitFor(*job.done(), Part::kCompiler,
+                                                  std::clamp<int64_t>(left, 0, kProgressNs), &compiles_.starving());
     if (!absl::IsDeadlineExceeded(status)) return status;
     if (left < kProgressNs) {
       return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "a program of ", job.nodes(),
@@ -353,6 +378,7 @@ absl::Status Evaluator::WaitFor(const Job& job) {
 
 absl::StatusOr<Ref<Evaluator::Job>> Evaluator::Compile(Lock& lock, MeshState& state, compiler::ProgramCache& programs,
                                                        CutReason reason, Plan plan, ProgramPointer* known) {
+  const PartScope part(metrics_, Part::kLookingUp);
   const Hand hand(*this);
   Cut& cut = *hand;
   WEFT_RETURN_IF_ERROR(Make(lock, state, reason, plan, &cut));
@@ -364,7 +390,7 @@ absl::StatusOr<Ref<Evaluator::Job>> Evaluator::Compile(Lock& lock, MeshState& st
   }
   WEFT_RETURN_IF_ERROR(services_.CheckProcess());
   services_.StartsWork();
-  metrics_.Add(Counter::kProgramsQueued);
+  WEFT_RETURN_IF_ERROR(MayMake(cut, programs, wanted));
   Ref<Job> job;
   Open(lock, state, cut, [&] { job = compiles_.Enter(programs, std::move(wanted)); });
   return job;
@@ -391,7 +417,7 @@ absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileOver(Lock& lock, MeshState
 
 absl::Status Evaluator::WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut) {
   while (const Ref<Event> oldest = Launcher::Backlog(state)) {
-    const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*oldest); });
+    const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*oldest, Part::kRoom); });
     if (!oldest->done()) return status;  // its outcome is not ours
   }
   return absl::OkStatus();

@@ -27,7 +27,8 @@ class Evaluator {
         options_(options),
         planner_(options.held),
         launcher_(metrics),
-        host_calls_(recorder, services, metrics, options) {}
+        host_calls_(recorder, services, metrics, options),
+        compile_limit_(options.compile_limit) {}
 
   // Automatic cuts, before an operation is recorded. They fail it only if the wait was cancelled or cannot end.
   absl::Status CutIfDue(Lock& lock, MeshState& state) {
@@ -69,6 +70,10 @@ class Evaluator {
   static absl::Status Tell(MeshState& state);
 
   CutPlanner& planner() { return planner_; }
+  // No programs may be made but those that are or are on their way; else as the options say. `made` so far. Under the lock.
+  void SettleCompiles(bool settled, int64_t made) {
+    compile_limit_ = settled ? made + compiles_.Others("").value_or(0) : options_.compile_limit;
+  }
   // Waits until every program has been compiled that somebody wanted, and for calls of the host's; then there are no more of
   // either. Without the lock.
   void Close() {
@@ -93,6 +98,8 @@ class Evaluator {
   static bool GaveUp(const absl::Status& status) {
     return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
   }
+  // The program is not in memory: counts it, unless the option compile_limit forbids to make it.
+  absl::Status MayMake(const Cut& cut, compiler::ProgramCache& programs, const compiler::Wanted& wanted);
   absl::StatusOr<ProgramPointer> ProgramOf(Lock& lock, MeshState& state, const Cut& cut);
   absl::StatusOr<Ref<Job>> Compile(Lock& lock, MeshState& state, compiler::ProgramCache& programs, CutReason reason,
                                    Plan plan, ProgramPointer* known = nullptr);
@@ -140,6 +147,7 @@ class Evaluator {
   CutPlanner planner_;
   Launcher launcher_;
   HostCalls host_calls_;
+  int64_t compile_limit_ = -1;
   std::vector<ir::Value> shown_;             // by the tensors of a replayed step
   std::vector<std::unique_ptr<Cut>> spare_;  // one for each thread that has a cut in hand at the same time
   compiler::CompileQueue compiles_;

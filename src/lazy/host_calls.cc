@@ -178,13 +178,14 @@ absl::StatusOr<std::shared_ptr<HostCalls::Job>> HostCalls::JobOf(const MeshState
 
 absl::Status HostCalls::Call(Lock& lock, MeshState& state, const ir::Node& node) {
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(state, node));
-  const absl::Status waited = lock.Open([&] { return services_.WaitFor(*job->done); });
+  const absl::Status waited = lock.Open([&] { return services_.WaitFor(*job->done, Part::kResults); });
   if (!job->done->done()) return waited;  // it goes on: who asks again finds it
   std::erase_if(running_, [&](const auto& one) { return one.second == job; });
   WEFT_RETURN_IF_ERROR(job->status);
   WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
   if (AllKnown(node)) return absl::OkStatus();  // another thread waited for it, too
   metrics_.Add(Counter::kHostCalls);
+  metrics_.Add(Counter::kHostCustomCall);
   metrics_.Add(Counter::kBytesFromDevice, job->fetched);
   int64_t sent = 0;
   for (uint32_t i = 0; i < node.results().size(); ++i) {

@@ -6,7 +6,7 @@
 #include "src/lazy/cut_planner.h"
 #include "src/lazy/launched.h"
 #include "src/ops/registry.h"
-#include "src/runtime/clock.h"
+#include "src/runtime/parts.h"
 #include "src/runtime/status.h"
 
 namespace weft::lazy {
@@ -16,11 +16,12 @@ constexpr Counter kReasonCounters[] = {Counter::kCutHostRead, Counter::kCutBarri
                                        Counter::kCutNodes,    Counter::kCutRepetition, Counter::kCutBytes,
                                        Counter::kCutEager,    Counter::kCutSize,       Counter::kCutCustom};
 
-// Records how long a launch took to hand over, and its nodes; call it once the device has accepted the launch.
-void CountTimes(Metrics& metrics, int64_t start, int64_t nodes) {
+// Records how long a launch took to hand over, without what ran meanwhile on this thread (`ran` had before), and its nodes; call it
+// once the device has accepted the launch.
+void CountTimes(Metrics& metrics, PartScope& part, int64_t ran, int64_t nodes) {
   const int64_t now = MonotonicNow();
-  metrics.Add(Counter::kNanosecondsLaunching, now - start);
-  metrics.Add(Sample::kLaunch, now - start, now);
+  part.End(now);
+  metrics.Add(Sample::kLaunch, now - part.start() - (PartScope::Ran() - ran), now);
   metrics.Add(Sample::kLaunchNodes, nodes, now);
 }
 
@@ -107,7 +108,8 @@ Ref<Launched> Launcher::Remember(MeshState& state, const std::shared_ptr<const c
 
 absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const compiler::Program>& program,
                               CutReason reason, const CancelToken& cancel, Cut* cut) {
-  const int64_t start = MonotonicNow();
+  PartScope part(metrics_, Part::kLaunching);
+  const int64_t ran = PartScope::Ran();
   ChooseDonations(state, *cut);
   const size_t devices = state.mesh.size();
   words_.clear();
@@ -166,7 +168,7 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   state.events[state.launches++ % MeshState::kAhead] = std::move(settled);
 
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size() + cut->replayed);
-  CountTimes(metrics_, start, nodes);
+  CountTimes(metrics_, part, ran, nodes);
   metrics_.Add(Counter::kCuts);
   metrics_.Add(kReasonCounters[static_cast<size_t>(reason)]);
   metrics_.Add(Counter::kCutOutputs, static_cast<int64_t>(cut->outputs.size()));

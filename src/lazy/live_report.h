@@ -1,14 +1,39 @@
-// What live tensors hold, in words: for whoever is told that memory is short.
+// What live tensors hold, in words and as JSON: for whoever is told that memory is short, or asks.
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "src/backends/backend.h"
 #include "src/lazy/live_list.h"
 
 namespace weft::lazy {
 
-// "; the largest of 14 live tensors, which hold 812646400 bytes: f32[4096,4096] of 67108864 bytes (add, train.c:12), …";
-// empty if none holds anything. Under the engine's lock.
+struct LiveReport {
+  // Tensors that one line made and that have one type.
+  struct Group {
+    const ir::OpDef* maker = nullptr;  // null: from the caller
+    ir::Location at;
+    ir::Type type;
+    int64_t count = 0, bytes = 0;
+    int64_t held = 0;                              // of these, by the caller: no launch writes there
+    uint64_t first_barrier = 0, last_barrier = 0;  // before which they were made, from 1
+  };
+  std::vector<Group> groups;  // the most bytes first; equal ones as they were made
+  int64_t tensors = 0, bytes = 0;
+  int64_t pending = 0;  // tensors that have no memory yet
+  int64_t pending_nodes = 0;
+  uint64_t barriers = 0;
+};
+// Memory that several tensors show counts once. Under the engine's lock.
+LiveReport LiveReportOf(const LiveList& live);
+std::string TextOf(const LiveReport& report, const MemoryStats& stats, const std::string& attributes,
+                   const std::string& device);
+std::string JsonOf(const LiveReport& report, const MemoryStats& stats, const std::string& attributes,
+                   const std::string& device);
+
+// "; the largest of 14 live tensors, which hold 812646400 bytes: f32[4096,4096] of 67108864 bytes (add, train.c:12), 3 x f32[8] of
+// 96 bytes together (exp, train.c:9), …"; empty if none holds anything. Under the engine's lock.
 std::string LargestLive(const LiveList& live);
 
 }  // namespace weft::lazy

@@ -17,8 +17,8 @@ namespace weft::lazy {
 
 // Thread rule: under the engine's lock, but for the first two, which never change.
 struct MeshState {
-  MeshState(std::vector<Device*> devices, compiler::ProgramCache* programs)
-      : mesh(std::move(devices)), programs(programs) {}
+  MeshState(std::vector<Device*> devices, compiler::ProgramCache* programs, std::shared_ptr<Metrics> metrics = nullptr)
+      : mesh(std::move(devices), std::move(metrics)), programs(programs) {}
   const Mesh mesh;
   compiler::ProgramCache* const programs;
   Sharding whole() const { return Sharding::Whole(mesh); }

@@ -43,6 +43,7 @@ class Optimizer final : public RefCounted {
   };
 
   // Keeps the parameters alive. State tensors (zeros) are made here: f32, f64 for f64 parameters.
+  Engine& engine() const { return *engine_; }
   static absl::StatusOr<Ref<Optimizer>> Create(Engine& engine, std::span<Tensor* const> parameters,
                                                const OptimizerOptions& options);
 

@@ -21,9 +21,17 @@ enum class Mode : uint8_t {
   kDebug,  // eager, waits for each operation, and reports the first one that makes a NaN out of none
 };
 
+// What becomes of a recorded operation that nobody has given a position.
+enum class Positions : uint8_t {
+  kOff,
+  kCall,   // where the exported function was called from
+  kStack,  // and the callers of that, as far as they have frame pointers
+};
+
 // The options of the description, and what has none there. A whole training step of a large network records 3,000 nodes.
 struct Options : EngineOptions {
   Mode mode = Mode::kLazy;
+  Positions positions = Positions::kCall;
   ProgramOptions program;                        // part of every compilation
   std::shared_ptr<ops::CustomFunctions> custom;  // what the engine calls where programs cannot; may be null
   HeldTypes held;                                // what devices hold for the types that callers see

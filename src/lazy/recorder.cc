@@ -148,6 +148,7 @@ void Recorder::Bury() {
     } else {
       if (tensor->frame_ == nullptr) StateOf(tensor->sharding_).live.Remove(tensor);
       delete tensor;
+      metrics_.AddAlone(Counter::kTensorsReleased);
     }
     tensor = next;
   }
@@ -171,7 +172,7 @@ void Recorder::LetGoOfBorrowed(std::span<Tensor* const> tensors) {
 // --- Devices and tensors -------------------------------------------------------------------------------------------------
 
 void Recorder::AddMesh(std::vector<Device*> devices, compiler::ProgramCache* programs, const Options& options) {
-  meshes_.emplace_back(std::move(devices), programs).policy.Configure(options);
+  meshes_.emplace_back(std::move(devices), programs, shared_metrics_).policy.Configure(options);
 }
 
 absl::Status Recorder::CheckOpen() const {
@@ -243,7 +244,9 @@ ir::Value Recorder::NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gra
 Ref<Tensor> Recorder::NewTensor(const Place& place, ir::Value value, ir::Location location) {
   Ref<Frame> frame = place.frame != nullptr ? Ref<Frame>::Share(place.frame) : nullptr;
   auto* tensor = new Tensor(Ref<Engine>::Share(&engine_), std::move(frame), place.state->whole(), value.type());
+  metrics_.AddAlone(Counter::kTensorsMade);
   tensor->state.maker = &value.node->op();
+  tensor->state.born = barriers_;
   Show(*tensor, std::move(value));
   tensor->state.location = location;
   if (place.frame == nullptr) place.state->live.Append(tensor);
@@ -252,7 +255,9 @@ Ref<Tensor> Recorder::NewTensor(const Place& place, ir::Value value, ir::Locatio
 
 Ref<Tensor> Recorder::NewDeferred(const Place& place, const Replay::Result& result, ir::Location location) {
   auto* tensor = new Tensor(Ref<Engine>::Share(&engine_), nullptr, place.state->whole(), result.type);
+  metrics_.AddAlone(Counter::kTensorsMade);
   tensor->state.maker = result.maker;
+  tensor->state.born = barriers_;
   Show(*tensor, {});
   replay_.Number(*tensor, result.number);
   tensor->state.location = location;
@@ -557,7 +562,7 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::OpGradient(ir::Builder& b, Fram
 void Recorder::Count(const Place& place, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
                      bool pending) {
   Held();
-  metrics_.Add(Counter::kNodesRecorded, counted_ = b.emitted());
+  metrics_.AddAlone(Counter::kNodesRecorded, counted_ = b.emitted());
   if (!pending || place.frame != nullptr) return;
   int64_t bytes = 0;
   for (const ir::Value& value : results) {
@@ -573,7 +578,7 @@ void Recorder::CountRecorded(MeshState& state, const ir::Builder& b, Replay::Kin
   const bool gradient = kind == Replay::Kind::kGradient || kind == Replay::Kind::kOpGradient;
   const void* tag = gradient ? &kGradientTag : &kUpdateTag;
   Count(Place{&state}, b, kind == Replay::Kind::kOperation ? op : tag, results, true);
-  metrics_.Add(Counter::kNodesRecorded, -nodes);
+  metrics_.AddAlone(Counter::kNodesRecorded, -nodes);
 }
 
 ir::Value Recorder::Detached(ir::Builder& b, const ir::Value& value, bool requires_grad) {

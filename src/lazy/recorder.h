@@ -11,6 +11,7 @@
 #include "src/ir/builder.h"
 #include "src/lazy/frame.h"
 #include "src/lazy/generator.h"
+#include "src/lazy/op_counts.h"
 #include "src/lazy/replay.h"
 #include "src/lazy/services.h"
 #include "src/runtime/mutex.h"
@@ -21,8 +22,8 @@ namespace weft::lazy {
 class Recorder {
  public:
   // `engine` owns it.
-  Recorder(Engine& engine, Services& services, Metrics& metrics)
-      : engine_(engine), services_(services), metrics_(metrics) {}
+  Recorder(Engine& engine, Services& services, const std::shared_ptr<Metrics>& metrics)
+      : engine_(engine), services_(services), metrics_(*metrics), shared_metrics_(metrics) {}
 
   // Holds the lock, buries the dead first, delivers messages last. Who calls keeps the engine alive.
   class Lock {
@@ -190,7 +191,19 @@ class Recorder {
   // The nodes that were counted last.
   int64_t counted() const { return Held(), counted_; }
   // What the replay defers counts as recorded at once; when it is, after all, the policy hears of it.
-  void CountDeferred(int64_t nodes) { metrics_.Add(Counter::kNodesRecorded, nodes); }
+  void CountDeferred(int64_t nodes) { metrics_.AddAlone(Counter::kNodesRecorded, nodes); }
+  // A caller has recorded the operation.
+  void CountOperation(const ir::OpDef& op) {
+    metrics_.AddAlone(Counter::kOperationsRecorded);
+    op_counts_.Add(op);
+  }
+  void CountBarrier() {
+    Held();
+    ++barriers_;
+    metrics_.AddAlone(Counter::kBarriers);
+  }
+  uint64_t barriers() const { return Held(), barriers_; }
+  OpCounts& op_counts() { return Held(), op_counts_; }
   void CountRecorded(MeshState& state, const ir::Builder& b, Replay::Kind kind, const ir::OpDef* op,
                      std::span<const ir::Value> results, int64_t nodes);
   // New tensors show the results.
@@ -239,9 +252,12 @@ class Recorder {
   Engine& engine_;
   Services& services_;
   Metrics& metrics_;
+  const std::shared_ptr<Metrics> shared_metrics_;  // data may outlive the engine
+  OpCounts op_counts_;                             // under the lock
   Mutex mutex_;
   std::deque<MeshState> meshes_;  // never grows after the first Lock; what is in them under the lock
   uint64_t time_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t barriers_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t counted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t waiting_ = 0;                           // threads that have the lock open; under the lock

@@ -153,7 +153,7 @@ absl::Status Evaluator::MakeAgain(Lock& lock, MeshState& state, Launched& launch
   WEFT_RETURN_IF_ERROR(lock.Open([&]() -> absl::Status {
     for (const ir::Value& value : values) {
       for (const Ref<Buffer>& shard : DataOf(value)->shards()) {
-        const absl::Status status = services_.WaitFor(shard->ready());
+        const absl::Status status = services_.WaitFor(shard->ready(), Part::kResults);
         // A wait that was given up is the caller's; that it fails again, perhaps in another way, is what was known.
         if (!status.ok()) return shard->ready().done() ? outcome : status;
       }

@@ -66,7 +66,19 @@ absl::Status Services::Interrupted(uint32_t before) {
   return CheckCancelled(before);
 }
 
-absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns, const std::atomic<bool>* hopeless) {
+absl::Status Services::WaitFor(const Event& event, Part part, int64_t timeout_ns, const std::atomic<bool>* hopeless) {
+  if (!event.done()) {
+    const PartScope scope(*metrics_, part);
+    WEFT_RETURN_IF_ERROR(WaitUntilDone(event, timeout_ns, hopeless));
+  }
+  RunReleases();
+  const absl::Status status = event.status();
+  // Who waited for a loop that was cancelled has noticed.
+  if (absl::IsCancelled(status)) cancels_noticed_.store(cancels(), std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status Services::WaitUntilDone(const Event& event, int64_t timeout_ns, const std::atomic<bool>* hopeless) {
   const uint32_t before = cancels();
   const int64_t limit = Event::Sane(timeout_ns), start = MonotonicNow();
   while (!event.done()) {
@@ -80,11 +92,7 @@ absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns, const std
       return absl::Status(absl::StatusCode::kResourceExhausted, "");
     }
   }
-  RunReleases();
-  const absl::Status status = event.status();
-  // Who waited for a loop that was cancelled has noticed.
-  if (absl::IsCancelled(status)) cancels_noticed_.store(cancels(), std::memory_order_relaxed);
-  return status;
+  return absl::OkStatus();
 }
 
 bool Services::MayRelease() { return !Locked() && !OnLibraryThread(); }

@@ -18,6 +18,7 @@
 #include "src/runtime/fork.h"
 #include "src/runtime/metrics.h"
 #include "src/runtime/mutex.h"
+#include "src/runtime/parts.h"
 
 namespace weft::lazy {
 
@@ -66,7 +67,12 @@ class Services {
   // Waits for an event of this engine's; DEADLINE_EXCEEDED, or why it was interrupted, if that comes first; RESOURCE_EXHAUSTED
   // without a text if at a look `hopeless`, if given, is true. A wait without a timeout may do what it waits for. Not under the
   // engine's lock.
-  absl::Status WaitFor(const Event& event, int64_t timeout_ns = -1, const std::atomic<bool>* hopeless = nullptr);
+  // The time is the caller's `part`.
+  absl::Status WaitFor(const Event& event, Part part, int64_t timeout_ns = -1,
+                       const std::atomic<bool>* hopeless = nullptr);
+  absl::Status WaitFor(const Event& event, int64_t timeout_ns = -1) {
+    return WaitFor(event, Part::kResults, timeout_ns);
+  }
 
   // --- Lent memory ---------------------------------------------------------------------------------------------------
   // Does what its owner wants done as soon as no lock of ours is held, on a thread of the caller's: the owner may wait for
@@ -97,6 +103,7 @@ class Services {
     std::atomic<bool> any_{false};
     bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   };
+  absl::Status WaitUntilDone(const Event& event, int64_t timeout_ns, const std::atomic<bool>* hopeless);
   static bool MayRelease();
   void DeliverLog();
   void RunReleasesIfAllowed();

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "src/runtime/buffer.h"
+#include "src/runtime/metrics.h"
 
 namespace weft::lazy {
 
@@ -15,12 +17,15 @@ namespace weft::lazy {
 // compared by address; those of an engine have one device each.
 class Mesh {
  public:
-  explicit Mesh(std::vector<Device*> devices) : devices_(std::move(devices)) {}
+  // `metrics` count the values that get memory here; may be null.
+  explicit Mesh(std::vector<Device*> devices, std::shared_ptr<Metrics> metrics = nullptr)
+      : devices_(std::move(devices)), metrics_(std::move(metrics)) {}
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
   const std::vector<Device*>& devices() const { return devices_; }
   size_t size() const { return devices_.size(); }
+  const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
   Backend* backend() const { return devices_[0]->backend; }
   // "cpu:0"; "tpu:0, tpu:1"
   std::string name() const {
@@ -31,6 +36,7 @@ class Mesh {
 
  private:
   const std::vector<Device*> devices_;
+  const std::shared_ptr<Metrics> metrics_;
 };
 
 // Today's only value: whole, on each device of the mesh.

@@ -43,6 +43,7 @@ class Tensor final : public RefCounted {
     uint64_t changed = 0;      // the recorder's time when the value was last shown
     ir::Location location;
     const ir::OpDef* maker = nullptr;  // of its first value; a parameter's: memory of the caller's
+    uint64_t born = 0;                 // barriers before it was made
     uint64_t step = 0;                 // of the replay's, in which the value has this number
     uint32_t number = 0;
     bool requires_grad = false;

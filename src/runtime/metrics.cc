@@ -17,9 +17,16 @@ constexpr MetricInfo kCounters[] = {
     {"operations_recorded", "operations that callers recorded"},
     {"nodes_recorded", "nodes of the graph that they became, gradients included"},
     {"gradients", "gradients recorded"},
+    {"tensors_made", "tensors that were made", kNumber, "CreateXlaTensor"},
+    {"tensors_released", "tensors that nobody refers to any more", kNumber, "DestroyXlaTensor"},
+    {"barriers", "barriers, those included that had nothing to compute", kNumber, "MarkStep"},
+    {"host::custom_call", "custom operations that the host ran between two programs"},
+    {"host::exact_size", "sizes of results that had to be computed and read"},
+    {"host::read", "reads of values, those of sizes included"},
+    {"host::read_of_one", "reads of values that have one element", kNumber, "aten::_local_scalar_dense"},
     {"cuts", "graphs that were cut to run: the sum of those below"},
     {"cut_host_read", "because a value was read"},
-    {"cut_barrier", "by a barrier", kNumber, "MarkStep"},
+    {"cut_barrier", "by a barrier"},
     {"cut_eval", "by weft_eval"},
     {"cut_nodes", "because the graph had grown long"},
     {"cut_repetition", "because a stretch of it came again"},
@@ -34,6 +41,16 @@ constexpr MetricInfo kCounters[] = {
     {"launches_failed", "launches that failed while they ran"},
     {"tensors_set_aside", "tensors for which no program can be made: barriers leave them out"},
     {"programs_queued", "programs that were not in memory: to be loaded or compiled", kNumber, "UncachedCompile"},
+    {"missing::first", "of those, the first of their kind"},
+    {"missing::argument", "because an argument had another shape or type"},
+    {"missing::constant", "because a constant had another value"},
+    {"missing::attribute", "because an operation had another attribute"},
+    {"missing::operations", "because there were more, fewer or other operations"},
+    {"missing::outputs", "because more or fewer results were wanted"},
+    {"missing::taken_over", "because another argument's memory could be taken over"},
+    {"missing::pending", "because what was pending before was known"},
+    {"missing::target", "because they were for another target"},
+    {"missing::dropped", "because memory had let go of them"},
     {"programs_compiled", "programs that were compiled"},
     {"programs_loaded", "programs that came from the disk cache"},
     {"memory_cache_hits", "programs that were in memory", kNumber, "CachedCompile"},
@@ -47,11 +64,22 @@ constexpr MetricInfo kCounters[] = {
     {"kernel_launches", "entries of their launch lists"},
     {"buffers_donated", "arguments whose memory a launch took over"},
     {"temporaries_expired", "intermediate values that were let go before anybody read them"},
+    {"data_handles_made", "values that got memory of a device", kNumber, "CreateDataHandles"},
+    {"data_handles_released", "of those, the ones that nobody refers to any more", kNumber, "DestroyDataHandles"},
     {"bytes_to_device", "bytes that were copied to devices", kBytes},
     {"bytes_from_device", "bytes that were copied from devices", kBytes},
     {"nanoseconds_compiling", "time in which programs were compiled or loaded", kTime},
-    {"nanoseconds_waiting", "time in which callers waited for devices", kTime},
-    {"nanoseconds_launching", "time in which cuts were handed to devices", kTime},
+    {"nanoseconds_waiting", "time in which callers waited for devices: for room, memory and results", kTime},
+    {"nanoseconds_recording", "callers' time outside of the parts below: recording, and what they do themselves",
+     kTime},
+    {"nanoseconds_looking_up", "callers' time in which cuts were planned and their programs looked up", kTime},
+    {"nanoseconds_waiting_compiler", "time in which callers waited for programs", kTime},
+    {"nanoseconds_waiting_room", "time in which callers waited because devices were 32 launches behind", kTime},
+    {"nanoseconds_waiting_memory", "time in which callers waited for memory that launches would give back", kTime},
+    {"nanoseconds_waiting_results", "time in which callers waited for results", kTime},
+    {"nanoseconds_launching", "callers' time in which cuts were handed to devices, without what ran meanwhile", kTime},
+    {"nanoseconds_running_inline", "callers' time in which their threads ran launches themselves", kTime},
+    {"nanoseconds_copying", "callers' time in which values were copied to devices and from them", kTime},
     {"warnings", "warnings that were logged"},
 };
 static_assert(std::size(kCounters) == static_cast<size_t>(Counter::kCount));
@@ -68,6 +96,11 @@ constexpr MetricInfo kSamples[] = {
     {"upload_bytes", "bytes of one copy from the host", kBytes, "OutboundData"},
     {"read_bytes", "bytes of one read", kBytes, "InboundData"},
     {"launch_nodes", "nodes that one launch computes", kNumber, "TensorsGraphSize"},
+    {"recording_nanoseconds", "one stretch of a caller's time between two calls that plan, wait or copy", kTime,
+     "LazyTracing"},
+    {"room_nanoseconds", "one wait for a device that was 32 launches behind", kTime, "DeviceLockWait"},
+    {"may_take_over", "arguments whose memory one program may take over, of programs that were not in memory", kNumber,
+     "InputOutputAliasCount"},
 };
 static_assert(std::size(kSamples) == static_cast<size_t>(Sample::kCount));
 
@@ -87,7 +120,8 @@ absl::Status CheckName(std::string_view name) {
   const auto same = [&](const MetricInfo& info) {
     return info.name == name || (!info.torch_xla.empty() && info.torch_xla == name);
   };
-  if (name.starts_with("weft::") || std::ranges::any_of(kCounters, same) || std::ranges::any_of(kSamples, same)) {
+  if (name.starts_with("weft::") || name.starts_with("op::") || std::ranges::any_of(kCounters, same) ||
+      std::ranges::any_of(kSamples, same)) {
     return UserError("metric '", name, "' is counted by Weft itself");
   }
   return absl::OkStatus();
@@ -97,6 +131,11 @@ absl::Status CheckName(std::string_view name) {
 
 const MetricInfo& InfoOf(Counter counter) { return kCounters[static_cast<size_t>(counter)]; }
 const MetricInfo& InfoOf(Sample sample) { return kSamples[static_cast<size_t>(sample)]; }
+
+uint64_t Metrics::NextId() {
+  static constinit std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 absl::StatusOr<Metrics::Named*> Metrics::Own(std::string_view name, bool sample, Unit unit) {
   auto found = named_.find(name);

@@ -24,6 +24,14 @@ enum class Counter : uint8_t {
   kOperationsRecorded,
   kNodesRecorded,
   kGradients,
+  kTensorsMade,
+  kTensorsReleased,
+  kBarriers,
+  // Ways to the host.
+  kHostCustomCall,
+  kHostExactSize,
+  kHostRead,
+  kHostReadOfOne,
   kCuts,
   // Why graphs were cut: their sum is kCuts.
   kCutHostRead,
@@ -42,6 +50,17 @@ enum class Counter : uint8_t {
   kLaunchesFailed,   // while they ran: what they were to make is made again or shows its value before
   kTensorsSetAside,  // no program can be made for these: barriers leave them out
   kProgramsQueued,   // not in memory: to be loaded or compiled
+  // Why they were not, in the order of compiler::Reason; their sum is kProgramsQueued.
+  kMissingFirst,
+  kMissingArgument,
+  kMissingConstant,
+  kMissingAttribute,
+  kMissingOperations,
+  kMissingOutputs,
+  kMissingTakenOver,
+  kMissingPending,
+  kMissingTarget,
+  kMissingDropped,
   kProgramsCompiled,
   kProgramsLoaded,
   kMemoryCacheHits,
@@ -55,11 +74,22 @@ enum class Counter : uint8_t {
   kKernelLaunches,
   kBuffersDonated,
   kTemporariesExpired,
+  kDataHandlesMade,
+  kDataHandlesReleased,
   kBytesToDevice,
   kBytesFromDevice,
   kNanosecondsCompiling,
   kNanosecondsWaiting,
+  // What a caller's thread does, in the order of Part; see parts.h.
+  kNanosecondsRecording,
+  kNanosecondsLookingUp,
+  kNanosecondsWaitingCompiler,
+  kNanosecondsWaitingRoom,
+  kNanosecondsWaitingMemory,
+  kNanosecondsWaitingResults,
   kNanosecondsLaunching,
+  kNanosecondsRunningInline,
+  kNanosecondsCopying,
   kWarnings,
   kCount,
 };
@@ -75,6 +105,9 @@ enum class Sample : uint8_t {
   kUploadBytes,
   kReadBytes,
   kLaunchNodes,  // nodes that a launch computes
+  kRecording,    // a stretch of a caller's thread between two calls that plan, wait or copy
+  kRoom,         // a wait for the device to catch up
+  kMayTakeOver,  // arguments that a program which was not in memory may take over
   kCount,
 };
 
@@ -87,15 +120,19 @@ class Metrics {
   void Add(Counter counter, int64_t amount = 1) {
     values_[static_cast<size_t>(counter)].fetch_add(amount, std::memory_order_relaxed);
   }
+  // For counters that are added to under the recording lock alone: a load and a store, where an atomic addition takes 9 ns.
+  void AddAlone(Counter counter, int64_t amount = 1) {
+    std::atomic<int64_t>& value = values_[static_cast<size_t>(counter)];
+    value.store(value.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  }
   int64_t Get(Counter counter) const { return values_[static_cast<size_t>(counter)].load(std::memory_order_relaxed); }
   // `now` is MonotonicNow() when the value was measured.
   void Add(Sample sample, int64_t value, int64_t now) { samples_[static_cast<size_t>(sample)].Add(value, now); }
   SampleSummary Summarize(Sample sample) const { return samples_[static_cast<size_t>(sample)].Summarize(); }
 
   // Metrics of the caller's own ("aten::nonzero"), made when they are first named. INVALID_ARGUMENT: the name is empty, longer
-  // than 256 bytes, has whitespace, control characters is one of Weft's or of its names in PyTorch/XLA's
-  // report, or was the other kind or of another unit before;
-  // RESOURCE_EXHAUSTED: there are kMostNamed already.
+  // than 256 bytes, has whitespace or control characters, is one of Weft's or of its names in PyTorch/XLA's report, or was the
+  // other kind or of another unit before; RESOURCE_EXHAUSTED: there are kMostNamed already.
   static constexpr size_t kMostNamed = 4096;
   absl::Status AddNamed(std::string_view name, int64_t amount);
   absl::Status Record(std::string_view name, Unit unit, int64_t value);
@@ -105,10 +142,12 @@ class Metrics {
   std::optional<SampleSummary> Summarize(std::string_view name) const;
   // All names; of samples too where `samples`.
   std::vector<std::string> Names(bool samples) const;
-  // All are 0 again; the caller's own are forgotten.
+  // All are 0 again; the caller's own are forgotten. Under the recording lock, for AddAlone.
   void Clear();
   // Adds all counters and samples to the snapshot.
   void AddTo(Snapshot* snapshot) const;
+  // Of no other metrics of this process, those that are gone included.
+  uint64_t id() const { return id_; }
 
  private:
   struct Named {
@@ -119,6 +158,9 @@ class Metrics {
   };
   absl::StatusOr<Named*> Own(std::string_view name, bool sample, Unit unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  static uint64_t NextId();
+
+  const uint64_t id_ = NextId();
   std::array<Samples, static_cast<size_t>(Sample::kCount)> samples_{};
   std::array<std::atomic<int64_t>, static_cast<size_t>(Counter::kCount)> values_{};
   mutable Mutex mutex_;

@@ -24,7 +24,7 @@ struct Snapshot {
     std::string name;
     std::string_view meaning;  // empty: a metric of the caller's own
     Unit unit = Unit::kNumber;
-    std::string_view torch_xla;
+    std::string torch_xla;
     bool of_caller() const { return meaning.empty(); }
   };
   struct Counter : Metric {
@@ -41,6 +41,8 @@ struct Snapshot {
 
   void Add(const MetricInfo& info, int64_t value) { counters.push_back({Described(info), value}); }
   void Add(const MetricInfo& info, SampleSummary summary) { samples.push_back({Described(info), std::move(summary)}); }
+  // "op::matmul": how often callers recorded the operation.
+  void AddOperation(std::string_view name, int64_t count);
   void AddOfProcess(const MetricInfo& info, int64_t value) { process.push_back({Described(info), value}); }
 
   std::vector<Counter> counters;
@@ -51,9 +53,12 @@ struct Snapshot {
 
  private:
   static Metric Described(const MetricInfo& info) {
-    return {std::string(info.name), info.meaning, info.unit, info.torch_xla};
+    return {std::string(info.name), info.meaning, info.unit, std::string(info.torch_xla)};
   }
 };
+
+// What the names of operations' counters begin with, here and in PyTorch/XLA's report.
+inline constexpr std::string_view kOfOperation = "op::", kOfOperationXla = "xla::";
 
 // A line for each that is not zero: "programs_compiled: 2".
 std::string ReportOf(const Snapshot& snapshot);

@@ -1,7 +1,9 @@
 // OpenMetrics 1.0, which Prometheus and OpenTelemetry read.
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "src/runtime/snapshot.h"
 
 namespace weft {
@@ -26,7 +28,7 @@ struct Family {
   std::string name, unit;
 };
 Family FamilyOf(const Snapshot::Metric& metric) {
-  std::string name = absl::StrCat("weft_", metric.name);
+  std::string name = absl::StrCat("weft_", absl::StrReplaceAll(metric.name, {{"::", "_"}}));
   if (metric.unit == Unit::kNumber) return {std::move(name), ""};
   const bool time = metric.unit == Unit::kNanoseconds;
   const std::string_view unit = time ? "seconds" : "bytes", own = time ? "nanoseconds" : "bytes";
@@ -57,6 +59,21 @@ void AppendSummary(const Family& family, const SampleSummary& summary, const std
   const std::string labels = label.empty() ? "" : absl::StrCat("{", label, "}");
   absl::StrAppend(out, family.name, "_count", labels, " ", summary.count, "\n", family.name, "_sum", labels, " ",
                   Value(family, summary.sum), "\n");
+}
+
+bool IsOfOperation(const Snapshot::Metric& metric) {
+  return !metric.of_caller() && absl::StartsWith(metric.name, kOfOperation);
+}
+
+// One family, whose label is the operation.
+void AppendOperations(const Snapshot& snapshot, std::string* out) {
+  bool first = true;
+  for (const Snapshot::Counter& counter : snapshot.counters) {
+    if (!IsOfOperation(counter)) continue;
+    if (std::exchange(first, false)) Head({"weft_op", ""}, "counter", counter.meaning, out);
+    absl::StrAppend(out, "weft_op_total{op=", Label(std::string_view(counter.name).substr(kOfOperation.size())), "} ",
+                    counter.value, "\n");
+  }
 }
 
 std::string LabelOf(const Snapshot::Metric& metric) { return absl::StrCat("name=", Label(metric.name)); }
@@ -102,11 +119,12 @@ void AppendMemory(const Snapshot& snapshot, std::string* out) {
 std::string OpenMetricsOf(const Snapshot& snapshot) {
   std::string out;
   for (const Snapshot::Counter& counter : snapshot.counters) {
-    if (counter.of_caller()) continue;
+    if (counter.of_caller() || IsOfOperation(counter)) continue;
     const Family family = FamilyOf(counter);
     Head(family, "counter", counter.meaning, &out);
     absl::StrAppend(&out, family.name, "_total ", Value(family, counter.value), "\n");
   }
+  AppendOperations(snapshot, &out);
   for (const Snapshot::Sample& sample : snapshot.samples) {
     if (sample.of_caller()) continue;
     const Family family = FamilyOf(sample);

@@ -24,6 +24,14 @@ void AppendSamples(const Snapshot& snapshot, std::string* text) {
 
 }  // namespace
 
+void Snapshot::AddOperation(std::string_view name, int64_t count) {
+  Counter& counter = counters.emplace_back();
+  counter.name = absl::StrCat(kOfOperation, name);
+  counter.meaning = "times that callers recorded this operation";
+  counter.torch_xla = absl::StrCat(kOfOperationXla, name);
+  counter.value = count;
+}
+
 std::string ReportOf(const Snapshot& snapshot) {
   std::string text;
   AppendCounters(snapshot.counters, &text);

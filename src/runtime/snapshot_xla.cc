@@ -75,7 +75,7 @@ std::string SampleText(const std::string& name, const SampleSummary& summary, Un
 
 std::string NameIn(const Snapshot::Metric& metric) {
   if (metric.of_caller()) return metric.name;
-  return metric.torch_xla.empty() ? absl::StrCat("weft::", metric.name) : std::string(metric.torch_xla);
+  return metric.torch_xla.empty() ? absl::StrCat("weft::", metric.name) : metric.torch_xla;
 }
 
 }  // namespace

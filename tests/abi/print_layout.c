@@ -36,6 +36,13 @@ static void part_0(void) {
   OFFSET(weft_setting, name_length);
   OFFSET(weft_setting, value);
   OFFSET(weft_setting, value_length);
+  SIZE(weft_frame);
+  OFFSET(weft_frame, function);
+  OFFSET(weft_frame, function_length);
+  OFFSET(weft_frame, file);
+  OFFSET(weft_frame, file_length);
+  OFFSET(weft_frame, line);
+  OFFSET(weft_frame, reserved);
   SIZE(weft_option_info);
   OFFSET(weft_option_info, name);
   OFFSET(weft_option_info, environment);
@@ -201,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_clip_opts, next);
   OFFSET(weft_clip_opts, present);
   OFFSET(weft_clip_opts, low);
+}
+
+static void part_1(void) {
   OFFSET(weft_clip_opts, high);
   SIZE(weft_arange_opts);
   OFFSET(weft_arange_opts, struct_size);
@@ -208,9 +218,6 @@ static void part_0(void) {
   OFFSET(weft_arange_opts, present);
   OFFSET(weft_arange_opts, step);
   OFFSET(weft_arange_opts, dtype);
-}
-
-static void part_1(void) {
   OFFSET(weft_arange_opts, reserved);
   OFFSET(weft_arange_opts, device);
   SIZE(weft_concatenate_opts);
@@ -404,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_min_opts, reserved);
   SIZE(weft_prod_opts);
   OFFSET(weft_prod_opts, struct_size);
+}
+
+static void part_2(void) {
   OFFSET(weft_prod_opts, next);
   OFFSET(weft_prod_opts, present);
   OFFSET(weft_prod_opts, dims);
@@ -411,9 +421,6 @@ static void part_1(void) {
   OFFSET(weft_prod_opts, keepdims);
   OFFSET(weft_prod_opts, reserved);
   SIZE(weft_std_opts);
-}
-
-static void part_2(void) {
   OFFSET(weft_std_opts, struct_size);
   OFFSET(weft_std_opts, next);
   OFFSET(weft_std_opts, present);
@@ -607,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_batch_norm_inference_opts, present);
   OFFSET(weft_batch_norm_inference_opts, axis);
   OFFSET(weft_batch_norm_inference_opts, epsilon);
+}
+
+static void part_3(void) {
   SIZE(weft_cross_entropy_opts);
   OFFSET(weft_cross_entropy_opts, struct_size);
   OFFSET(weft_cross_entropy_opts, next);
@@ -614,9 +624,6 @@ static void part_2(void) {
   OFFSET(weft_cross_entropy_opts, reduction);
   OFFSET(weft_cross_entropy_opts, reserved_label_smoothing);
   OFFSET(weft_cross_entropy_opts, label_smoothing);
-}
-
-static void part_3(void) {
   SIZE(weft_dropout_opts);
   OFFSET(weft_dropout_opts, struct_size);
   OFFSET(weft_dropout_opts, next);
@@ -810,16 +817,19 @@ static void part_3(void) {
   VALUE(WEFT_TEXT_STABLEHLO);
   SIZE(weft_metrics_format);
   VALUE(WEFT_METRICS_TEXT);
+}
+
+static void part_4(void) {
   VALUE(WEFT_METRICS_JSON);
   VALUE(WEFT_METRICS_XLA);
   VALUE(WEFT_METRICS_XLA_2019);
   VALUE(WEFT_METRICS_OPENMETRICS);
+  SIZE(weft_memory_format);
+  VALUE(WEFT_MEMORY_TEXT);
+  VALUE(WEFT_MEMORY_JSON);
   SIZE(weft_metric_unit);
   VALUE(WEFT_METRIC_NUMBER);
   VALUE(WEFT_METRIC_NANOSECONDS);
-}
-
-static void part_4(void) {
   VALUE(WEFT_METRIC_BYTES);
   SIZE(weft_randomness);
   VALUE(WEFT_RANDOMNESS_DIFFERENT);
@@ -1010,6 +1020,9 @@ static void part_4(void) {
   VALUE(WEFT_STD_HAS_DIMS);
   VALUE(WEFT_STD_HAS_KEEPDIMS);
   VALUE(WEFT_STD_HAS_CORRECTION);
+}
+
+static void part_5(void) {
   VALUE(WEFT_SUM_HAS_DIMS);
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_DIMS);
@@ -1020,9 +1033,6 @@ static void part_4(void) {
   VALUE(WEFT_SEARCHSORTED_HAS_RIGHT);
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
-}
-
-static void part_5(void) {
   VALUE(WEFT_TOP_K_HAS_AXIS);
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS);
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_FILL);
@@ -1213,6 +1223,9 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, tree_get_data);
   OFFSET(struct weft_api_v1, tree_add_tree);
   OFFSET(struct weft_api_v1, tree_retain);
+}
+
+static void part_6(void) {
   OFFSET(struct weft_api_v1, tree_release);
   OFFSET(struct weft_api_v1, checkpoint_save);
   OFFSET(struct weft_api_v1, checkpoint_load);
@@ -1223,9 +1236,6 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_metadata);
   OFFSET(struct weft_api_v1, checkpoint_reader_tree);
   OFFSET(struct weft_api_v1, checkpoint_reader_retain);
-}
-
-static void part_6(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_release);
   OFFSET(struct weft_api_v1, context_cache);
   OFFSET(struct weft_api_v1, cache_dir);
@@ -1308,6 +1318,11 @@ static void part_6(void) {
   OFFSET(struct weft_api_v1, metric_add);
   OFFSET(struct weft_api_v1, metric_record);
   OFFSET(struct weft_api_v1, metrics_clear);
+  OFFSET(struct weft_api_v1, position_mark);
+  OFFSET(struct weft_api_v1, position_mark_stack);
+  OFFSET(struct weft_api_v1, program_list);
+  OFFSET(struct weft_api_v1, compiles_settled);
+  OFFSET(struct weft_api_v1, memory_report);
 }
 
 int main(void) {

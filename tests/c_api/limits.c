@@ -53,7 +53,7 @@ static void host_tensors(void) {
   CHECK(stats.bytes_in_use >= 31u * kMiB && stats.bytes_in_use <= 64u * kMiB);
   EXHAUSTED(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(40, kMiB / 4), data, (size_t)40 * kMiB, &b),
             "weft_tensor_from_host: no memory for a tensor of 41943040 bytes: memory_limit is 67108864 bytes",
-            "the largest of 2 live tensors, which hold 32505856 bytes: f32[30, 262144] of 31457280 bytes (from the caller)");
+            "the largest of 2 live tensors, which hold 32505856 bytes: f32[30, 262144] of 31457280 bytes (from the caller");
   CHECK(b == NULL);
   weft_tensor_release(a);
   never = weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(65, kMiB / 4), data, (size_t)65 * kMiB, &b);

@@ -11,7 +11,7 @@ from sources import SOURCE, tree  # noqa: E402
 READS = re.compile(r"\b(?:secure_)?getenv\s*\(\s*([^)]*)\)")
 # Where, and what: the table's own reader; others' variables that stand for an option; where other programs, too, look for their
 # caches, plugins and flags of compilers.
-MAY = {("src/c_api/settings.cc", "row.info.environment"), ("src/c_api/settings.cc", "variable"), ("src/c_api/settings.cc", '"PJRT_DEVICE"'),
+MAY = {("src/c_api/settings.cc", "row.info.environment"), ("src/c_api/settings.cc", "name.c_str("), ("src/c_api/settings.cc", "variable"), ("src/c_api/settings.cc", '"PJRT_DEVICE"'),
        ("src/backends/pjrt/find.cc", "name"), ("src/backends/pjrt/pjrt_backend.cc", "name"),
        ("serialization/compile_cache.cc", '"XDG_CACHE_HOME"'), ("serialization/compile_cache.cc", '"HOME"')}
 

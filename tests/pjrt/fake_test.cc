@@ -149,7 +149,7 @@ TEST(PjrtFake, WhatFindsNoMemoryNamesTheLargestTensors) {
   T z = w.Op("mul", {x, x});
   const absl::Status status = w.engine->Sync().status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  constexpr char kLargest[] = "; the largest of 3 live tensors, which hold 800008 bytes: f32[100000] of 400000 bytes (add), f32[100000] of";
+  constexpr char kLargest[] = "; the largest of 3 live tensors, which hold 800008 bytes: f32[100000] of 400000 bytes (from the caller), f32[100000] of";
   EXPECT_THAT(status.message(), AllOf(HasSubstr("no memory for f32[100000] (mul) of 400000 bytes: 400000 bytes are needed at once, 199992 are free on pjrt:0"),
                                       HasSubstr(kLargest)));
   const std::vector<float> host(kCount);

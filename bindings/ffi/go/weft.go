@@ -162,6 +162,13 @@ const (
 	WEFT_METRICS_OPENMETRICS MetricsFormat = 4
 )
 
+type MemoryFormat uint32
+
+const (
+	WEFT_MEMORY_TEXT MemoryFormat = 0
+	WEFT_MEMORY_JSON MemoryFormat = 1
+)
+
 type MetricUnit uint32
 
 const (
@@ -618,6 +625,15 @@ type Setting struct {
 	NameLength uintptr
 	Value *byte
 	ValueLength uintptr
+}
+
+type Frame struct {
+	Function *byte
+	FunctionLength uintptr
+	File *byte
+	FileLength uintptr
+	Line int32
+	Reserved int32
 }
 
 type OptionInfo struct {
@@ -1688,6 +1704,11 @@ type ApiV1 struct {
 	MetricAdd uintptr
 	MetricRecord uintptr
 	MetricsClear uintptr
+	PositionMark uintptr
+	PositionMarkStack uintptr
+	ProgramList uintptr
+	CompilesSettled uintptr
+	MemoryReport uintptr
 }
 
 // The functions, after Load.
@@ -1885,6 +1906,11 @@ var (
 	MetricAdd func(ctx Context, name *byte, length uintptr, amount int64) Error
 	MetricRecord func(ctx Context, name *byte, length uintptr, unit MetricUnit, value int64) Error
 	MetricsClear func(ctx Context) Error
+	PositionMark func(ctx Context, file *byte, length uintptr, line int32) Error
+	PositionMarkStack func(ctx Context, frames *Frame, count uintptr) Error
+	ProgramList func(ctx Context, out *Blob) Error
+	CompilesSettled func(ctx Context, settled int32) Error
+	MemoryReport func(device Device, format MemoryFormat, out *Blob) Error
 	IdxRead func(ctx Context, path *byte, path_length uintptr, device Device, out *Tensor) Error
 	CustomRegister func(ctx Context, name *byte, name_length uintptr, function unsafe.Pointer, signature *byte, signature_length uintptr, options *CustomOptions) Error
 	CustomRegisterSymbol func(ctx Context, name *byte, name_length uintptr, library *byte, library_length uintptr, symbol *byte, symbol_length uintptr, signature *byte, signature_length uintptr, options *CustomOptions) Error
@@ -2335,6 +2361,11 @@ var Functions = map[string]any{
 	"weft_metric_add": &MetricAdd,
 	"weft_metric_record": &MetricRecord,
 	"weft_metrics_clear": &MetricsClear,
+	"weft_position_mark": &PositionMark,
+	"weft_position_mark_stack": &PositionMarkStack,
+	"weft_program_list": &ProgramList,
+	"weft_compiles_settled": &CompilesSettled,
+	"weft_memory_report": &MemoryReport,
 	"weft_idx_read": &IdxRead,
 	"weft_custom_register": &CustomRegister,
 	"weft_custom_register_symbol": &CustomRegisterSymbol,

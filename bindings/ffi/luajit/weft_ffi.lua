@@ -122,6 +122,11 @@ typedef enum weft_metrics_format {
   WEFT_METRICS_OPENMETRICS = 4,
   WEFT_METRICS_FORMAT_FORCE32 = 2147483647,
 } weft_metrics_format;
+typedef enum weft_memory_format {
+  WEFT_MEMORY_TEXT = 0,
+  WEFT_MEMORY_JSON = 1,
+  WEFT_MEMORY_FORMAT_FORCE32 = 2147483647,
+} weft_memory_format;
 typedef enum weft_metric_unit {
   WEFT_METRIC_NUMBER = 0,
   WEFT_METRIC_NANOSECONDS = 1,
@@ -341,6 +346,14 @@ typedef struct weft_setting {
   const char* value;
   size_t value_length;
 } weft_setting;
+typedef struct weft_frame {
+  const char* function;
+  size_t function_length;
+  const char* file;
+  size_t file_length;
+  int32_t line;
+  int32_t reserved;
+} weft_frame;
 typedef struct weft_option_info {
   const char* name;
   const char* environment;
@@ -1312,6 +1325,11 @@ struct weft_api_v1 {
   weft_error* (*metric_add)(weft_context* ctx, const char* name, size_t length, int64_t amount);
   weft_error* (*metric_record)(weft_context* ctx, const char* name, size_t length, weft_metric_unit unit, int64_t value);
   weft_error* (*metrics_clear)(weft_context* ctx);
+  weft_error* (*position_mark)(weft_context* ctx, const char* file, size_t length, int32_t line);
+  weft_error* (*position_mark_stack)(weft_context* ctx, const weft_frame* frames, size_t count);
+  weft_error* (*program_list)(weft_context* ctx, weft_blob** out);
+  weft_error* (*compiles_settled)(weft_context* ctx, int32_t settled);
+  weft_error* (*memory_report)(weft_device* device, weft_memory_format format, weft_blob** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1506,6 +1524,11 @@ weft_error* weft_metric_samples(weft_context* ctx, const char* name, size_t leng
 weft_error* weft_metric_add(weft_context* ctx, const char* name, size_t length, int64_t amount);
 weft_error* weft_metric_record(weft_context* ctx, const char* name, size_t length, weft_metric_unit unit, int64_t value);
 weft_error* weft_metrics_clear(weft_context* ctx);
+weft_error* weft_position_mark(weft_context* ctx, const char* file, size_t length, int32_t line);
+weft_error* weft_position_mark_stack(weft_context* ctx, const weft_frame* frames, size_t count);
+weft_error* weft_program_list(weft_context* ctx, weft_blob** out);
+weft_error* weft_compiles_settled(weft_context* ctx, int32_t settled);
+weft_error* weft_memory_report(weft_device* device, weft_memory_format format, weft_blob** out);
 weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
 weft_error* weft_custom_register(weft_context* ctx, const char* name, size_t name_length, void* function, const char* signature, size_t signature_length, const weft_custom_options* options);
 weft_error* weft_custom_register_symbol(weft_context* ctx, const char* name, size_t name_length, const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature, size_t signature_length, const weft_custom_options* options);

@@ -258,6 +258,9 @@ WEFT_METRICS_JSON = 1
 WEFT_METRICS_XLA = 2
 WEFT_METRICS_XLA_2019 = 3
 WEFT_METRICS_OPENMETRICS = 4
+weft_memory_format = c.c_uint32
+WEFT_MEMORY_TEXT = 0
+WEFT_MEMORY_JSON = 1
 weft_metric_unit = c.c_uint32
 WEFT_METRIC_NUMBER = 0
 WEFT_METRIC_NANOSECONDS = 1
@@ -492,6 +495,17 @@ class weft_setting(c.Structure):
         ("name_length", c.c_size_t),
         ("value", c.c_char_p),
         ("value_length", c.c_size_t),
+    ]
+
+
+class weft_frame(c.Structure):
+    _fields_ = [
+        ("function", c.c_char_p),
+        ("function_length", c.c_size_t),
+        ("file", c.c_char_p),
+        ("file_length", c.c_size_t),
+        ("line", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -1737,6 +1751,11 @@ class weft_api_v1(c.Structure):
         ("metric_add", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_int64)),
         ("metric_record", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, weft_metric_unit, c.c_int64)),
         ("metrics_clear", c.CFUNCTYPE(weft_error, weft_context)),
+        ("position_mark", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_int32)),
+        ("position_mark_stack", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_frame), c.c_size_t)),
+        ("program_list", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_blob))),
+        ("compiles_settled", c.CFUNCTYPE(weft_error, weft_context, c.c_int32)),
+        ("memory_report", c.CFUNCTYPE(weft_error, weft_device, weft_memory_format, c.POINTER(weft_blob))),
     ]
 
 
@@ -1935,6 +1954,11 @@ FUNCTIONS = {
     "weft_metric_add": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_int64]),
     "weft_metric_record": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_metric_unit, c.c_int64]),
     "weft_metrics_clear": (weft_error, [weft_context]),
+    "weft_position_mark": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_int32]),
+    "weft_position_mark_stack": (weft_error, [weft_context, c.POINTER(weft_frame), c.c_size_t]),
+    "weft_program_list": (weft_error, [weft_context, c.POINTER(weft_blob)]),
+    "weft_compiles_settled": (weft_error, [weft_context, c.c_int32]),
+    "weft_memory_report": (weft_error, [weft_device, weft_memory_format, c.POINTER(weft_blob)]),
     "weft_idx_read": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
     "weft_custom_register": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
     "weft_custom_register_symbol": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),

@@ -145,7 +145,7 @@ def option(o):
     """An option with a default of its own type."""
     read = {"int": int, "bool": lambda text: text == "1", "text": str}[o["type"]]
     return {"name": o["name"], "environment": "WEFT_" + o["name"].upper(), "type": o["type"], "default": read(o["default"]),
-            "choices": o.get("choices"), "most": o.get("most"), "since": o["since"], "deprecated": o.get("deprecated"),
+            "choices": o.get("choices"), "most": o.get("most"), "least": o.get("least"), "also": o.get("also"), "since": o["since"], "deprecated": o.get("deprecated"),
             "doc": o["doc"]}
 
 

@@ -17,10 +17,10 @@ weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_cr
 weft_optimizer_load weft_function_begin weft_function_end weft_function_abandon weft_function_trace weft_function_call weft_while weft_for
 weft_scan weft_if weft_case weft_function_run weft_function_compile weft_function_stats weft_function_vmap
 weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_gradient
-weft_custom_register weft_custom_register_symbol weft_custom_apply""".split()
+weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position_mark_stack""".split()
 
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
-TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles"}
+TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "file": "Words::kFiles"}
 TEXTS_OF = {
     ("weft_function_from_stablehlo", "text"): "Words::kPrograms",
     ("weft_function_save", "path"): "Words::kProgramFiles", ("weft_function_load", "path"): "Words::kProgramFiles",
@@ -35,7 +35,7 @@ TEXTS_OF = {
 RARELY = {
     "weft_context_create": 200, "weft_context_release": 200, "weft_context_retain": 50, "weft_checkpoint_save": 40,
     "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
-    "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
+    "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_list": 5, "weft_memory_report": 5, "weft_compiles_settled": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
 }
 TYPES = {"float": 1, "signed integer": 2, "unsigned integer": 4, "bool": 8, "complex": 16}  # classes of dtypes
 NUMBERS = ("size_t", "uint32_t", "uint64_t", "int32_t", "int64_t")

@@ -117,9 +117,9 @@ def load(api_path, ops_path):
 def check_core(core):
     for o in core["options"]:
         assert re.fullmatch(r"[a-z][a-z0-9_]*", o["name"]) and o["doc"] and re.fullmatch(r"\d+\.\d+", o["since"]), o
-        assert not set(o) - {"name", "type", "default", "doc", "since", "choices", "most", "deprecated", "field"}, o
+        assert not set(o) - {"name", "type", "default", "doc", "since", "choices", "most", "least", "also", "deprecated", "field"}, o
         assert o.get("field", "engine") in ("program", "compiler", "engine"), o
-        assert o["type"] in ("int", "bool", "text") and ("most" not in o or o["type"] == "int"), o
+        assert o["type"] in ("int", "bool", "text") and (o["type"] == "int" or not {"most", "least"} & set(o)), o
         assert "choices" not in o or o["type"] == "text" and o["default"] in o["choices"] + [""], o
     assert len({o["name"] for o in core["options"]}) == len(core["options"])
     for f in core["functions"]:

@@ -27,7 +27,8 @@ def values(option):
     if option["type"] == "bool":
         return "0, 1"
     if option["type"] == "int":
-        return "0 to %d" % option["most"] if option["most"] is not None else "0 or more"
+        least = option["least"] or 0
+        return "%d to %d" % (least, option["most"]) if option["most"] is not None else "%d or more" % least
     return "text"
 
 
@@ -44,11 +45,14 @@ def table(api):
     text += "enum class Option : uint8_t {\n%s  kCount,\n};\n\n" % "".join("  %s,\n" % enumerator(o) for o in api.options)
     text += "// Null where there is nothing to say. Choices are separated by \"|\"; the default is always allowed.\n"
     text += "struct OptionRow {\n  weft_option_info info;\n  const char* choices;\n  const char* most;\n  const char* since;\n"
-    text += "  const char* deprecated;\n};\n\n// In the order of Option.\ninline constexpr OptionRow kOptions[] = {\n"
+    text += "  const char* deprecated;\n  const char* least;\n"
+    text += "  // Others' variables that are read where nobody sets the option, \"NAME:value=ours,value=ours;NAME:\"; nothing behind the colon:\n"
+    text += "  // the values are ours.\n  const char* also;\n};\n\n// In the order of Option.\ninline constexpr OptionRow kOptions[] = {\n"
     for o in api.options:
         quoted = [json.dumps(x, ensure_ascii=False) if x is not None else "nullptr"
                   for x in ("|".join(o["choices"]) if o["choices"] else None, str(o["most"]) if o["most"] is not None else None,
-                            o["since"], o["deprecated"])]
+                            o["since"], o["deprecated"], str(o["least"]) if o["least"] is not None else None,
+                            ";".join("%s:%s" % pair for pair in o["also"].items()) if o["also"] else None)]
         text += '    {{"%s", "%s", %s, 0, "%s", %s}, %s},\n' % (
             o["name"], o["environment"], TYPES[o["type"]], default_text(o), json.dumps(doc(o), ensure_ascii=False), ", ".join(quoted))
     return text + "};\n\n}  // namespace weft::c_api\n"

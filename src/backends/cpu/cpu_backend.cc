@@ -202,6 +202,10 @@ CpuBackend::~CpuBackend() {
 }
 
 bool CpuBackend::Help() { return queue_->Help(); }
+std::string CpuBackend::attributes(Device*) const {
+  return absl::StrCat("{\"tensors\": ", blocks_->in_use(), ", \"kept_for_reuse\": ", blocks_->kept(),
+                      ", \"packed_weights\": ", panels_->bytes(), ", \"temporaries\": ", queue_->arena_bytes(), "}");
+}
 void CpuBackend::Trim(Device*) { queue_->GiveBack(); }
 void CpuBackend::Close() { queue_->Close(); }
 

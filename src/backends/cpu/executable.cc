@@ -13,6 +13,7 @@
 #include "src/runtime/free_memory.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/narrow.h"
+#include "src/runtime/parts.h"
 #include "src/runtime/status.h"
 #include "src/runtime/taken_over.h"
 
@@ -231,12 +232,14 @@ class CpuExecutable final : public Executable {
     if (status.ok()) {
       const SpanScope span(*launch.services->trace, "run");
       const int64_t start = MonotonicNow();
+      PartScope part = PartScope::Inside(*launch.services->metrics, Part::kRunning, start);
       int64_t written = 0;
       launch.tables.constants = launch.loaded->program.constants.data();
       launch.tables.written = &written;
       status = RunLaunchList(*launch.loaded, launch.tables, *launch.pool);
       launch.written->fetch_add(written, std::memory_order_relaxed);
       const int64_t now = MonotonicNow();
+      part.End(now);
       launch.services->metrics->Add(Sample::kRun, now - start, now);
     }
     Ref<Event> done = launch.done;

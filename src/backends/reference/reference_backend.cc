@@ -16,6 +16,7 @@
 #include "src/runtime/machine_memory.h"
 #include "src/runtime/memory_budget.h"
 #include "src/runtime/narrow.h"
+#include "src/runtime/parts.h"
 #include "src/runtime/taken_over.h"
 #include "src/runtime/work_queue.h"
 
@@ -141,8 +142,10 @@ class Interpreted {
     const WholeFloatScope floats;
     const SpanScope span(*services.trace, "run");
     const int64_t start = MonotonicNow();
+    PartScope part = PartScope::Inside(*services.metrics, Part::kRunning, start);
     const absl::Cleanup count = [&] {
       const int64_t now = MonotonicNow();
+      part.End(now);
       services.metrics->Add(Sample::kRun, now - start, now);
     };
     try {

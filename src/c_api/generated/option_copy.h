@@ -13,6 +13,7 @@ inline void CopyOptions(const Settings& settings, lazy::Options* options) {
   options->max_pending_bytes = settings.integer(Option::kMaxPendingBytes);
   options->repetition_nodes = settings.integer(Option::kRepetitionNodes);
   options->program_memory = settings.integer(Option::kProgramMemory);
+  options->compile_limit = settings.integer(Option::kCompileLimit);
   options->launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs);
   options->compile_deadline_ms = settings.integer(Option::kCompileDeadlineMs);
   options->program.isa = settings.text(Option::kIsa);

@@ -14,6 +14,7 @@ struct EngineOptions {
   int64_t max_pending_bytes = 68719476736;
   int64_t repetition_nodes = 1000;
   int64_t program_memory = 268435456;
+  int64_t compile_limit = -1;
   int64_t launch_deadline_ms = 0;
   int64_t compile_deadline_ms = 0;
 };

@@ -547,6 +547,23 @@ void Call_weft_split(Fuzz& f) {
   for (size_t i = 0; i < count; ++i) f.KeepHandle(Kind::kTensor, out[i]);
 }
 
+void Call_weft_position_mark_stack(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t count = f.OneIn(3) ? 0 : static_cast<size_t>(f.Roll(4));
+  weft_frame* frames = nullptr;
+  if (f.Wrong() && f.OneIn(3)) {
+    count = f.Of<size_t>({1, SIZE_MAX, size_t{1} << 60});
+  } else if (count > 0) {
+    frames = static_cast<weft_frame*>(f.Block(count * sizeof(weft_frame)));
+    for (size_t i = 0; i < count; ++i) {
+      const Text function = f.DrawText(Words::kKeys), file = f.DrawText(Words::kFiles);
+      frames[i] = {function.data, function.length, file.data, file.length, static_cast<int32_t>(f.Integer()), 0};
+    }
+  }
+  f.Enter();
+  f.Leave(weft_position_mark_stack(ctx, frames, count));
+}
+
 void Call_weft_grad(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* x = f.MakeTensor(WEFT_F32, {2, 3});

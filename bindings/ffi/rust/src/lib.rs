@@ -335,6 +335,10 @@ pub const WEFT_METRICS_XLA: weft_metrics_format = 2;
 pub const WEFT_METRICS_XLA_2019: weft_metrics_format = 3;
 pub const WEFT_METRICS_OPENMETRICS: weft_metrics_format = 4;
 
+pub type weft_memory_format = u32;
+pub const WEFT_MEMORY_TEXT: weft_memory_format = 0;
+pub const WEFT_MEMORY_JSON: weft_memory_format = 1;
+
 pub type weft_metric_unit = u32;
 pub const WEFT_METRIC_NUMBER: weft_metric_unit = 0;
 pub const WEFT_METRIC_NANOSECONDS: weft_metric_unit = 1;
@@ -537,6 +541,17 @@ pub struct weft_setting {
     pub name_length: usize,
     pub value: *const c_char,
     pub value_length: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_frame {
+    pub function: *const c_char,
+    pub function_length: usize,
+    pub file: *const c_char,
+    pub file_length: usize,
+    pub line: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1790,6 +1805,11 @@ pub struct weft_api_v1 {
     pub metric_add: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, length: usize, amount: i64) -> *mut weft_error>,
     pub metric_record: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, length: usize, unit: weft_metric_unit, value: i64) -> *mut weft_error>,
     pub metrics_clear: Option<unsafe extern "C" fn(ctx: *mut weft_context) -> *mut weft_error>,
+    pub position_mark: Option<unsafe extern "C" fn(ctx: *mut weft_context, file: *const c_char, length: usize, line: i32) -> *mut weft_error>,
+    pub position_mark_stack: Option<unsafe extern "C" fn(ctx: *mut weft_context, frames: *const weft_frame, count: usize) -> *mut weft_error>,
+    pub program_list: Option<unsafe extern "C" fn(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub compiles_settled: Option<unsafe extern "C" fn(ctx: *mut weft_context, settled: i32) -> *mut weft_error>,
+    pub memory_report: Option<unsafe extern "C" fn(device: *mut weft_device, format: weft_memory_format, out: *mut *mut weft_blob) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1987,6 +2007,11 @@ extern "C" {
     pub fn weft_metric_add(ctx: *mut weft_context, name: *const c_char, length: usize, amount: i64) -> *mut weft_error;
     pub fn weft_metric_record(ctx: *mut weft_context, name: *const c_char, length: usize, unit: weft_metric_unit, value: i64) -> *mut weft_error;
     pub fn weft_metrics_clear(ctx: *mut weft_context) -> *mut weft_error;
+    pub fn weft_position_mark(ctx: *mut weft_context, file: *const c_char, length: usize, line: i32) -> *mut weft_error;
+    pub fn weft_position_mark_stack(ctx: *mut weft_context, frames: *const weft_frame, count: usize) -> *mut weft_error;
+    pub fn weft_program_list(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_compiles_settled(ctx: *mut weft_context, settled: i32) -> *mut weft_error;
+    pub fn weft_memory_report(device: *mut weft_device, format: weft_memory_format, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_idx_read(ctx: *mut weft_context, path: *const c_char, path_length: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_custom_register(ctx: *mut weft_context, name: *const c_char, name_length: usize, function: *mut c_void, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error;
     pub fn weft_custom_register_symbol(ctx: *mut weft_context, name: *const c_char, name_length: usize, library: *const c_char, library_length: usize, symbol: *const c_char, symbol_length: usize, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error;

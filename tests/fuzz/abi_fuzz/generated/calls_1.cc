@@ -434,6 +434,40 @@ void Call_weft_metrics_clear(Fuzz& f) {
   f.Leave(weft_metrics_clear(ctx));
 }
 
+void Call_weft_position_mark(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text file_ = f.DrawText(Words::kFiles);
+  const char* const file = file_.data;
+  const size_t length = file_.length;
+  const int32_t line = static_cast<int32_t>(f.Integer());
+  f.Enter();
+  f.Leave(weft_position_mark(ctx, file, length, line));
+}
+
+void Call_weft_program_list(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_program_list(ctx, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_compiles_settled(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int32_t settled = static_cast<int32_t>(f.Integer());
+  f.Enter();
+  f.Leave(weft_compiles_settled(ctx, settled));
+}
+
+void Call_weft_memory_report(Fuzz& f) {
+  weft_device* const device = f.Handle<weft_device>(false);
+  const weft_memory_format format = static_cast<weft_memory_format>(f.OneOf({0, 1}));
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_memory_report(device, format, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_idx_read(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   const Text path_ = f.DrawText(Words::kFiles);
@@ -819,38 +853,6 @@ void Call_weft_prod_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_prod_opts), &size);
   f.Enter();
   weft_prod_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_std_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_std_opts), &size);
-  f.Enter();
-  weft_std_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_sum_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_sum_opts), &size);
-  f.Enter();
-  weft_sum_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_var_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_var_opts), &size);
-  f.Enter();
-  weft_var_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_argsort_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_argsort_opts), &size);
-  f.Enter();
-  weft_argsort_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,38 @@
 
 namespace weft::fuzz {
 
+void Call_weft_std_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_std_opts), &size);
+  f.Enter();
+  weft_std_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sum_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sum_opts), &size);
+  f.Enter();
+  weft_sum_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_var_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_var_opts), &size);
+  f.Enter();
+  weft_var_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_argsort_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_argsort_opts), &size);
+  f.Enter();
+  weft_argsort_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_searchsorted_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_searchsorted_opts), &size);
@@ -928,47 +960,6 @@ void Call_weft_sin(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_sin(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sqrt(Fuzz& f) {
-  f.BeginOp(kOps[57]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sqrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_square(Fuzz& f) {
-  f.BeginOp(kOps[58]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_square(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sub(Fuzz& f) {
-  f.BeginOp(kOps[59]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sub(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tan(Fuzz& f) {
-  f.BeginOp(kOps[60]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tan(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,47 @@
 
 namespace weft::fuzz {
 
+void Call_weft_sqrt(Fuzz& f) {
+  f.BeginOp(kOps[57]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sqrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_square(Fuzz& f) {
+  f.BeginOp(kOps[58]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_square(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sub(Fuzz& f) {
+  f.BeginOp(kOps[59]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sub(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tan(Fuzz& f) {
+  f.BeginOp(kOps[60]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tan(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_tanh(Fuzz& f) {
   f.BeginOp(kOps[61]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1801,51 +1842,6 @@ void Call_weft_normal(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_normal(ctx, shape, shape_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[157]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const state = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_rng_bit_generator_opts* const opts = f.Options<weft_rng_bit_generator_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM;
-    opts->rng_algorithm = static_cast<weft_rng_bit_generator_rng_algorithm>(f.EnumAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_output_state = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rng_bit_generator(ctx, state, shape, shape_count, opts, out_output_state, out_output))) return;
-  f.Keep(out_output_state);
-  f.Keep(out_output);
-}
-
-void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[158]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_uniform_opts* const opts = f.Options<weft_uniform_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_UNIFORM_HAS_LOW;
-    opts->low = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_UNIFORM_HAS_HIGH;
-    opts->high = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_UNIFORM_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_uniform(ctx, shape, shape_count, opts, out))) return;
   f.Keep(out);
 }
 

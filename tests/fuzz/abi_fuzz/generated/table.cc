@@ -1275,6 +1275,11 @@ void Call_weft_metric_samples(Fuzz& f);
 void Call_weft_metric_add(Fuzz& f);
 void Call_weft_metric_record(Fuzz& f);
 void Call_weft_metrics_clear(Fuzz& f);
+void Call_weft_position_mark(Fuzz& f);
+void Call_weft_position_mark_stack(Fuzz& f);
+void Call_weft_program_list(Fuzz& f);
+void Call_weft_compiles_settled(Fuzz& f);
+void Call_weft_memory_report(Fuzz& f);
 void Call_weft_idx_read(Fuzz& f);
 void Call_weft_custom_register(Fuzz& f);
 void Call_weft_custom_register_symbol(Fuzz& f);
@@ -1723,6 +1728,11 @@ extern const Function kFunctions[] = {
     {"weft_metric_add", Call_weft_metric_add, 0x308u, false, true, 1, nullptr},
     {"weft_metric_record", Call_weft_metric_record, 0x308u, false, true, 1, nullptr},
     {"weft_metrics_clear", Call_weft_metrics_clear, 0x308u, false, true, 20, nullptr},
+    {"weft_position_mark", Call_weft_position_mark, 0x308u, false, true, 1, nullptr},
+    {"weft_position_mark_stack", Call_weft_position_mark_stack, 0x308u, false, true, 1, nullptr},
+    {"weft_program_list", Call_weft_program_list, 0x308u, false, true, 5, nullptr},
+    {"weft_compiles_settled", Call_weft_compiles_settled, 0x308u, false, true, 20, nullptr},
+    {"weft_memory_report", Call_weft_memory_report, 0x308u, false, true, 5, nullptr},
     {"weft_idx_read", Call_weft_idx_read, 0x83AAu, true, true, 10, nullptr},
     {"weft_custom_register", Call_weft_custom_register, 0x1368u, false, true, 1, nullptr},
     {"weft_custom_register_symbol", Call_weft_custom_register_symbol, 0x93E8u, false, true, 1, nullptr},
@@ -1977,6 +1987,6 @@ extern const Function kFunctions[] = {
     {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[157]},
     {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[158]},
 };
-extern const size_t kFunctionCount = 446;
+extern const size_t kFunctionCount = 451;
 
 }  // namespace weft::fuzz

@@ -1,0 +1,12 @@
+// Who called an exported function, and who called them.
+#pragma once
+
+#include "src/c_api/guard.h"
+#include "src/ir/location.h"
+
+namespace weft::c_api {
+
+// The innermost frames of the caller, as far as code with frame pointers leads; at least the address that the call returns to.
+ir::Location CallersLocation(const CalledFrom& from);
+
+}  // namespace weft::c_api

@@ -1,0 +1,360 @@
+// What is kept of programs for comparison: see reasons.h.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "serialization/checksum.h"
+#include "src/compiler/reasons.h"
+#include "src/ir/function.h"
+#include "src/ir/op_def.h"
+#include "src/ops/registry.h"
+
+namespace weft::compiler {
+namespace {
+
+class Hash {
+ public:
+  void Add(uint64_t x) {
+    hash_ = (hash_ ^ x) * 0x9E3779B97F4A7C15u;
+    hash_ ^= hash_ >> 32;
+  }
+  template <typename T>
+  void AddAddress(const T* object) {
+    Add(reinterpret_cast<uintptr_t>(object));
+  }
+  void Add(std::span<const std::byte> bytes) {
+    Add(bytes.size());
+    Add(Checksum64(bytes));
+  }
+  void Add(std::string_view text) { Add(std::as_bytes(std::span(text.data(), text.size()))); }
+  void Add(const ir::Type& type) {
+    Add(static_cast<uint64_t>(type.kind) << 32 | static_cast<uint32_t>(type.dtype));
+    Add(type.dims.size());
+    for (const int64_t dim : type.dims) Add(static_cast<uint64_t>(dim));
+    if (type.elements == nullptr) return;
+    for (const ir::Type& element : *type.elements) Add(element);
+  }
+  void Add(const ir::AttrValue& value) {
+    Add(value.index());
+    switch (value.index()) {
+      case 1: return Add(static_cast<uint64_t>(std::get<int64_t>(value)));
+      case 2: return Add(std::bit_cast<uint64_t>(std::get<double>(value)));
+      case 3: return Add(static_cast<uint64_t>(std::get<DType>(value)));
+      case 4:
+        for (const int64_t x : std::get<ir::Ints>(value)) Add(static_cast<uint64_t>(x));
+        return Add(std::get<ir::Ints>(value).size());
+      case 5: return Add(std::as_bytes(std::span(std::get<std::vector<double>>(value))));
+      case 6: return Add(std::string_view(std::get<std::string>(value)));
+      case 7: {
+        const HostTensor& tensor = std::get<Ref<const Literal>>(value)->value;
+        Add(ir::Type::Tensor(tensor.dtype(), tensor.dims()));
+        return Add(std::span<const std::byte>(tensor.bytes()));
+      }
+      default: return;
+    }
+  }
+  uint64_t value() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0x243F6A8885A308D3u;
+};
+
+uint64_t WholeOf(const ir::Node& node, uint64_t structure) {
+  Hash hash;
+  hash.Add(structure);
+  for (const ir::Type& type : node.results()) hash.Add(type);
+  size_t given = node.attrs().size();
+  while (given > 0 && !node.attrs().has(given - 1)) --given;
+  for (size_t i = 0; i < given; ++i) hash.Add(node.attrs().at(i));
+  // There is one object for all functions that compute the same.
+  for (const Ref<const ir::Function>& region : node.regions()) hash.AddAddress(region.get());
+  if (const ir::NodeExtras* extras = node.extras()) {
+    hash.Add(std::string_view(extras->sharding));
+    hash.Add(extras->device);
+    for (const auto& [name, text] : extras->unknown_attributes)
+      hash.Add(std::string_view(name)), hash.Add(std::string_view(text));
+  }
+  return hash.value();
+}
+
+}  // namespace
+
+// How a reference is spelled in an outline: the value's node and result, or an argument, or nothing.
+namespace {
+constexpr uint64_t kAbsent = 0;
+constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node << 32 | result << 1); }
+constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
+}  // namespace
+
+Outline OutlineOf(const Trace& trace) {
+  const size_t count = trace.nodes.size();
+  Outline outline;
+  std::vector<uint32_t> order(count), place(count), first_operand(count), value_node(trace.values),
+      value_result(trace.values);
+  std::iota(order.begin(), order.end(), 0);
+  const auto earlier = [&](uint32_t a, uint32_t b) { return trace.nodes[a]->id() < trace.nodes[b]->id(); };
+  if (!std::ranges::is_sorted(order, earlier)) std::ranges::sort(order, earlier);
+  uint32_t operand = 0, value = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    first_operand[i] = operand;
+    operand += static_cast<uint32_t>(trace.nodes[i]->operands().size());
+    for (uint32_t r = 0; r < trace.nodes[i]->results().size(); ++r, ++value)
+      value_node[value] = i, value_result[value] = r;
+  }
+  for (uint32_t i = 0; i < count; ++i) place[order[i]] = i;
+  std::vector<uint32_t> argument_at(trace.arguments.size(), Difference::kNone);
+  outline.nodes.reserve(count);
+  outline.operands.reserve(trace.operands.size());
+  Hash all;
+  for (uint32_t i = 0; i < count; ++i) {
+    const ir::Node& node = *trace.nodes[order[i]];
+    Outline::Node& known = outline.nodes.emplace_back();
+    Hash structure;
+    structure.AddAddress(&node.op());
+    structure.Add(node.operands().size() << 32 | node.results().size());
+    known.structure = structure.value();
+    known.whole = WholeOf(node, known.structure);
+    known.at = node.location();
+    known.traced = order[i];
+    known.first_operand = static_cast<uint32_t>(outline.operands.size());
+    all.Add(known.structure);
+    for (uint32_t k = 0; k < node.operands().size(); ++k) {
+      const Trace::Reference reference = trace.operands[first_operand[order[i]] + k];
+      const uint32_t index = Trace::IndexOf(reference);
+      uint64_t said = kAbsent;
+      if (reference != Trace::kAbsent && Trace::IsArgument(reference)) {
+        uint32_t& at = argument_at[index];
+        if (at == Difference::kNone) {
+          const Trace::Argument& argument = trace.arguments[index];
+          Hash kind;
+          kind.Add(argument.type());
+          kind.Add(argument.words);
+          at = static_cast<uint32_t>(outline.arguments.size());
+          outline.arguments.push_back({kind.value(), index, i, k, argument.donated_to >= 0});
+        }
+        said = OfArgument(at);
+      } else if (reference != Trace::kAbsent) {
+        said = OfValue(place[value_node[index]], value_result[index]);
+      }
+      outline.operands.push_back(said);
+      all.Add(said);
+    }
+  }
+  outline.structure = all.value();
+  for (const Trace::Reference output : trace.outputs) {
+    if (output == Trace::kAbsent || Trace::IsArgument(output)) continue;
+    const uint32_t index = Trace::IndexOf(output);
+    outline.outputs.push_back(OfValue(place[value_node[index]], value_result[index]));
+  }
+  std::ranges::sort(outline.outputs);
+  return outline;
+}
+
+// --- Comparing -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int kMostEdits = 64;
+
+// Which node of `before` each node of `now` is, kNone where it is new; nothing if there are more than kMostEdits others. Myers'
+// greedy algorithm on what both do not begin and end with.
+std::optional<std::vector<uint32_t>> Align(const Outline& before, const Outline& now) {
+  const auto n = static_cast<int>(before.nodes.size()), m = static_cast<int>(now.nodes.size());
+  const auto same = [&](int i, int j) { return before.nodes[i].structure == now.nodes[j].structure; };
+  int head = 0, tail = 0;
+  while (head < std::min(n, m) && same(head, head)) ++head;
+  while (tail < std::min(n, m) - head && same(n - 1 - tail, m - 1 - tail)) ++tail;
+  std::vector<uint32_t> pairs(m, Difference::kNone);
+  for (int i = 0; i < head; ++i) pairs[i] = static_cast<uint32_t>(i);
+  for (int i = 0; i < tail; ++i) pairs[m - 1 - i] = static_cast<uint32_t>(n - 1 - i);
+  const int height = n - head - tail, width = m - head - tail;
+  constexpr int kRow = 2 * kMostEdits + 3, kMiddle = kMostEdits + 1;
+  std::vector<int> reached(kRow, 0);
+  std::vector<std::vector<int>> rows;  // of each number of edits, before they were made
+  const auto downwards = [](const std::vector<int>& row, int d, int k) {
+    return k == -d || (k != d && row[kMiddle + k - 1] < row[kMiddle + k + 1]);
+  };
+  for (int d = 0; d <= kMostEdits; ++d) {
+    rows.push_back(reached);
+    for (int k = -d; k <= d; k += 2) {
+      // x is in `before`, y in `now`; going down takes one that is new.
+      int x = d == 0 ? 0 : downwards(rows[d], d, k) ? rows[d][kMiddle + k + 1] : rows[d][kMiddle + k - 1] + 1;
+      int y = x - k;
+      while (x < height && y < width && y >= 0 && same(head + x, head + y)) ++x, ++y;
+      reached[kMiddle + k] = x;
+      if (x < height || y < width || x > height || y > width) continue;
+      // The way back.
+      for (int e = d; e >= 0; --e) {
+        const int diagonal = x - y;
+        const bool down = e > 0 && downwards(rows[e], e, diagonal);
+        const int from = e == 0 ? 0 : diagonal + (down ? 1 : -1);
+        const int x0 = e == 0 ? 0 : rows[e][kMiddle + from], y0 = x0 - from;
+        const int x1 = e == 0 ? 0 : down ? x0 : x0 + 1;
+        for (; x > x1; --x, --y) pairs[head + y - 1] = static_cast<uint32_t>(head + x - 1);
+        x = x0, y = e == 0 ? 0 : y0;
+      }
+      return pairs;
+    }
+  }
+  return std::nullopt;
+}
+
+// What of a comparison the cause is chosen from.
+struct Pairing {
+  const Outline &before, &now;
+  std::vector<uint32_t> pairs;  // by node of `now`
+  std::vector<uint32_t> after;  // by node of `before`
+  // Whether an operand of `now` is the same value as one of `before`; arguments are where they stand.
+  bool SameOperand(uint64_t was, uint64_t is) const {
+    if ((was & 1) != 0 || (is & 1) != 0 || was == 0 || is == 0) return was == is;
+    const uint64_t node = (is - 2) >> 32;
+    return pairs[node] == ((was - 2) >> 32) && ((is ^ was) & 0xFFFFFFFF) == 0;
+  }
+};
+
+Pairing PairUp(const Outline& before, const Outline& now, std::vector<uint32_t> pairs) {
+  Pairing pairing{before, now, std::move(pairs), std::vector<uint32_t>(before.nodes.size(), Difference::kNone)};
+  for (uint32_t i = 0; i < pairing.pairs.size(); ++i) {
+    if (pairing.pairs[i] != Difference::kNone) pairing.after[pairing.pairs[i]] = i;
+  }
+  return pairing;
+}
+
+// Programs of equal structure: arguments, nodes, outputs, what may be taken over.
+Difference CauseInEqual(const Outline& before, const Outline& now, bool (*is_constant)(uint64_t structure)) {
+  Difference found;
+  found.nodes = now.nodes.size();
+  std::vector<bool> changed(now.nodes.size());
+  size_t count = 0;
+  for (uint32_t i = 0; i < now.nodes.size(); ++i) {
+    changed[i] = now.nodes[i].whole != before.nodes[i].whole;
+    count += changed[i] ? 1 : 0;
+  }
+  for (uint32_t i = 0; i < now.arguments.size(); ++i) {
+    if (now.arguments[i].kind == before.arguments[i].kind) continue;
+    found.edits += 1;
+    if (found.reason == Reason::kArgument) continue;
+    found.reason = Reason::kArgument;
+    found.argument = found.argument_before = i;
+    found.at = now.nodes[now.arguments[i].user].at;
+    found.others = count;
+  }
+  found.edits += count;
+  if (found.reason == Reason::kArgument) return found;
+  if (count > 0) {
+    for (uint32_t i = 0; i < now.nodes.size(); ++i) {
+      if (!changed[i]) continue;
+      const bool caused = std::ranges::any_of(now.OperandsOf(i), [&](uint64_t operand) {
+        return operand != 0 && (operand & 1) == 0 && changed[(operand - 2) >> 32];
+      });
+      if (caused && found.node != Difference::kNone) continue;
+      found.node = found.node_before = i;
+      if (!caused) break;
+    }
+    found.reason = is_constant(now.nodes[found.node].structure) ? Reason::kConstant : Reason::kAttribute;
+    found.at = now.nodes[found.node].at;
+    found.others = count - 1;
+    return found;
+  }
+  const auto output = [&](const std::vector<uint64_t>& of, const std::vector<uint64_t>& than, uint32_t* node,
+                          const Outline& outline) {
+    for (const uint64_t one : of) {
+      if (std::ranges::binary_search(than, one)) continue;
+      *node = static_cast<uint32_t>((one - 2) >> 32);
+      found.result = static_cast<uint32_t>(one & 0xFFFFFFFF) / 2 - 1;
+      found.at = outline.nodes[*node].at;
+      found.reason = Reason::kOutputs;
+      ++found.edits;
+      return true;
+    }
+    return false;
+  };
+  if (output(now.outputs, before.outputs, &found.node, now)) return found;
+  if (output(before.outputs, now.outputs, &found.node_before, before)) return found;
+  for (uint32_t i = 0; i < now.arguments.size(); ++i) {
+    if (now.arguments[i].taken_over == before.arguments[i].taken_over) continue;
+    found.reason = Reason::kTakenOver;
+    found.argument = found.argument_before = i;
+    found.at = now.nodes[now.arguments[i].user].at;
+    found.edits += 1;
+    return found;
+  }
+  // Only their order differs, or which result takes over which argument.
+  found.reason = Reason::kTakenOver;
+  return found;
+}
+
+// Programs that do not have the same operations.
+Difference CauseInOthers(const Pairing& pairing) {
+  Difference found;
+  found.reason = Reason::kOperations;
+  found.nodes = pairing.now.nodes.size();
+  const auto added = static_cast<size_t>(std::ranges::count(pairing.pairs, Difference::kNone));
+  const auto gone = static_cast<size_t>(std::ranges::count(pairing.after, Difference::kNone));
+  found.edits = added + gone;
+  // The first that is new or has another operand.
+  uint32_t pending = Difference::kNone;
+  for (uint32_t i = 0; i < pairing.pairs.size(); ++i) {
+    const uint32_t was = pairing.pairs[i];
+    if (was == Difference::kNone) {
+      if (found.node == Difference::kNone) found.node = i;
+      continue;
+    }
+    const auto operands = pairing.now.OperandsOf(i), operands_before = pairing.before.OperandsOf(was);
+    for (size_t k = 0; k < operands.size(); ++k) {
+      // A value that is gone, where an argument is now.
+      const uint64_t before = operands_before[k];
+      const bool known = (operands[k] & 1) != 0 && before != 0 && (before & 1) == 0;
+      if (known && pending == Difference::kNone && pairing.after[(before - 2) >> 32] == Difference::kNone) {
+        pending = i;
+        found.argument = static_cast<uint32_t>(operands[k] >> 1);
+        found.node_before = static_cast<uint32_t>((before - 2) >> 32);
+      }
+    }
+  }
+  if (gone > 0 && added == 0 && pending != Difference::kNone) {
+    found.reason = Reason::kPending;
+    found.node = pending;
+    found.at = pairing.now.nodes[pending].at;
+    found.others = gone - 1;
+    return found;
+  }
+  found.argument = found.node_before = Difference::kNone;
+  found.others = found.edits > 0 ? found.edits - 1 : 0;
+  if (found.node == Difference::kNone) {
+    const auto first = std::ranges::find(pairing.after, Difference::kNone);
+    if (first != pairing.after.end()) found.node_before = static_cast<uint32_t>(first - pairing.after.begin());
+  }
+  for (uint32_t i = 0; found.edits == 0 && found.node == Difference::kNone && i < pairing.pairs.size(); ++i) {
+    const auto operands = pairing.now.OperandsOf(i), operands_before = pairing.before.OperandsOf(pairing.pairs[i]);
+    const auto same = [&](uint64_t is, uint64_t was) { return pairing.SameOperand(was, is); };
+    if (!std::ranges::equal(operands, operands_before, same)) found.node = i, found.node_before = pairing.pairs[i];
+  }
+  if (found.node != Difference::kNone) found.at = pairing.now.nodes[found.node].at;
+  if (found.node == Difference::kNone && found.node_before != Difference::kNone)
+    found.at = pairing.before.nodes[found.node_before].at;
+  return found;
+}
+
+}  // namespace
+
+std::optional<Difference> Compare(const Outline& before, const Outline& now) {
+  const auto is_constant = [](uint64_t structure) {
+    Hash constant;
+    constant.AddAddress(&ops::kOp_constant);
+    constant.Add(uint64_t{1});
+    return structure == constant.value();
+  };
+  if (before.structure == now.structure && before.nodes.size() == now.nodes.size() &&
+      before.arguments.size() == now.arguments.size()) {
+    return CauseInEqual(before, now, is_constant);
+  }
+  std::optional<std::vector<uint32_t>> pairs = Align(before, now);
+  if (!pairs) return std::nullopt;
+  const Difference found = CauseInOthers(PairUp(before, now, *std::move(pairs)));
+  if (2 * found.edits > before.nodes.size() + now.nodes.size()) return std::nullopt;
+  return found;
+}
+
+}  // namespace weft::compiler

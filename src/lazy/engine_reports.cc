@@ -1,0 +1,102 @@
+// What the engine says of itself: texts of graphs, counters, memory, programs and why they were made.
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/compiler/lower.h"
+#include "src/ir/text.h"
+#include "src/lazy/engine.h"
+#include "src/lazy/live_report.h"
+
+namespace weft::lazy {
+
+absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, TextFormat format) {
+  Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kText);
+  Cut cut;
+  if (tensors.empty()) {
+    WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
+    evaluator_.planner().Live(recorder_.meshes().front().live, recorder_.time(), CutPlanner::For::kBarrier, &cut);
+  }
+  for (Tensor* tensor : tensors) {
+    WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "the text of a graph: a tensor"));
+    cut.Add(tensor->value());
+  }
+  WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
+  const ir::Module module = compiler::BuildModule(cut.trace);
+  if (format == TextFormat::kStableHlo)
+    return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
+  return ir::Print(module);
+}
+
+Snapshot Engine::TakeSnapshot() const {
+  Snapshot snapshot;
+  metrics_->AddTo(&snapshot);
+  for (Device* device : device_list_) {
+    const MemoryStats stats = device->backend->memory_stats(device);
+    snapshot.memory.push_back({device->name, device->kind, stats.bytes_in_use, stats.peak_bytes, stats.bytes_limit,
+                               device->backend->attributes(device)});
+  }
+  Lock lock(recorder_, Lock::To::kNote);
+  recorder_.op_counts().AddTo(&snapshot);
+  snapshot.last_replay_miss = recorder_.replay().LastMiss();
+  return snapshot;
+}
+
+absl::StatusOr<std::string> Engine::MemoryReport(const Device& device, bool json) const {
+  const MemoryStats stats = device.backend->memory_stats(const_cast<Device*>(&device));
+  const std::string own = device.backend->attributes(const_cast<Device*>(&device));
+  LiveReport live;
+  {
+    Lock lock(recorder_, Lock::To::kNote);
+    const MeshState& state = recorder_.StateOf(device);
+    live = LiveReportOf(state.live);
+    live.pending_nodes = state.policy.pending_nodes();
+    live.barriers = recorder_.barriers();
+  }
+  return json ? JsonOf(live, stats, own, device.name) : TextOf(live, stats, own, device.name);
+}
+
+std::string Engine::ListPrograms() {
+  std::vector<std::string> list;
+  for (const auto& cache : programs_) {
+    for (std::string& program : cache->List()) list.push_back(std::move(program));
+  }
+  std::vector<compiler::ProgramCache*> others;
+  {
+    Lock lock(recorder_, Lock::To::kNote);
+    for (const auto& [target, cache] : other_targets_) others.push_back(cache.get());
+  }
+  for (compiler::ProgramCache* cache : others) {
+    for (std::string& program : cache->List()) list.push_back(std::move(program));
+  }
+  return absl::StrCat("[", absl::StrJoin(list, ",\n "), "]");
+}
+
+void Engine::ExplainAll() {
+  if (!explain_) return;
+  std::string text = absl::StrCat("programs made: ", programs_made_->load(std::memory_order_relaxed), "\n");
+  for (const auto& cache : programs_) text += cache->Summary();
+  text.pop_back();
+  explain_(text);
+}
+
+void Engine::SettleCompiles(bool settled) {
+  Lock lock(recorder_, Lock::To::kNote);
+  evaluator_.SettleCompiles(settled, programs_made_->load(std::memory_order_relaxed));
+}
+
+std::optional<int64_t> Engine::CounterOf(std::string_view name) const {
+  if (const std::optional<int64_t> value = metrics_->Get(name)) return value;
+  Lock lock(recorder_, Lock::To::kNote);
+  return recorder_.op_counts().Get(name);
+}
+
+void Engine::ClearMetrics() {
+  Lock lock(recorder_, Lock::To::kNote);
+  recorder_.op_counts().Clear();
+  metrics_->Clear();
+  PartScope::Begin(*metrics_);
+}
+
+}  // namespace weft::lazy
