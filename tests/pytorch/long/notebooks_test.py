@@ -111,7 +111,7 @@ class AsNotebooks(unittest.TestCase):
                 notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
                 place = Workplace(self)
                 variables = {**place.variables, "FLAGS": json.dumps(SMALL.get(name, {}))}
-                client = nbclient.NotebookClient(notebook, timeout=SECONDS, kernel_name="python3",
+                client = nbclient.NotebookClient(notebook, timeout=SECONDS, startup_timeout=600, kernel_name="python3",
                                                  resources={"metadata": {"path": EXAMPLES}})
                 client.execute(env=variables)
                 printed = "".join(output.get("text", "") for cell in notebook.cells if cell.cell_type == "code"
