@@ -91,7 +91,8 @@ class AsScripts(unittest.TestCase):
     def test_bert_accelerate(self):
         text, _ = self._run("bert_accelerate")
         self.assertIn("device: xla:0", text)
-        self.assertGreater(self._number(r"epoch 1: accuracy ([\d.]+)", text), 0.7)
+        # One in sixteen by chance.
+        self.assertGreater(self._number(r"epoch 3: accuracy ([\d.]+)", text), 0.4)
 
 
 @unittest.skipIf(missing("jupytext", "nbclient", "ipykernel"), f"{missing('jupytext', 'nbclient', 'ipykernel')} is not installed")
@@ -110,7 +111,7 @@ class AsNotebooks(unittest.TestCase):
                 notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
                 place = Workplace(self)
                 variables = {**place.variables, "FLAGS": json.dumps(SMALL.get(name, {}))}
-                client = nbclient.NotebookClient(notebook, timeout=SECONDS, kernel_name="python3",
+                client = nbclient.NotebookClient(notebook, timeout=SECONDS, startup_timeout=600, kernel_name="python3",
                                                  resources={"metadata": {"path": EXAMPLES}})
                 client.execute(env=variables)
                 printed = "".join(output.get("text", "") for cell in notebook.cells if cell.cell_type == "code"

@@ -76,8 +76,11 @@ for _max_norm in (0.1, 2.0, 1000.0):
 
 _SAVED = "path = 'model.pt'\nmodel = MNIST().to('xla')\n"
 _LOADER_PARTS = """
-import torchvision.transforms as transforms
 from torch.utils.data import DataLoader
+class transforms:
+    class ToTensor:
+        def __call__(self, image):
+            return torch.from_numpy(image).unsqueeze(0).float() / 255
 use_tpu = True
 class MNIST(torch.utils.data.Dataset):
     def __init__(self, root, train, download, transform):

@@ -10,10 +10,15 @@ from . import generator, runtime, storage
 
 
 def _seed_all(seed):
-    if runtime.context_made():
-        runtime.seed(seed)
-    else:
-        runtime.configure(seed=seed & 0x7FFFFFFFFFFFFFFF)
+    if not runtime.context_made():
+        try:
+            runtime.configure(seed=seed & 0x7FFFFFFFFFFFFFFF)
+            return
+        except RuntimeError:
+            if not runtime.context_made():
+                raise
+            # Another thread made the context in between.
+    runtime.seed(seed)
 
 
 def rng_state(device=None):
