@@ -181,14 +181,16 @@ typedef struct Operand {
   bool number;    /* a Python number or a CPU tensor without dimensions */
   bool wrapped;   /* surely a Python number */
   bool integral;  /* number: in i, else in d */
+  bool complex;   /* number: with an imaginary part */
   bool conjugate; /* a complex tensor whose conjugation torch has put off */
   int kind;       /* torch's number of the dtype */
-  double d;
+  double d, imaginary;
   int64_t i;
   PyObject* object;        /* borrowed, where there is one */
   AtenTensorHandle tensor; /* borrowed, where there is one */
 } Operand;
 bool operand_of_object(PyObject* object, Operand* out);
+bool operand_is_one(const Operand* number); /* also where there is none */
 bool operand_of_tensor(AtenTensorHandle tensor, Operand* out);
 int result_kind(Operand* const* operands, size_t count); /* torch's number; -1: error_set */
 bool operand_read(const Operand* operand, uint32_t dtype, int32_t device, Typed* out);

@@ -41,7 +41,7 @@ _NUMBER_OF = {dtype: number for number, dtype in _TORCH_NUMBERS.items()}
 
 
 def _result_number(a, b):
-    return _NUMBER_OF[torch.result_type(a, b)]
+    return _NUMBER_OF.get(torch.result_type(a, b), 63)  # 63: no dtype of the device, which the kernel says
 
 
 def _promotions():
