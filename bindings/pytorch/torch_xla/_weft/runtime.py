@@ -127,9 +127,14 @@ def _before_fork():
     if _process == os.getpid() and _addresses and not C.used():
         with _lock:
             _drop(True)
+    C.hold(True)
 
 
-os.register_at_fork(before=_before_fork)
+def _after_fork():
+    C.hold(False)
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _end():
