@@ -14,8 +14,8 @@ if _VERSION < OLDEST or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
 
 _HERE = pathlib.Path(__file__).resolve().parent
 if any(_HERE.parent.glob("_XLAC*.so")):
-    raise ImportError("PyTorch/XLA itself is installed in the same place as torch_xla over Weft, and its files are among those "
-                      f"of {_HERE.parent}: uninstall both, then install the one that is wanted")
+    raise ImportError("PyTorch/XLA itself is installed in the same place as torch_xla over Weft, and its files are among "
+                      f"those of {_HERE.parent}: uninstall both, then install the one that is wanted")
 _LIBRARY = pathlib.Path(os.environ.get("WEFT_LIBRARY", "") or _HERE / "libweft.so.1")
 
 # Element types in Weft's numbers, which are DLPack's.
