@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import unittest
 
 from common import DEVICE, core, host_operations
@@ -161,7 +162,8 @@ class Training(unittest.TestCase):
         steps(300)
         first, device_first = steps(100)
         last, device_last = steps(2000)
-        self.assertLess(last - first, 2 << 20)
+        if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # which keeps what was freed
+            self.assertLess(last - first, 2 << 20)
         self.assertLessEqual(device_last, device_first)
 
     def test_dropout(self):
