@@ -96,7 +96,8 @@ static PyObject* read_value(PyObject* self, PyObject* object) {
       !operand_read(&operand, operand.view.dtype, operand.view.host != NULL ? 0 : operand.view.device, &typed)) {
     return error_python();
   }
-  return value_new(&typed, false);
+  /* What operations made of the cell's tensor is the value's alone. */
+  return value_new(&typed, operand.view.cell == NULL || operand.view.cell->handle != typed.handle);
 }
 
 static PyObject* wrap_value(PyObject* self, PyObject* object) {

@@ -22,7 +22,7 @@ import warnings
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2] / "bindings" / "pytorch")]
 
-from exceptions import EXCEPTIONS  # noqa: E402
+from exceptions import EXCEPTIONS, REFUSED  # noqa: E402
 
 SECONDS = 120  # of one operator
 RIGHT, NATIVE = 0.90, 0.65
@@ -182,7 +182,7 @@ def report(found, options):
                 print(f"{kind}: {entry['name']}: {entry['text'][:160]}")
     hosts = collections.Counter(name for entry in found.values() if entry["class"] == "host" for name in entry["text"].split())
     print("by the host:", ", ".join(f"{name} {n}" for name, n in hosts.most_common()) or "nothing")
-    unused = sorted(name for name in EXCEPTIONS if name in found and found[name]["class"] in ("native", "host"))
+    unused = sorted(name for name in REFUSED if name in found and found[name]["class"] in ("native", "host"))
     if unused:
         print("listed without need:", ", ".join(unused))
     if options.json:

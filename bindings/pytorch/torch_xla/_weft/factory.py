@@ -123,6 +123,8 @@ def local_scalar_dense(self):
 @lower("clone")
 def clone(self, memory_format=None):
     value = plain_value(self)
+    if memory_format is torch.contiguous_format:
+        return C.wrap(value)
     if memory_format in _CHANNELS_LAST or (memory_format in (None, torch.preserve_format) and not self.is_contiguous()
                                            and _dense(self)):
         out = torch.empty_like(self, memory_format=memory_format or torch.preserve_format)

@@ -1,0 +1,154 @@
+"""Layers that are one kernel each: dense ones, attention, recurrent ones, lists of tensors; values and gradients as torch's CPU."""
+
+import copy
+import itertools
+import unittest
+
+from common import DEVICE, core, host_operations
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def gradients(function, tensors, device):
+    """Result and gradients of a function of tensors, on a device."""
+    moved = [t.clone().to(device) for t in tensors]
+    for t in moved:
+        t.requires_grad_(t.is_floating_point() or t.is_complex())
+    result = function(*moved)
+    arriving = torch.randn(result.shape, generator=torch.Generator().manual_seed(7)).to(result.dtype).to(device)
+    result.backward(arriving)
+    return [result.detach().cpu()] + [t.grad.cpu() for t in moved if t.grad is not None]
+
+
+class Layers(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        core.clear_counters()
+
+    def same(self, function, *tensors, message=None):
+        for expected, actual in zip(gradients(function, tensors, "cpu"), gradients(function, tensors, DEVICE), strict=True):
+            torch.testing.assert_close(actual, expected, rtol=2e-5, atol=2e-5, msg=message and (lambda text: f"{message}: {text}"))
+
+    def test_linear(self):
+        for lead, bias, dtype in itertools.product(((), (2,), (4, 3), (0,)), (True, False), (torch.float32, torch.complex64)):
+            tensors = [torch.randn(*lead, 5, dtype=dtype), torch.randn(7, 5, dtype=dtype)]
+            tensors += [torch.randn(7, dtype=dtype)] if bias else []
+            self.same(F.linear, *tensors, message=f"{lead} {bias} {dtype}")
+        self.assertEqual(host_operations(), [])
+
+    def test_linear_refuses(self):
+        x = torch.ones(2, 3, 4, device=DEVICE)
+        for weight, text in ((torch.ones(5, 6), r"cannot be multiplied \(6x4 and 6x5\)"), (torch.ones(5, 4).half(), "same dtype")):
+            with self.assertRaisesRegex(RuntimeError, text):
+                F.linear(x, weight.to(DEVICE))
+        with self.assertRaisesRegex(RuntimeError, "not an XLA tensor"):
+            F.linear(x, torch.ones(5, 4))
+
+    def test_linear_twice(self):
+        x, w = torch.randn(3, 4), torch.randn(5, 4)
+
+        def twice(x, w):
+            inner = (F.linear(x, w) ** 2).sum()
+            return torch.autograd.grad(inner, x, create_graph=True)[0] ** 2
+
+        self.same(twice, x, w)
+
+    def test_attention(self):
+        q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 9)
+        hidden, added = torch.rand(2, 1, 5, 6) > 0.4, torch.randn(5, 6)
+        hidden[0, :, 2] = False  # a query that sees nothing
+        attend = F.scaled_dot_product_attention
+        self.same(attend, q, k, v)
+        self.same(lambda q, k, v: attend(q, k, v, is_causal=True, scale=0.3), q, k, v)
+        self.same(lambda q, k, v: attend(q, k, v, hidden.to(q.device)), q, k, v)
+        self.same(lambda q, k, v: attend(q, k, v, added.to(q.device)), q, k, v)
+        self.same(lambda q, k, v, mask: attend(q, k, v, mask), q, k, v, added)  # whose mask has a gradient
+        self.same(lambda q, k, v: attend(q, k, v, enable_gqa=True), torch.randn(2, 4, 5, 8), torch.randn(2, 2, 6, 8),
+                  torch.randn(2, 2, 6, 8))
+        self.assertEqual(host_operations(), [])
+
+    def test_parts(self):
+        for index in (1, -2, slice(1, 7, 3), slice(-3, None), slice(20, None), (slice(None), 1), (Ellipsis, slice(1, None, 2))):
+            self.same(lambda x, index=index: x[index], torch.randn(9, 4), message=str(index))
+
+    def test_lists(self):
+        tensors = [torch.randn(3, 2) + 3, torch.randn(4) + 3, torch.randn(()) + 3]
+        others = [t * 0.5 + 1 for t in tensors]
+        calls = [
+            ("_foreach_add", (others,), {"alpha": 0.3}), ("_foreach_add", (2.5,), {}), ("_foreach_add", ([1.0, 2.0, 3.0],), {}),
+            ("_foreach_mul", (0.9,), {}), ("_foreach_mul", (others,), {}), ("_foreach_sub", (others,), {}), ("_foreach_div", (others,), {}),
+            ("_foreach_addcmul", (others, others), {"value": 0.2}), ("_foreach_addcdiv", (others, others, [0.1, 0.2, 0.3]), {}),
+            ("_foreach_lerp", (others, 0.7), {}), ("_foreach_sqrt", (), {}), ("_foreach_maximum", (others,), {}), ("_foreach_neg", (), {})]
+
+        def move(value):
+            return [move(v) for v in value] if isinstance(value, list) else value.to(DEVICE) if isinstance(value, torch.Tensor) else value
+
+        for name, args, kwargs in calls:
+            expected = getattr(torch, name)(tensors, *args, **kwargs)
+            actual = getattr(torch, name)(move(tensors), *map(move, args), **kwargs)
+            inside = move(tensors)
+            getattr(torch, name + "_")(inside, *map(move, args), **kwargs)
+            for x, y, z in zip(expected, actual, inside, strict=True):
+                torch.testing.assert_close(y.cpu(), x, msg=lambda text, name=name: f"{name}: {text}")
+                self.assertTrue(torch.equal(y.cpu(), z.cpu()), name)
+        with self.assertRaisesRegex(RuntimeError, "same number of tensors"):
+            torch._foreach_add(move(tensors), move(others[:2]))
+        self.assertEqual(host_operations(), [])
+
+
+def recurrent(network, data, states, device, twice):
+    network, data = copy.deepcopy(network).to(device), data.clone().to(device).requires_grad_()
+    states = [s.clone().to(device).requires_grad_() for s in states]
+    y, last = network(data, tuple(states) if len(states) > 1 else states[0])
+    results = [y, *(last if isinstance(last, tuple) else [last])]
+    generator = torch.Generator().manual_seed(1)
+    loss = sum((t * torch.randn(t.shape, generator=generator).to(device)).sum() for t in results)
+    wanted = [data, *states, *network.parameters()]
+    if twice:
+        loss = sum((g**2).sum() for g in torch.autograd.grad(loss, wanted, create_graph=True))
+    found = torch.autograd.grad(loss, wanted)
+    return [t.detach().cpu() for t in (*results, *found)]
+
+
+class Recurrent(unittest.TestCase):
+    OPTIONS = ({}, {"num_layers": 2}, {"bidirectional": True}, {"num_layers": 2, "bidirectional": True, "bias": False, "batch_first": True})
+
+    def test_as_torch(self):
+        torch.manual_seed(0)
+        core.clear_counters()
+        for (kind, count), options, twice in itertools.product(((nn.LSTM, 2), (nn.GRU, 1)), self.OPTIONS, (False, True)):
+            network = kind(3, 5, **options)
+            batch = 4 if options.get("batch_first") else 6
+            layers = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
+            data, states = torch.randn(4, 6, 3), [torch.randn(layers, batch, 5) for _ in range(count)]
+            expected, actual = (recurrent(network, data, states, device, twice) for device in ("cpu", DEVICE))
+            for x, y in zip(expected, actual, strict=True):
+                torch.testing.assert_close(y, x, rtol=1e-4, atol=1e-5, msg=lambda text: f"{kind} {options} {twice}: {text}")
+        self.assertEqual(host_operations(), [])
+
+    def test_long_and_short(self):
+        torch.manual_seed(0)
+        for (kind, count), length in itertools.product(((nn.LSTM, 2), (nn.GRU, 1)), (1, 100)):
+            network, data = kind(3, 5), torch.randn(length, 2, 3)
+            states = [torch.randn(1, 2, 5) for _ in range(count)]
+            for x, y in zip(recurrent(network, data, states, "cpu", False), recurrent(network, data, states, DEVICE, False), strict=True):
+                torch.testing.assert_close(y, x, rtol=1e-4, atol=1e-5)
+            with torch.no_grad():
+                torch.testing.assert_close(copy.deepcopy(network).to(DEVICE)(data.to(DEVICE))[0].cpu(), network(data)[0])
+
+    def test_what_torch_does_itself(self):
+        """Projections, packed sequences and dropout between layers are put together by torch."""
+        torch.manual_seed(0)
+        core.clear_counters()
+        network, data = nn.LSTM(3, 6, proj_size=2), torch.randn(4, 2, 3)
+        torch.testing.assert_close(copy.deepcopy(network).to(DEVICE)(data.to(DEVICE))[0].cpu(), network(data)[0])
+        network = nn.GRU(3, 6)
+        packed = nn.utils.rnn.pack_padded_sequence(data, torch.tensor([4, 2]))
+        ours = nn.utils.rnn.pack_padded_sequence(data.to(DEVICE), torch.tensor([4, 2]))
+        torch.testing.assert_close(copy.deepcopy(network).to(DEVICE)(ours)[0].data.cpu(), network(packed)[0].data)
+        self.assertEqual(host_operations(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
