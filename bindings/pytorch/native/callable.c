@@ -40,7 +40,7 @@ static bool body_matmul(const Slot* slot, Operand* x, int count, const Operand* 
 
 /* x * number in place, where the number is not 1; releases x where it fails. */
 static bool scale(Typed* x, const Operand* number) {
-  if (number == NULL || (number->integral ? number->i == 1 : number->d == 1.0)) {
+  if (operand_is_one(number)) {
     return true;
   }
   Typed factor, out;
@@ -154,6 +154,12 @@ static bool body_lerp(const Slot* slot, Operand* x, int count, const Operand* be
     return false;
   }
   Operand weight = x[2];
+  if (weight.complex) {
+    error_set(WEFT_UNIMPLEMENTED, "lerp takes no complex weight on the device xla (docs/pytorch.md)");
+    typed_release(&values[0]);
+    typed_release(&values[1]);
+    return false;
+  }
   bool near = weight.number && (weight.integral ? weight.i < 1 : weight.d < 0.5);
   weft_tensor* inputs[2] = {values[1].handle, values[0].handle};
   bool good = apply("sub", inputs, 2, NULL, 0, device, &difference);

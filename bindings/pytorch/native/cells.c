@@ -86,6 +86,8 @@ static void number_give(uint32_t number) {
   pthread_mutex_unlock(&numbers_lock);
 }
 
+void cells_hold(bool hold) { hold ? pthread_mutex_lock(&numbers_lock) : pthread_mutex_unlock(&numbers_lock); }
+
 bool cells_used(void) {
   pthread_mutex_lock(&numbers_lock);
   bool used = used_numbers > 0;

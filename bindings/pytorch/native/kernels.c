@@ -40,10 +40,6 @@ static bool multiply(Typed* x, const Operand* factor) {
   return good;
 }
 
-static bool is_one(const Operand* alpha) {
-  return alpha == NULL || (alpha->integral ? alpha->i == 1 : alpha->d == 1.0);
-}
-
 bool elementwise(const Slot* slot, Operand* a, Operand* b, const Operand* alpha, Typed* out) {
   Operand* operands[2] = {a, b};
   int32_t device = common_device(operands, 2);
@@ -61,7 +57,8 @@ bool elementwise(const Slot* slot, Operand* a, Operand* b, const Operand* alpha,
     return false;
   }
   if (dtype == 0) {
-    error_set(WEFT_UNIMPLEMENTED, "%s: the device xla has no dtype for PyTorch's number %d (docs/pytorch.md)", slot->operation, kind);
+    error_set(WEFT_UNIMPLEMENTED, "%s: the device xla lacks the common dtype of the operands (docs/pytorch.md)",
+              slot->operation);
     return false;
   }
   Typed x, y;
@@ -72,7 +69,7 @@ bool elementwise(const Slot* slot, Operand* a, Operand* b, const Operand* alpha,
     typed_release(&x);
     return false;
   }
-  bool good = is_one(alpha) || multiply(slot->flags & FLAG_SWAP ? &x : &y, alpha);
+  bool good = operand_is_one(alpha) || multiply(slot->flags & FLAG_SWAP ? &x : &y, alpha);
   if (good) {
     weft_tensor* inputs[2] = {x.handle, y.handle};
     good = apply(slot->operation, inputs, 2, NULL, 0, device, out);

@@ -67,6 +67,16 @@ static bool operand_number(Operand* out) {
       out->d = value;
       return true;
     }
+    case WEFT_C64:
+      out->complex = true;
+      out->d = ((const float*)host)[0];
+      out->imaginary = ((const float*)host)[1];
+      return true;
+    case WEFT_C128:
+      out->complex = true;
+      out->d = ((const double*)host)[0];
+      out->imaginary = ((const double*)host)[1];
+      return true;
     default: out->number = false; return true; /* read as a tensor of one element */
   }
 }
@@ -125,7 +135,19 @@ bool operand_of_object(PyObject* object, Operand* out) {
     }
     return true;
   }
+  if (PyComplex_CheckExact(object)) {
+    out->number = out->wrapped = out->complex = true;
+    out->kind = KIND_C128;
+    out->d = PyComplex_RealAsDouble(object);
+    out->imaginary = PyComplex_ImagAsDouble(object);
+    return true;
+  }
   return view_of_object(object, &out->view) && operand_finish(out);
+}
+
+bool operand_is_one(const Operand* number) {
+  return number == NULL ||
+         (number->integral ? number->i == 1 : number->d == 1.0 && (!number->complex || number->imaginary == 0.0));
 }
 
 bool operand_of_tensor(AtenTensorHandle tensor, Operand* out) {
@@ -204,7 +226,28 @@ int result_kind(Operand* const* operands, size_t count) {
   return rank >= other ? high->kind : torch.promote[high->kind][low->kind];
 }
 
+/* Complex scalars are put together from two arguments. */
+static bool read_complex(const Operand* operand, uint32_t dtype, int32_t device, Typed* out) {
+  Typed real, imaginary;
+  if ((dtype & 0xff) != 5) {
+    error_set(WEFT_INVALID_ARGUMENT, "For non-complex input tensors, a number must not be complex.");
+    return false;
+  }
+  uint32_t part = dtype == WEFT_C64 ? WEFT_F32 : WEFT_F64;
+  if (!scalar_f64(part, device, operand->d, &real)) {
+    return false;
+  }
+  if (!scalar_f64(part, device, operand->imaginary, &imaginary)) {
+    typed_release(&real);
+    return false;
+  }
+  return apply2("complex", &real, &imaginary, out);
+}
+
 bool operand_read(const Operand* operand, uint32_t dtype, int32_t device, Typed* out) {
+  if (operand->complex) {
+    return read_complex(operand, dtype, device, out);
+  }
   if (operand->number) {
     if (!operand->integral) {
       return scalar_f64(dtype, device, operand->d, out);

@@ -143,6 +143,7 @@ int torch_of(uint32_t dtype);           /* torch's number, -1: none */
 const char* dtype_text(uint32_t dtype); /* torch.FloatTensor's first word */
 Cell* cell_new(uint32_t dtype, int32_t device, int ndim, const int64_t* dims,
                weft_tensor* handle); /* takes the handle */
+void cells_hold(bool hold); /* around a fork, so that the child does not find the numbers half changed */
 bool cells_used(void);    /* whether there ever was a cell */
 size_t cells_alive(void); /* tensors of torch's that share no memory */
 Cell* cell_find(const void* pointer, int64_t* out_bytes);
@@ -181,14 +182,16 @@ typedef struct Operand {
   bool number;    /* a Python number or a CPU tensor without dimensions */
   bool wrapped;   /* surely a Python number */
   bool integral;  /* number: in i, else in d */
+  bool complex;   /* number: with an imaginary part */
   bool conjugate; /* a complex tensor whose conjugation torch has put off */
   int kind;       /* torch's number of the dtype */
-  double d;
+  double d, imaginary;
   int64_t i;
   PyObject* object;        /* borrowed, where there is one */
   AtenTensorHandle tensor; /* borrowed, where there is one */
 } Operand;
 bool operand_of_object(PyObject* object, Operand* out);
+bool operand_is_one(const Operand* number); /* also where there is none */
 bool operand_of_tensor(AtenTensorHandle tensor, Operand* out);
 int result_kind(Operand* const* operands, size_t count); /* torch's number; -1: error_set */
 bool operand_read(const Operand* operand, uint32_t dtype, int32_t device, Typed* out);

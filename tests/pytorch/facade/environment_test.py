@@ -120,6 +120,13 @@ class Cache(unittest.TestCase):
         self._run(", readonly=True")
         self.assertFalse(os.path.exists(self.path))
 
+    def test_after_counting_the_devices(self):
+        count = "print(torch_xla.device_count(), torch.xla.device_count(), len(xm.get_xla_supported_devices()))\n"
+        done = support.run(BEGIN + count
+                           + f"xr.initialize_cache({self.path!r})\n" + WORK + COMPILES)
+        self.assertEqual(support.check(self, done), "1 1 1\n[3.0, 3.0, 3.0]\n1\n")
+        self.assertTrue(snapshot(self.path))
+
     def test_after_a_computation(self):
         done = support.run(BEGIN + WORK + f"xr.initialize_cache({self.path!r})\n")
         self.assertNotEqual(done.returncode, 0)

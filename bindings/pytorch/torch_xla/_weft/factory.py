@@ -143,6 +143,12 @@ def _dense(tensor):
 
 def number(value, dtype, index):
     """A Python number as an argument of the program."""
+    if isinstance(value, complex) and dtype == runtime.BOOL:
+        value = bool(value)
+    elif isinstance(value, complex) and dtype not in runtime.COMPLEX:
+        if value.imag != 0:
+            raise RuntimeError(f"value cannot be converted to type {TORCH_DTYPES[dtype]} without overflow: it is complex")
+        value = value.real
     if isinstance(value, complex):
         part = runtime.F64 if dtype == DTYPES[torch.complex128] else runtime.F32
         return converted(C.op("complex", C.scalar(part, value.real, index), C.scalar(part, value.imag, index)), dtype)

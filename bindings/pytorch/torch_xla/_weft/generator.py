@@ -120,14 +120,18 @@ class DefaultGenerator(Generator):
 class DefaultGenerators:
     """torch.xla.default_generators: one for each device, all of the context's one stream; made when asked for."""
 
+    def __init__(self):
+        self._made = {}
+
     def __len__(self):
         return runtime.device_count()
 
     def __getitem__(self, index):
+        index = range(len(self))[index]
         with _lock:
-            made = self.__dict__.setdefault("made", {})
-            index = runtime.index_of(range(len(self))[index])
-            return made.setdefault(index, made.get(index) or DefaultGenerator(index))
+            if index not in self._made:
+                self._made[index] = DefaultGenerator(index)
+            return self._made[index]
 
 
 def is_own(generator):

@@ -41,7 +41,7 @@ _NUMBER_OF = {dtype: number for number, dtype in _TORCH_NUMBERS.items()}
 
 
 def _result_number(a, b):
-    return _NUMBER_OF[torch.result_type(a, b)]
+    return _NUMBER_OF.get(torch.result_type(a, b), 63)  # 63: no dtype of the device, which the kernel says
 
 
 def _promotions():
@@ -127,9 +127,14 @@ def _before_fork():
     if _process == os.getpid() and _addresses and not C.used():
         with _lock:
             _drop(True)
+    C.hold(True)
 
 
-os.register_at_fork(before=_before_fork)
+def _after_fork():
+    C.hold(False)
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _end():
