@@ -1,22 +1,22 @@
 """The training scripts of examples/pytorch/test: the documents' command lines and flags, at sizes of seconds."""
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-SCRIPTS = os.path.join(ROOT, "examples", "pytorch", "test")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "facade"))
+import support  # noqa: E402
+
+SCRIPTS = os.path.join(support.ROOT, "examples", "pytorch", "test")
 DATA = "/usr/share/datasets/fashion-mnist"
+# As `python script` begins it.
+PROGRAM = "import runpy\nrunpy.run_path({!r}, run_name='__main__')\n"
 
 
 def run(script, *arguments, **variables):
-    """The finished process of one script, started as a user does."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "XRT_", "PJRT_"))}
-    environment.update(variables, PYTHONPATH=os.path.join(ROOT, "bindings", "pytorch"))
-    return subprocess.run([sys.executable, os.path.join(SCRIPTS, script), *arguments], env=environment, capture_output=True,
-                          text=True, timeout=900)
+    """The finished process of one script."""
+    return support.run(PROGRAM.format(os.path.join(SCRIPTS, script)), *arguments, path=[SCRIPTS], timeout=900, **variables)
 
 
 class Scripts(unittest.TestCase):

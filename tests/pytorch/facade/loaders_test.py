@@ -108,21 +108,20 @@ class Batches(unittest.TestCase):
 class Ahead(unittest.TestCase):
 
     def test_no_further_than_was_said(self):
-        taken = []
+        """As many batches as there is room for in both queues, and one in the hands of each of the two threads."""
+        for read, uploaded in ((1, 1), (6, 1), (1, 6), (4, 2)):
+            taken = []
 
-        def endless():
-            at = 0
-            while True:
-                taken.append(at)
-                yield torch.full((1,), at)
-                at += 1
+            def endless(taken=taken):
+                while True:
+                    taken.append(len(taken))
+                    yield torch.full((1,), 0.0)
 
-        loader = pl.ParallelLoader(endless(), [DEVICE], loader_prefetch_size=4, device_prefetch_size=2)
-        self.assertTrue(wait_for(lambda: len(taken) >= 7))
-        time.sleep(0.2)
-        # In the queues 4 and 2; one in the hands of each thread.
-        self.assertLessEqual(len(taken), 8)
-        loader.close()
+            loader = pl.ParallelLoader(endless(), [DEVICE], loader_prefetch_size=read, device_prefetch_size=uploaded)
+            self.assertTrue(wait_for(lambda: len(taken) >= read + uploaded + 1), (read, uploaded, taken))
+            time.sleep(0.2)
+            self.assertLessEqual(len(taken), read + uploaded + 2, (read, uploaded))
+            loader.close()
 
     def test_reading_and_uploading_go_on_during_a_step(self):
         """During the first step the loader gets as far ahead as it may, with nobody asking for a batch."""

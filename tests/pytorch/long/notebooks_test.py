@@ -91,7 +91,7 @@ class AsScripts(unittest.TestCase):
     def test_bert_accelerate(self):
         text, _ = self._run("bert_accelerate")
         self.assertIn("device: xla:0", text)
-        self.assertGreater(self._number(r"epoch 1: accuracy ([\d.]+)", text), 0.7)
+        self.assertGreater(self._number(r"epoch 3: accuracy ([\d.]+)", text), 0.6)
 
 
 @unittest.skipIf(missing("jupytext", "nbclient", "ipykernel"), f"{missing('jupytext', 'nbclient', 'ipykernel')} is not installed")
