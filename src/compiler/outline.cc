@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <numeric>
+#include <utility>
 
 #include "serialization/checksum.h"
 #include "src/compiler/reasons.h"
@@ -92,9 +92,11 @@ Outline OutlineOf(const Trace& trace) {
   Outline outline;
   std::vector<uint32_t> order(count), place(count), first_operand(count), value_node(trace.values),
       value_result(trace.values);
-  std::iota(order.begin(), order.end(), 0);
-  const auto earlier = [&](uint32_t a, uint32_t b) { return trace.nodes[a]->id() < trace.nodes[b]->id(); };
-  if (!std::ranges::is_sorted(order, earlier)) std::ranges::sort(order, earlier);
+  // Ids beside each other: nodes lie far apart.
+  std::vector<std::pair<uint64_t, uint32_t>> by_id(count);
+  for (uint32_t i = 0; i < count; ++i) by_id[i] = {trace.nodes[i]->id(), i};
+  std::ranges::sort(by_id);
+  for (uint32_t i = 0; i < count; ++i) order[i] = by_id[i].second;
   uint32_t operand = 0, value = 0;
   for (uint32_t i = 0; i < count; ++i) {
     first_operand[i] = operand;

@@ -286,7 +286,7 @@ static void interruptions_are_explained(void) {
   } kWhys[] = {{reads, "a value was read that was pending"}, {evaluates, "weft_eval computed a part of the step"},
                {prints_the_program, "the text of the pending program was asked for"},
                {captures_what_is_pending, "the body of a function used a value that was pending"},
-               {differs, "call 1 of the step, exp, differs from the steps before"}, {compiles, "a program was compiled ahead"}};
+               {differs, "call 1 of the step, exp (weft_c_replay+0x"}, {compiles, "a program was compiled ahead"}};
   for (size_t i = 0; i < sizeof kWhys / sizeof kWhys[0]; ++i) {
     net n;
     int64_t before;
