@@ -41,14 +41,13 @@ OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op), context_(Find(
   if (!status_.ok()) status_ = Prefix(op_, status_);
 }
 
-absl::Status OpCall::BadOperand(size_t i) const {
+absl::Status OpCall::BadOperand(size_t i, const lazy::Engine* owner) const {
   weft_tensor* tensor = HandleAt(i) != Missing() ? HandleAt(i) : nullptr;
   const std::string_view name = i < op_.operands.size() ? op_.operands[i].name : std::string_view("operand");
   // What the engine did not find as its own may be another's.
   const HandleType type = TypeOf(tensor);
-  if (type == HandleType::kTensor && Find(tensor)) {
-    return lazy::WithPosition(Prefix(op_, UserError(name, " belongs to another context")),
-                              CurrentLocation(context_->engine()));
+  if (owner != nullptr && type == HandleType::kTensor && Find(tensor)) {
+    return lazy::WithPosition(Prefix(op_, UserError(name, " belongs to another context")), CurrentLocation(*owner));
   }
   const absl::Status status = NoTensor(tensor, name);
   return type == HandleType::kPoison ? status : Prefix(op_, status);
@@ -56,7 +55,7 @@ absl::Status OpCall::BadOperand(size_t i) const {
 
 absl::Status OpCall::CheckOperand(size_t i) const {
   const bool fits = operands_[i] == nullptr || TypeOf(operands_[i]) == HandleType::kTensor;
-  return fits ? absl::OkStatus() : BadOperand(i);
+  return fits ? absl::OkStatus() : BadOperand(i, nullptr);
 }
 
 absl::Status OpCall::FindOperands(size_t count, const lazy::Engine& owner) {
@@ -65,7 +64,7 @@ absl::Status OpCall::FindOperands(size_t count, const lazy::Engine& owner) {
   for (size_t i = 0; i < count; ++i) {
     if (operands[i] == nullptr) continue;
     RefCounted* found = Borrow(operands[i], HandleType::kTensor, engine);
-    if (found == nullptr) return BadOperand(i);
+    if (found == nullptr) return BadOperand(i, engine);
     operands[i] = static_cast<lazy::Tensor*>(found);
   }
   return absl::OkStatus();

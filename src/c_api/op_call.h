@@ -74,7 +74,8 @@ class OpCall {
   absl::Status Run(lazy::Tensors* results);
   absl::Status RunAt(Device* device, lazy::Tensors* results);
   absl::Status CheckOperand(size_t i) const;
-  absl::Status BadOperand(size_t i) const;
+  // `owner`: whose tensors were looked for; null where only the kind of handle was.
+  absl::Status BadOperand(size_t i, const lazy::Engine* owner) const;
   absl::Status Bad(size_t at, std::string_view what);
 
   const ir::OpDef& op_;

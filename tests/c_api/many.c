@@ -196,6 +196,21 @@ static void all_or_nothing(weft_mode mode) {
   weft_context_release(ctx);
 }
 
+static void operands_of_another_context(void) {
+  weft_context *ctx = new_context(), *other = new_context();
+  weft_tensor *x = ramp(other, DIMS(2)), *out[1] = {NULL};
+  weft_op_input input = tensor(x);
+  weft_op_call call = call_of("exp", &input, 1);
+  size_t count = 9;
+  weft_error* error = weft_op_apply_many(ctx, &call, 1, out, NULL, 1, &count);
+  CHECK(error != NULL && strstr(weft_error_message(error, NULL), "calls[0]: exp: x belongs to another context") != NULL);
+  CHECK(count == 9 && out[0] == NULL);
+  weft_error_release(error);
+  weft_tensor_release(x);
+  weft_context_release(other);
+  weft_context_release(ctx);
+}
+
 /* Equal seeds, equal numbers, however they are asked for. */
 static void draws_like_single_calls(void) {
   weft_context* ctx = new_context();
@@ -338,6 +353,7 @@ int main(void) {
   all_or_nothing(WEFT_MODE_LAZY);
   all_or_nothing(WEFT_MODE_EAGER);
   all_or_nothing(WEFT_MODE_DEBUG);
+  operands_of_another_context();
   draws_like_single_calls();
   long_lists();
   results_left_out();

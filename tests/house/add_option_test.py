@@ -11,7 +11,7 @@ SOURCE = os.environ["WEFT_SOURCE"]
 LINES = {  # behind which option: the line
     "allow_winograd": '    {"name": "unroll_most", "type": "int", "field": "program", "default": "8", "since": "1.1", "doc": "runs written out"},\n'
                       '    {"name": "fuse_sums", "type": "bool", "field": "program", "default": "1", "since": "1.1", "doc": "sums join loops"},\n'
-                      '    {"name": "explain", "type": "bool", "field": "compiler", "default": "0", "since": "1.1", "doc": "says why"},\n',
+                      '    {"name": "say_why", "type": "bool", "field": "compiler", "default": "0", "since": "1.1", "doc": "says why"},\n',
     "seed": '    {"name": "greeting", "type": "text", "field": "engine", "default": "hello", "since": "1.1", "doc": "said first"},\n'}
 PROGRAM = r"""
 #include <cstdio>
@@ -22,7 +22,7 @@ int main() {
   std::puts(weft::KeyText(options).c_str());
   options.unroll_most = 4;
   options.fuse_sums = false;
-  options.explain = true;
+  options.say_why = true;
   std::puts(weft::KeyText(options).c_str());
   std::puts(weft::lazy::EngineOptions().greeting.c_str());
 }
@@ -71,7 +71,7 @@ class AddOption(unittest.TestCase):
     def test_the_callers_values_arrive(self):
         copied = self.read("src/c_api/generated/option_copy.h")
         for line in ("options->greeting = settings.text(Option::kGreeting);", "options->program.unroll_most = settings.integer(Option::kUnrollMost);",
-                     "options->program.explain = settings.truth(Option::kExplain);"):
+                     "options->program.say_why = settings.truth(Option::kSayWhy);"):
             self.assertIn(line, copied)
 
     def test_documents_and_the_table_name_it(self):

@@ -102,7 +102,7 @@ class Metrics(unittest.TestCase):
     def test_each_number_is_the_librarys(self):
         work()
         now = json.loads(_weft.weft_metrics_json())
-        self.assertEqual(met.counter_value("MarkStep"), now["counters"]["cut_barrier"])
+        self.assertEqual(met.counter_value("MarkStep"), now["counters"]["barriers"])
         self.assertEqual(met.metric_data("ExecuteTime")[:2],
                          tuple(now["samples"]["run_nanoseconds"][part] for part in ("count", "sum")))
         self.assertEqual(met.counter_value("weft::launches"), now["counters"]["launches"])

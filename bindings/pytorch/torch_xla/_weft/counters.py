@@ -7,6 +7,7 @@ from . import runtime
 # Formats of weft_metrics_render and units of weft_metric_record.
 TEXT, JSON, XLA, XLA_2019 = 0, 1, 2, 3
 _NANOSECONDS = 1
+OF_OPERATION = "op::"  # begins the names of the library's counters of recorded operations
 
 _known = None
 
@@ -69,7 +70,9 @@ def summary(name):
 def counters():
     """The binding's own counters by name."""
     found = snapshot()["counters"]
-    return {name: value for name, value in found.items() if name not in labels()} if found else {}
+    if not found:
+        return {}
+    return {name: value for name, value in found.items() if name not in labels() and not name.startswith(OF_OPERATION)}
 
 
 def clear():

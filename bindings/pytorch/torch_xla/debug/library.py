@@ -8,6 +8,8 @@ _metrics = _weft.metrics
 
 
 def _label(name):
+    if name.startswith(_metrics.OF_OPERATION):
+        return "xla::" + name.removeprefix(_metrics.OF_OPERATION)
     return _metrics.labels().get(name, name)
 
 
