@@ -86,7 +86,11 @@ static void number_give(uint32_t number) {
   pthread_mutex_unlock(&numbers_lock);
 }
 
-void cells_hold(bool hold) { hold ? pthread_mutex_lock(&numbers_lock) : pthread_mutex_unlock(&numbers_lock); }
+static void numbers_hold(void) { pthread_mutex_lock(&numbers_lock); }
+static void numbers_let_go(void) { pthread_mutex_unlock(&numbers_lock); }
+
+/* In fork itself, not by Python's hooks: between those another thread may get the GIL, and wait there for the lock. */
+bool cells_guard_forks(void) { return pthread_atfork(numbers_hold, numbers_let_go, numbers_let_go) == 0; }
 
 bool cells_used(void) {
   pthread_mutex_lock(&numbers_lock);

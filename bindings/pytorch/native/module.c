@@ -219,18 +219,10 @@ static PyObject* alive(PyObject* self, PyObject* args) {
   return Py_BuildValue("nn", (Py_ssize_t)cells_alive(), (Py_ssize_t)__atomic_load_n(&values_alive, __ATOMIC_RELAXED));
 }
 
-/* hold(whether): around a fork. */
-static PyObject* hold(PyObject* self, PyObject* whether) {
-  (void)self;
-  cells_hold(whether == Py_True);
-  Py_RETURN_NONE;
-}
-
 static PyMethodDef methods[] = {
     {"load", load, METH_VARARGS, "Finds torch and Weft."},
     {"start", start, METH_VARARGS, "Makes the context."},
     {"stop", stop, METH_NOARGS, "Ends the context."},
-    {"hold", hold, METH_O, "Around a fork."},
     {"used", used, METH_NOARGS, "Whether the device was used."},
     {"alive", alive, METH_NOARGS, "How many tensors with memory of their own, and how many values, there are."},
     {"register", native_register, METH_VARARGS, "register(overload, kind, flags, operation): a kernel in C."},
@@ -243,6 +235,11 @@ static PyMethodDef methods[] = {
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_weft_torch", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__weft_torch(void) {
+  static bool guarded; /* this runs under the GIL */
+  guarded = guarded || cells_guard_forks();
+  if (!guarded) {
+    return PyErr_NoMemory();
+  }
   PyObject* module = PyModule_Create(&definition);
   if (module == NULL || !value_init(module) || PyModule_AddFunctions(module, value_methods) != 0 ||
       PyModule_AddFunctions(module, layer_methods) != 0) {

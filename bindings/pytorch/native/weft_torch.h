@@ -143,7 +143,7 @@ int torch_of(uint32_t dtype);           /* torch's number, -1: none */
 const char* dtype_text(uint32_t dtype); /* torch.FloatTensor's first word */
 Cell* cell_new(uint32_t dtype, int32_t device, int ndim, const int64_t* dims,
                weft_tensor* handle); /* takes the handle */
-void cells_hold(bool hold); /* around a fork, so that the child does not find the numbers half changed */
+bool cells_guard_forks(void); /* once: no child of a fork finds the numbers half changed */
 bool cells_used(void);    /* whether there ever was a cell */
 size_t cells_alive(void); /* tensors of torch's that share no memory */
 Cell* cell_find(const void* pointer, int64_t* out_bytes);

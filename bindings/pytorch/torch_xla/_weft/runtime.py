@@ -127,14 +127,9 @@ def _before_fork():
     if _process == os.getpid() and _addresses and not C.used():
         with _lock:
             _drop(True)
-    C.hold(True)
 
 
-def _after_fork():
-    C.hold(False)
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork)
 
 
 def _end():
