@@ -1,4 +1,4 @@
-// Who called an exported function, and who called them.
+// This file walks the stack of an exported function's callers.
 #pragma once
 
 #include "src/c_api/guard.h"

@@ -120,7 +120,7 @@ class Context final : public RefCounted {
   void Cancel() { engine_->services().Cancel(); }
 
   LogState& log() { return *root().log_; }
-  // What options want at the end of a barrier, whose event this is: waits for it, writes metrics.
+  // A barrier, whose event this is, ends with this call: it waits (sync_wait) and writes metrics (metrics_file).
   absl::Status AfterBarrier(const Event& event);
   // Where callbacks wait; null: they do not.
   const std::shared_ptr<lazy::CallbackQueue>& queue() const { return root().queue_; }
@@ -141,7 +141,7 @@ class Context final : public RefCounted {
 
  private:
   Context() = default;
-  // What options say of positions, metrics after barriers and reasons. `write` writes log records.
+  // Reads the options of positions, of metrics after barriers and of reasons. `write` writes log records.
   void Observe(const Settings& settings, const std::function<void(LogLevel, std::string_view)>& write,
                lazy::Engine::Config* config);
   const Context& root() const { return root_ != nullptr ? *root_ : *this; }
@@ -250,7 +250,7 @@ weft_tensor* MakePoison(absl::Status status);
 // Whether the format is StableHLO, otherwise Weft's own; an error for any other number.
 absl::StatusOr<bool> IsStableHlo(weft_text_format format);
 
-// What the thread's next recorded operation takes as its position: what a scope has set, else what weft_position_mark has, else,
+// Gives the position of the thread's next recorded operation: what a scope has set, else what weft_position_mark has, else,
 // unless the option `positions` says otherwise, where the exported function was called from.
 ir::Location CurrentLocation(const lazy::Engine& engine);
 // weft_position_mark's; unknown takes it back.

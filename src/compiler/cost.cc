@@ -32,7 +32,7 @@ class Costs {
       for (const Ref<const ir::Function>& region : node.regions()) regions.push_back(known_[region.get()]);
       return op.work({node, regions});
     }
-    // What only moves elements costs nothing, nor do literals and indices.
+    // Operations that only move elements cost nothing; literals and indices do not either.
     if (node.operands().empty() || op.lowering != ir::Lowering::kScalar) return Cost{};
     const double count = node.type().is_tensor() ? static_cast<double>(CountOf(node.type().dims)) : 0;
     return op.cost == ir::Cost::kCheap ? Cost{.flops = count} : Cost{.transcendentals = count};

@@ -1,4 +1,4 @@
-// What is kept of programs for comparison: see reasons.h.
+// Outlines are kept of programs, for comparison: see reasons.h.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -80,7 +80,7 @@ uint64_t WholeOf(const ir::Node& node, uint64_t structure) {
 
 }  // namespace
 
-// How a reference is spelled in an outline: the value's node and result, or an argument, or nothing.
+// An outline spells a reference as the value's node and result, or as an argument, or as nothing.
 namespace {
 constexpr uint64_t kAbsent = 0;
 constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node << 32 | result << 1); }
@@ -202,7 +202,7 @@ std::optional<std::vector<uint32_t>> Align(const Outline& before, const Outline&
   return std::nullopt;
 }
 
-// What of a comparison the cause is chosen from.
+// A comparison collects these candidates; the cause is chosen from them.
 struct Pairing {
   const Outline &before, &now;
   std::vector<uint32_t> pairs;  // by node of `now`

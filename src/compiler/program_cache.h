@@ -124,11 +124,11 @@ class ProgramCache {
     bool loaded = false;
   };
   std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable, Made made);
-  // Of a program that is not there: what it differs in from the one that is nearest.
+  // Finds what a missing program differs in from the known program that is nearest.
   void FindReason(const Trace& trace, Wanted* wanted);
   std::shared_ptr<const Program> NearestTo(const Outline& outline, Difference* difference)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // How often this reason has come at this place, this time included.
+  // Counts how often this reason has come at this place, this time included.
   int64_t CountAt(const Difference& difference);
   void KeepOutline(const std::shared_ptr<Program>& program, std::shared_ptr<const Outline> outline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -145,7 +145,7 @@ class ProgramCache {
   int64_t size_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of all programs
   uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What outlines take at most; and of programs that were let go of, as many keys as that takes.
+  // Outlines take at most so many bytes; so many keys of dropped programs are remembered.
   static constexpr size_t kMostOutlineBytes = size_t{16} << 20, kMostDropped = 4096;
   size_t outline_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_set<Key> dropped_ ABSL_GUARDED_BY(mutex_);

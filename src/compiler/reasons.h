@@ -26,7 +26,7 @@ enum class Reason : uint8_t {
   kCount,
 };
 std::string_view NameOf(Reason reason);
-// What its owner can do, in a sentence; may be empty.
+// Says in a sentence what the program's owner can do; may be empty.
 std::string_view HintOf(Reason reason);
 
 // The payload of an error that says why a program would have had to be made.

@@ -190,7 +190,7 @@ struct SimplerCall {
 };
 using SimplerFn = Value (*)(const SimplerCall& call);
 
-// What a node computes, by its types and attributes; moving elements costs nothing.
+// The work of a node, by its types and attributes; moving elements costs nothing.
 struct Work {
   double flops = 0;            // additions, products, comparisons, choices: one an element
   double transcendentals = 0;  // exp, log, tanh, division: what takes tens of instructions

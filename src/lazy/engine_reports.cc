@@ -1,4 +1,4 @@
-// What the engine says of itself: texts of graphs, counters, memory, programs and why they were made.
+// The engine's reports: texts of graphs, counters, memory, programs and why they were made.
 #include <vector>
 
 #include "absl/strings/ascii.h"

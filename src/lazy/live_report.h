@@ -1,4 +1,4 @@
-// What live tensors hold, in words and as JSON: for whoever is told that memory is short, or asks.
+// Reports what live tensors hold, in words and as JSON: when memory is short, and on request.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How often each operation was recorded.
+// Counts how often each operation was recorded.
 #pragma once
 
 #include <algorithm>

@@ -21,7 +21,7 @@ enum class Mode : uint8_t {
   kDebug,  // eager, waits for each operation, and reports the first one that makes a NaN out of none
 };
 
-// What becomes of a recorded operation that nobody has given a position.
+// Says which position a recorded operation gets that nobody has given one.
 enum class Positions : uint8_t {
   kOff,
   kCall,   // where the exported function was called from

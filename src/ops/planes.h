@@ -9,13 +9,13 @@ namespace weft::ops {
 inline ir::Splits Complex(Planes planes) { return {ir::Split{{}, std::move(planes)}}; }
 inline ir::Splits Real(ir::Value value) { return {ir::Split{std::move(value), {}}}; }
 
-// Of what moves, chooses or sums elements: the same on either plane.
+// Operations that move, choose or sum elements do the same on either plane.
 ir::Splits EachPlane(const ir::PlanesCall& call);
-// Of what takes any number of values, which double in place; functions that are carried do so, too.
+// Operations that take any number of values: these double in place; so do carried functions.
 ir::Splits InPlace(const ir::PlanesCall& call);
 ir::Splits InPlace(const ir::PlanesCall& call, std::span<const Ref<const ir::Function>> regions);
 
-// Of formulas (complex.h).
+// Operations that have a formula for complex numbers (complex.h).
 template <Planes (*formula)(ir::Builder&, const Planes&)>
 ir::Splits UnaryPlanes(const ir::PlanesCall& call) {
   return Complex(formula(call.b, call.planes(0)));
@@ -28,7 +28,7 @@ ir::Splits BinaryPlanes(const ir::PlanesCall& call) {
 // Zeros for the imaginary part of what has none.
 Planes FromReal(ir::Builder& b, const ir::Value& re);
 
-// Of sums of products: (a + i b)(c + i d) by four of them, since three would lose digits of the smaller part.
+// Sums of products: (a + i b)(c + i d) by four of them, since three would lose digits of the smaller part.
 ir::Splits ProductPlanes(const ir::PlanesCall& call);
 
 // Products of many elements by `by`, an operation that takes the function which combines two: here the multiplication of complex

@@ -8,7 +8,7 @@
 
 namespace weft::ops {
 
-// Of what only moves elements: f16 and bf16 move as they are and widen behind it, where products and kernels read them.
+// Operations that only move elements: f16 and bf16 move as they are and widen behind it, where products and kernels read them.
 ir::Value MoveNarrow(const ir::SimplerCall& call);
 // f(x, x) is x.
 ir::Value Idempotent(const ir::SimplerCall& call);

@@ -8,18 +8,18 @@ namespace weft::ops {
 // Elements of a tensor.
 double ElementsOf(const ir::Type& type);
 
-// Of what runs each of its functions once, or nobody knows how often.
+// The operation runs each of its functions once, or nobody knows how often.
 absl::StatusOr<ir::Work> WorkOfAll(const ir::WorkCall& call);
-// Of what runs one of its functions: the dearest.
+// The operation runs one of its functions: the dearest counts.
 absl::StatusOr<ir::Work> WorkOfDearest(const ir::WorkCall& call);
 
-// Of what runs its last function `times` times, or where it has none an operation of scalars.
+// The operation runs its last function `times` times; without one it computes on scalars as often.
 ir::Work WorkOfTimes(const ir::WorkCall& call, double times);
 // So often as elements vanish; as there are updates, the last operand; as there are elements in operand 0.
 absl::StatusOr<ir::Work> WorkOfReduction(const ir::WorkCall& call);
 absl::StatusOr<ir::Work> WorkOfUpdates(const ir::WorkCall& call);
 absl::StatusOr<ir::Work> WorkOfElements(const ir::WorkCall& call);
-// Of windows of these sizes, one for each result.
+// The operation looks at a window of these sizes for each result.
 ir::Work WorkOfWindows(const ir::WorkCall& call, std::span<const int64_t> sizes);
 
 }  // namespace weft::ops

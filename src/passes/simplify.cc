@@ -13,7 +13,7 @@ Value Simpler(const ir::SimplerCall& call) {
   const ir::OpDef& op = call.node.op();
   if (op.simpler == nullptr || call.node.extras() != nullptr) return {};
   Value simpler = op.simpler(call);
-  // What slices of a tensor contribute to its gradient is about several operations, and none's own.
+  // This rule (slices of a tensor contribute to its gradient) is about several operations, so that none owns it.
   return !simpler && &op == &ops::kOp_add ? JoinPads(call.b, call.operands[0], call.operands[1]) : simpler;
 }
 

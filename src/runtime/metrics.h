@@ -146,7 +146,7 @@ class Metrics {
   void Clear();
   // Adds all counters and samples to the snapshot.
   void AddTo(Snapshot* snapshot) const;
-  // Of no other metrics of this process, those that are gone included.
+  // No other metrics of this process have this number, those that are gone included.
   uint64_t id() const { return id_; }
 
  private:

@@ -43,7 +43,7 @@ PartScope::PartScope(Metrics& metrics, Part part, int64_t now, bool inside) : st
   if (watch.metrics != nullptr ? watch.metrics != &metrics : inside) return;
   counts_ = true;
   around_ = watch.part;
-  // Of the time since another context's parts, or before the first, nobody knows whose it is.
+  // Nobody knows whose the time is since another context's parts ended, or before the first began.
   if (watch.id == metrics.id()) Close(watch, metrics, now);
   watch = {&metrics, metrics.id(), part, now, watch.ran};
 }

@@ -27,7 +27,7 @@ enum class Part : uint8_t {
 class PartScope {
  public:
   PartScope(Metrics& metrics, Part part, int64_t now = MonotonicNow());
-  // Of a thread that is in no part of these metrics, a pool's, nothing is counted.
+  // A thread that is in no part of these metrics, such as a pool's, counts nothing.
   static PartScope Inside(Metrics& metrics, Part part, int64_t now);
   ~PartScope() {
     if (counts_) End(MonotonicNow());

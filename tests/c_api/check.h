@@ -97,6 +97,17 @@ static UNUSED void fails_at(weft_error* error, weft_code code, const char* text,
 #define INVALID(call, text) FAILS(call, WEFT_INVALID_ARGUMENT, text)
 
 /* A context that keeps nothing on disk. */
+/* One without a cache and with another setting. */
+static UNUSED weft_context* new_context_with(const char* name, const char* value) {
+  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {name, WEFT_STRLEN, value, WEFT_STRLEN}};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  options.settings = settings;
+  options.setting_count = 2;
+  MUST(weft_context_create(&options, &ctx));
+  return ctx;
+}
+
 static UNUSED weft_context* new_context(void) {
   static const weft_setting off = {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN};
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;

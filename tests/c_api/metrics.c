@@ -1,16 +1,6 @@
 /* What a context counts: counters, samples, the caller's own, and each format, on the platforms cpu and reference. */
 #include "check.h"
 
-static weft_context* on(const char* platform) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {"platform", WEFT_STRLEN, platform, WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 2;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
-
 static weft_metric_summary samples(weft_context* ctx, const char* name) {
   weft_metric_summary summary = WEFT_METRIC_SUMMARY_INIT;
   MUST(weft_metric_samples(ctx, name, WEFT_STRLEN, &summary));
@@ -32,7 +22,7 @@ static void steps(const char* platform) {
   const float data[6] = {1, 2, 3, 4, 5, 6};
   const int64_t dims[] = {2, 3};
   float out[6];
-  weft_context* const ctx = on(platform);
+  weft_context* const ctx = new_context_with("platform", platform);
   weft_tensor *x = NULL, *y = NULL;
   CHECK_EQUAL(samples(ctx, "run_nanoseconds").count, 0);
   CHECK_EQUAL(samples(ctx, "run_nanoseconds").largest, 0);
@@ -58,7 +48,7 @@ static void steps(const char* platform) {
 }
 
 static void own(void) {
-  weft_context* const ctx = on("cpu");
+  weft_context* const ctx = new_context_with("platform", "cpu");
   weft_metric_summary summary = WEFT_METRIC_SUMMARY_INIT;
   weft_blob* blob = NULL;
   int64_t value = 0;

@@ -15,16 +15,6 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static weft_context* with(const char* name, const char* value) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {name, WEFT_STRLEN, value, WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 2;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
-
 static int has(weft_context* ctx, weft_metrics_format format, const char* text) {
   weft_blob* blob = NULL;
   MUST(weft_metrics_render(ctx, format, &blob));
@@ -96,7 +86,7 @@ static int64_t part(weft_context* ctx, const char* name) {
 
 /* A loop of steps with reads, its own work and a program to compile: the parts are the whole. */
 static void parts(int64_t side, const char* platform) {
-  weft_context* const ctx = with("platform", platform);
+  weft_context* const ctx = new_context_with("platform", platform);
   weft_tensor* w = ramp(ctx, DIMS(side, side));
   int64_t all = 0, wall;
   double mine = 0;
@@ -163,7 +153,7 @@ __attribute__((noinline)) static weft_tensor* plain(weft_context* ctx, weft_tens
 }
 
 static void positions(void) {
-  weft_context *ctx = new_context(), *off = with("positions", "off"), *stack = with("positions", "stack");
+  weft_context *ctx = new_context(), *off = new_context_with("positions", "off"), *stack = new_context_with("positions", "stack");
   weft_tensor *x = ramp(ctx, DIMS(4)), *y = plain(ctx, x), *z = NULL, *u = NULL, *bad = NULL;
   const weft_frame frames[] = {{"inner", WEFT_STRLEN, "model.py", WEFT_STRLEN, 12, 0}, {"outer", WEFT_STRLEN, "train.py", WEFT_STRLEN, 3, 0}};
   const weft_frame empty = {NULL, 0, NULL, 0, 1, 0};
@@ -334,7 +324,7 @@ static void loops(void) {
 /* --- Limits -------------------------------------------------------------------------------------------------------------- */
 
 static void settled(void) {
-  weft_context *ctx = new_context(), *two = with("compile_limit", "2");
+  weft_context *ctx = new_context(), *two = new_context_with("compile_limit", "2");
   weft_tensor *x = ramp(ctx, DIMS(4)), *y = NULL, *z = NULL;
   weft_error* error;
   float out[4];
@@ -411,7 +401,7 @@ static void after_barriers(void) {
   snprintf(path, sizeof path, "%s/metrics.txt", g_dir);
   const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {"metrics_file", WEFT_STRLEN, path, WEFT_STRLEN}};
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context *ctx = NULL, *waits = with("sync_wait", "1"), *nowhere = with("metrics_file", "/nowhere/metrics.txt");
+  weft_context *ctx = NULL, *waits = new_context_with("sync_wait", "1"), *nowhere = new_context_with("metrics_file", "/nowhere/metrics.txt");
   weft_event* event = NULL;
   options.settings = settings;
   options.setting_count = 2;

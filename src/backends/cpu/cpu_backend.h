@@ -46,7 +46,7 @@ class CpuBackend final : public Backend {
                                     std::function<void()> release) override;
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override;
   MemoryStats memory_stats(Device* device) const override;
-  // What the memory is used for, in bytes.
+  // A JSON object says what the memory is used for, in bytes.
   std::string attributes(Device* device) const override;
   int64_t bytes_available(Device* device) const override;
 
