@@ -238,6 +238,21 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *     info say each reason in any case
  *   explain_file (text; default STDERR): where explain writes: a file, to whose end it is added, STDERR or STDOUT.
  *     Where nobody sets it, PT_XLA_DEBUG_FILE does
+ *   first_bad (off, nan, inf, any; default off): which numbers are looked for in the float results of each launch, for
+ *     which the call that launches then waits. Where there is one, the launch is computed again one operation after the
+ *     other, of what it was launched on, which is not taken over, and the call is FAILED_PRECONDITION: it names the first
+ *     operation that made one of good ones, its position, function and run of a loop, and what operands and results hold.
+ *     The values stay readable. The mode debug looks at each operation at once, for NaN or for what is said here
+ *   op_by_op (off, read, sync, both; default off): reads, barriers or both compute the graph one operation at a time,
+ *     each compiled once and launched by itself: slow, for finding the operation that is at fault. Where nobody sets it,
+ *     GET_TENSORS_OPBYOP=1 means read and SYNC_TENSORS_OPBYOP=1 sync (with XLA_ before them, too)
+ *   save_graphs (text; default empty): each graph that is launched is added to the end of this file, or of STDERR or
+ *     STDOUT, with what asked for it and the program's key; steps are then built each time. Empty: nowhere. What cannot
+ *     be written is lost with one warning. Where nobody sets it, XLA_SAVE_TENSORS_FILE does
+ *   save_graphs_format (text, dot, stablehlo; default text): text: a node a line, as PyTorch/XLA writes it; dot: for
+ *     Graphviz; stablehlo. Where nobody sets it, XLA_SAVE_TENSORS_FMT does
+ *   save_graphs_max_bytes (0 or more; default 268435456): where the file of save_graphs would grow larger, FILE.1
+ *     begins, then FILE.2; 0: no limit
  *   compile_limit (-1 or more; default -1): programs that a context makes or loads at most; one more is
  *     FAILED_PRECONDITION with the reason as text and as the payload weft.reason, and nothing is lost; -1: no limit.
  *     weft_compiles_settled sets it to what there is

@@ -32,8 +32,8 @@ weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_e
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(context->BeforeWork()));
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
-    absl::StatusOr<Ref<Event>> event =
-        context->WithPressure(0, [&] { return context->engine().Sync(context->where(place)); });
+    absl::StatusOr<Ref<Event>> event = context->WithPressure(
+        0, [&] { return context->engine().Sync(context->where(place), CurrentLocation(context->engine())); });
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(event.status()));
     WEFT_RETURN_IF_ERROR(context->AfterBarrier(**event));
     return MakeEvent(*context, *std::move(event), out_event);

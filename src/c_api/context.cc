@@ -12,6 +12,7 @@
 #include "src/c_api/options.h"
 #include "src/c_api/report.h"
 #include "src/compiler/disk_store.h"
+#include "src/lazy/graph_file.h"
 #include "src/runtime/host_allocator.h"
 #include "src/runtime/lasting.h"
 
@@ -140,6 +141,19 @@ void Context::Observe(const Settings& settings, const std::function<void(LogLeve
   config->options.positions = positions == "off"     ? lazy::Positions::kOff
                               : positions == "stack" ? lazy::Positions::kStack
                                                      : lazy::Positions::kCall;
+  constexpr std::string_view kBad[] = {"off", "nan", "inf", "any"};
+  config->options.first_bad =
+      static_cast<lazy::Bad>(std::ranges::find(kBad, settings.text(Option::kFirstBad)) - std::begin(kBad));
+  const std::string& one_by_one = settings.text(Option::kOpByOp);
+  config->options.read_op_by_op = one_by_one == "read" || one_by_one == "both";
+  config->options.sync_op_by_op = one_by_one == "sync" || one_by_one == "both";
+  if (const std::string& path = settings.text(Option::kSaveGraphs); !path.empty()) {
+    constexpr std::string_view kFormats[] = {"text", "dot", "stablehlo"};
+    const auto* const format = std::ranges::find(kFormats, settings.text(Option::kSaveGraphsFormat));
+    auto file = std::make_shared<LineFile>(path, warn, settings.integer(Option::kSaveGraphsMaxBytes));
+    config->options.graphs = std::make_shared<lazy::GraphFile>(
+        std::move(file), static_cast<lazy::GraphFile::Format>(format - kFormats), config->options.matmul_precision);
+  }
   sync_wait_ = settings.truth(Option::kSyncWait);
   if (const std::string& path = settings.text(Option::kMetricsFile); !path.empty()) {
     constexpr std::string_view kFormats[] = {"text", "json", "xla", "xla_2019", "openmetrics"};

@@ -127,6 +127,7 @@ absl::Status Settings::ReadOthersVariables() {
       WEFT_RETURN_IF_ERROR(ReadOthersVariable(i, one.substr(0, colon), one.substr(colon + 1)));
     }
   }
+  WEFT_RETURN_IF_ERROR(ReadOpByOpVariables());
   constexpr auto kPlatform = static_cast<size_t>(Option::kPlatform);
   const bool chosen = sources_[kPlatform] != WEFT_OPTION_FROM_DEFAULT;
   const char* const device = std::getenv("PJRT_DEVICE");
@@ -139,6 +140,28 @@ absl::Status Settings::ReadOthersVariables() {
   values_[kPlatform] = absl::AsciiStrToLower(device);
   sources_[kPlatform] = WEFT_OPTION_FROM_ENVIRONMENT;
   return ReadXrtVariables();
+}
+
+absl::Status Settings::ReadOpByOpVariables() {
+  constexpr auto kOption = static_cast<size_t>(Option::kOpByOp);
+  bool wanted[2] = {};
+  for (const int barriers : {0, 1}) {
+    for (const std::string_view prefix : {"", "XLA_"}) {
+      const std::string name = absl::StrCat(prefix, barriers != 0 ? "SYNC" : "GET", "_TENSORS_OPBYOP");
+      const char* const said = std::getenv(name.c_str());
+      if (said == nullptr || sources_[kOption] != WEFT_OPTION_FROM_DEFAULT) continue;
+      const std::string_view value = said;
+      const bool on = value == "1" || value == "true", off = value == "0" || value == "false" || value.empty();
+      if (!on && !off) {
+        return UserError(name, ": '", said, "' is not one of 0, 1; the option op_by_op (WEFT_OP_BY_OP) goes before it");
+      }
+      wanted[barriers] = wanted[barriers] || on;
+    }
+  }
+  if (!wanted[0] && !wanted[1]) return absl::OkStatus();
+  values_[kOption] = wanted[0] && wanted[1] ? "both" : wanted[0] ? "read" : "sync";
+  sources_[kOption] = WEFT_OPTION_FROM_ENVIRONMENT;
+  return absl::OkStatus();
 }
 
 absl::Status Settings::ReadXrtVariables() {

@@ -48,6 +48,8 @@ class Settings {
   absl::Status ReadOthersVariable(size_t option, std::string_view variable, std::string_view values);
   // XRT_TPU_CONFIG and its kin are an error where they would have meant something.
   absl::Status ReadXrtVariables();
+  // PyTorch/XLA has two variables for the option op_by_op.
+  absl::Status ReadOpByOpVariables();
 
   std::array<std::string, static_cast<size_t>(Option::kCount)> values_;
   std::array<weft_option_source, static_cast<size_t>(Option::kCount)> sources_ = {};

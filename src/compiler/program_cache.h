@@ -93,6 +93,8 @@ class ProgramCache {
   std::string Summary();
   // For weft_program_list, the newest first: a JSON object each.
   std::vector<std::string> List();
+  // Positions of a program's nodes in its canonical form, as they were when it was made; none if memory has let go of them.
+  std::vector<ir::Location> PositionsOf(const Program& program);
   // What somebody has kept is launched again without being looked for: a hit like others.
   void Used(const Program& program);
   // Loads or compiles it, unless somebody has done so meanwhile; takes as long as that takes. Programs are kept until

@@ -145,6 +145,14 @@ std::string ProgramCache::Summary() {
   return text;
 }
 
+std::vector<ir::Location> ProgramCache::PositionsOf(const Program& program) {
+  MutexLock lock(mutex_);
+  if (program.outline == nullptr) return {};
+  std::vector<ir::Location> positions(program.outline->nodes.size());
+  for (const Outline::Node& node : program.outline->nodes) positions[node.traced] = node.at;
+  return positions;
+}
+
 std::vector<std::string> ProgramCache::List() {
   std::vector<std::pair<std::shared_ptr<const Program>, std::pair<uint64_t, uint64_t>>> all;
   {

@@ -43,15 +43,6 @@ absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int6
   return absl::OkStatus();
 }
 
-// Index, -1 if there is none.
-int64_t FirstNan(const HostTensor& floats) {
-  for (int64_t i = 0; i < floats.count(); ++i) {
-    const double x = floats.GetDouble(i);
-    if (x != x) return i;
-  }
-  return -1;
-}
-
 }  // namespace
 
 // --- Life ----------------------------------------------------------------------------------------------------------------
@@ -84,7 +75,10 @@ Engine::Engine(Config config)
       recorder_.AddMesh({device}, programs_.back().get(), options_);
     }
   }
-  if (options_.replay && lazy() && device_list_.size() == 1) recorder_.replay().Enable(recorder_.meshes().front());
+  // A step that is launched as before has no graph to write, and no operations to compute.
+  const bool builds = options_.graphs != nullptr || options_.sync_op_by_op;
+  if (options_.replay && !builds && lazy() && device_list_.size() == 1)
+    recorder_.replay().Enable(recorder_.meshes().front());
 }
 
 compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, ProgramOptions program) {
@@ -348,16 +342,16 @@ absl::Status Engine::Finish(Lock& lock, const Place& place, const ir::Builder& b
   const auto known = [](const ir::Node& node) { return AllKnown(node); };
   for (const ir::Node* node : ir::Reachable(results, known)) {
     if (AllKnown(*node)) continue;  // others may have had the lock, too
-    const std::vector<ir::Value> operands(node->operands().begin(), node->operands().end());
+    const ir::Values operands(node->operands().begin(), node->operands().end());
     ir::Values made;
     for (uint32_t i = 0; i < node->results().size(); ++i) made.push_back({Ref<const ir::Node>::Share(node), i});
     const std::span<const ir::Value> all(made.data(), made.size());
     WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, *place.state, all, CutReason::kEager));
     if (&node->op() == &ops::kOp_constant) continue;  // a NaN is meant
-    const absl::Status status = CheckNumbers(lock, node->op(), operands, all);
+    const absl::Status status = evaluator_.inspector().CheckInside(lock, *place.state, *node, operands, all);
     if (status.ok()) continue;
     const std::string_view where = what == &Recorder::kGradientTag ? ", in a gradient" : ", in a step of an optimizer";
-    return WithPosition(WithText(status, absl::StrCat(status.message(), where)), node->location());
+    return WithPosition(Within(status, where), node->location());
   }
   return absl::OkStatus();
 }
@@ -408,7 +402,7 @@ bool Engine::requires_grad(const Tensor* tensor) const {
 
 // --- Evaluation ----------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where) {
+absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where, ir::Location at) {
   WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "a barrier"));
   Lock lock(recorder_, Lock::To::kNote);
   WEFT_ASSIGN_OR_RETURN(const Place only, recorder_.CheckWhere(where));
@@ -416,7 +410,7 @@ absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where) {
   std::vector<Ref<Event>> events;
   for (MeshState& state : recorder_.meshes()) {
     if (where.device != nullptr && &state != only.state) continue;
-    WEFT_RETURN_IF_ERROR(evaluator_.Barrier(lock, state));
+    WEFT_RETURN_IF_ERROR(evaluator_.Barrier(lock, state, at));
     if (state.last_event()) events.push_back(state.last_event());
   }
   return Event::All(events);
@@ -515,51 +509,6 @@ absl::Status Engine::Wait(const Where& where, int64_t timeout_ns) {
 void Engine::Told() {
   Lock lock(recorder_, Lock::To::kNote);
   for (MeshState& state : recorder_.meshes()) state.Told();
-}
-
-absl::Status Engine::CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
-                                  std::span<const ir::Value> results) {
-  const FloatScope floats;
-  std::string call;
-  for (const ir::Value& operand : operands) {
-    absl::StrAppend(&call, call.empty() ? "" : ", ", operand ? ir::ShortType(operand.type()) : "none");
-  }
-  // Everything is computed: eager modes know all operands. Held, so that no launch of others writes there meanwhile.
-  const auto buffers = [](std::span<const ir::Value> values) {
-    std::vector<Ref<Buffer>> held;
-    for (const ir::Value& value : values) {
-      const Data* data = value && (IsFloat(value.dtype()) || IsComplex(value.dtype())) ? DataOf(value) : nullptr;
-      if (data == nullptr || data->shards().empty()) continue;
-      held.push_back(data->whole());
-      held.back()->Hold();
-    }
-    return held;
-  };
-  const std::vector<Ref<Buffer>> inputs = buffers(operands), outputs = buffers(results);
-  // Of a complex number either part counts.
-  const auto find = [](Buffer& buffer) -> absl::StatusOr<int64_t> {
-    HostTensor host(buffer.dtype(), buffer.dims());
-    WEFT_RETURN_IF_ERROR(buffer.device()->backend->FromDevice(buffer, 0, host.mutable_bytes()));
-    if (!IsComplex(host.dtype())) return FirstNan(host);
-    const int64_t re = FirstNan(host.Part(0)), im = FirstNan(host.Part(1));
-    return re < 0 || im < 0 ? std::max(re, im) : std::min(re, im);
-  };
-  const absl::Status status = lock.Open([&]() -> absl::Status {
-    for (const Ref<Buffer>& output : outputs) {
-      WEFT_ASSIGN_OR_RETURN(int64_t at, find(*output));
-      if (at < 0) continue;
-      for (const Ref<Buffer>& input : inputs) {
-        WEFT_ASSIGN_OR_RETURN(int64_t before, find(*input));
-        if (before >= 0) return absl::OkStatus();
-      }
-      return UserErrorOf(absl::StatusCode::kFailedPrecondition, op.c_name, "(", call, "): element ", at,
-                         " of the result is NaN, and no operand holds one (debug mode)");
-    }
-    return absl::OkStatus();
-  });
-  for (const Ref<Buffer>& buffer : inputs) buffer->Unhold();
-  for (const Ref<Buffer>& buffer : outputs) buffer->Unhold();
-  return status;
 }
 
 // --- State, text, statistics ---------------------------------------------------------------------------------------------

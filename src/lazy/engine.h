@@ -134,7 +134,7 @@ class Engine final : public RefCounted {
   // --- Evaluation ---------------------------------------------------------------------------------------------------
   // Barrier: everything live on the device (null: on all) that is not a scope's temporary. What can be known before the
   // launch fails here; then nothing has changed and the call may be repeated.
-  absl::StatusOr<Ref<Event>> Sync(const Where& where = {});
+  absl::StatusOr<Ref<Event>> Sync(const Where& where = {}, ir::Location at = {});
   // These tensors only, and what they need if something else refers to it, so that it is not computed again.
   absl::StatusOr<Ref<Event>> Eval(std::span<Tensor* const> tensors);
   // Has the programs made, and kept, that Sync or Eval would run now; launches nothing. Fails where those would; what
@@ -240,12 +240,6 @@ class Engine final : public RefCounted {
   // Counts what was recorded; eager and debug modes compute it.
   absl::Status Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                       std::span<const ir::Value> results);
-  // Debug mode: a call's results by the operations of its function, and of those that it calls, one after the other.
-  absl::Status StepThrough(Lock& lock, MeshState& state, ir::Values* results);
-  absl::Status Step(Lock& lock, MeshState& state, const ir::Node& node, const ir::Values& operands,
-                    ir::Values* results);
-  absl::Status CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
-                            std::span<const ir::Value> results);
   // The known value, computed if need be.
   absl::StatusOr<Data*> Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value,
                                     CutReason reason = CutReason::kHostRead);

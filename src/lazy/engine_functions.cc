@@ -62,73 +62,6 @@ bool IsAlone(const ir::Value& value) {
 
 }  // namespace
 
-// --- Debug mode ----------------------------------------------------------------------------------------------------------
-
-absl::Status Engine::Step(Lock& lock, MeshState& state, const ir::Node& node, const ir::Values& operands,
-                          ir::Values* results) {
-  const Ref<const ir::Node> made = ir::CopyNode(node, operands, node.regions());
-  for (uint32_t i = 0; i < made->results().size(); ++i) results->push_back({made, i});
-  WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, state, *results, CutReason::kEager));
-  if (&node.op() == &ops::kOp_constant) return absl::OkStatus();  // a NaN is meant
-  if (node.op().indices != nullptr) {
-    IndexCheck indices(node.op(), operands, node.attrs());
-    WEFT_RETURN_IF_ERROR(lock.Open([&] { return indices.Run(); }));
-  }
-  return CheckNumbers(lock, node.op(), operands, *results);
-}
-
-absl::Status Engine::StepThrough(Lock& lock, MeshState& state, ir::Values* results) {
-  // Calls nest deeper than stacks are.
-  struct Running {
-    Ref<const ir::Function> function;
-    size_t next;
-    HashMap<const ir::Node*, ir::Values> made;
-  };
-  std::vector<Running> stack;
-  const auto enter = [&](const ir::Node& call, const ir::Values& operands) {
-    Running& top = stack.emplace_back(call.regions()[0], call.regions()[0]->parameters().size());
-    const auto parameters = top.function->parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) top.made[parameters[i].node.get()] = {operands[i]};
-  };
-  const Ref<const ir::Node> call = (*results)[0].node;
-  // Between steps a stream of random numbers would be held in 32 bits.
-  if (options_.held.u64 != DType::kU64 && ops::Draws(*call->regions()[0])) {
-    const ir::Values operands(call->operands().begin(), call->operands().end());
-    WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, state, *results, CutReason::kEager));
-    return CheckNumbers(lock, call->op(), operands, *results);
-  }
-  enter(*call, {call->operands().begin(), call->operands().end()});
-  while (true) {
-    Running& top = stack.back();
-    const auto value = [&](const ir::Value& v) { return v ? top.made.at(v.node.get())[v.result] : ir::Value(); };
-    if (top.next < top.function->nodes().size()) {
-      const ir::Node& node = *top.function->nodes()[top.next];
-      ir::Values operands, made;
-      for (const ir::Value& operand : node.operands()) operands.push_back(value(operand));
-      if (node.op().calls) {
-        enter(node, operands);
-        continue;
-      }
-      if (absl::Status status = Step(lock, state, node, operands, &made); !status.ok()) {
-        absl::Status named(status.code(), absl::StrCat(status.message(), ", in @", top.function->name()));
-        return node.location().file != 0 ? WithPosition(std::move(named), node.location()) : named;
-      }
-      top.made[&node] = std::move(made);
-      ++top.next;
-      continue;
-    }
-    ir::Values out;
-    for (const ir::Value& result : top.function->results()) out.push_back(value(result));
-    stack.pop_back();
-    if (stack.empty()) {
-      *results = std::move(out);
-      return absl::OkStatus();
-    }
-    Running& caller = stack.back();
-    caller.made[caller.function->nodes()[caller.next++]] = std::move(out);
-  }
-}
-
 // --- Runs ----------------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<ir::Values> Engine::KnownInputs(Lock& lock, MeshState& state, std::span<Tensor* const> inputs,
@@ -205,8 +138,15 @@ absl::StatusOr<Tensors> Engine::RunFunction(const FunctionRun& run, std::span<Te
   for (size_t i = 0; i < run.donated.size(); ++i) {
     if (run.donated[i] != 0) donation.Give(*inputs[i]);
   }
+  ir::Values operands;  // known once they have been computed, when the node has forgotten them
+  if (debug && !call.results.empty()) {
+    const auto all = call.results[0].node->operands();
+    operands.assign(all.begin(), all.end());
+  }
   absl::Status status = evaluator_.ComputeOver(lock, state, call.results, call.offered);
-  if (status.ok() && debug) status = CheckNumbers(lock, ops::kOp_call, call.inputs, call.results);
+  if (status.ok() && debug && !call.results.empty()) {
+    status = evaluator_.inspector().CheckInside(lock, state, *call.results[0].node, operands, call.results);
+  }
   if (!status.ok()) {
     recorder_.Undraw(call.drawn);
     return WithPosition(std::move(status), location);

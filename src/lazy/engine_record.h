@@ -27,6 +27,7 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
   const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;
   std::vector<ir::Value> kept;  // operands, for the checks of debug mode
+  ir::Values asked;             // the node's own, of one that carries functions
   if (check) {
     for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
   }
@@ -35,12 +36,21 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock
   ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions, drawn);
   if (!b.ok()) return WithPosition(b.status(), location);
   const bool steps = check && op.calls;
-  absl::Status status = steps ? StepThrough(lock, *place.state, &out) : Finish(lock, place, b, &op, out);
+  if (check && !regions.empty() && !out.empty()) {
+    const auto all = out[0].node->operands();
+    asked.assign(all.begin(), all.end());
+  }
+  absl::Status status =
+      steps ? evaluator_.inspector().StepThrough(lock, *place.state, &out) : Finish(lock, place, b, &op, out);
   if (status.ok() && check && op.indices != nullptr) {
     IndexCheck indices(op, kept, said);
     status = lock.Open([&] { return indices.Run(); });
   }
-  if (status.ok() && check && !steps) status = CheckNumbers(lock, op, kept, out);
+  if (status.ok() && check && !steps) {
+    status = evaluator_.inspector().Check(lock, op, kept, out);
+    if (!status.ok() && !asked.empty())
+      status = evaluator_.inspector().Narrowed(lock, *place.state, *out[0].node, asked, std::move(status));
+  }
   if (!status.ok()) {
     recorder_.Undraw(*drawn);
     return WithPosition(std::move(status), location);

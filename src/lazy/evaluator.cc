@@ -2,8 +2,10 @@
 #include "src/lazy/evaluator.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/lazy/graph_file.h"
 #include "src/ops/registry.h"
 #include "src/runtime/clock.h"
 
@@ -30,6 +32,13 @@ constexpr std::string_view kReasons[] = {"a value was read",
                                          "the mode computes each operation",
                                          "the size of a result was asked for",
                                          "the host calls a custom operation"};
+
+// By reason, as PyTorch/XLA names the records of a graph file.
+constexpr std::string_view kGraphNames[] = {"GetTensors",   "ScheduleSyncTensorsGraph",
+                                            "GetTensors",   "AutomaticCut",
+                                            "AutomaticCut", "AutomaticCut",
+                                            "OneOperation", "GetTensors",
+                                            "GetTensors"};
 
 }  // namespace
 
@@ -125,6 +134,7 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
   const size_t nodes = cut.replayed, outputs = cut.outputs.size();
   const CancelToken token = services_.StartToken(options_.launch_deadline_ms);
   const std::vector<ir::Value> computed = cut.outputs;
+  const Made made = MadeOf(cut);
   if (!launcher_.Launch(state, program, CutReason::kBarrier, token, &cut).ok()) return false;
   // From here on nothing fails.
   state.programs->Used(*program);
@@ -156,10 +166,11 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
     return absl::StrCat("cut of ", nodes, " nodes with ", outputs, " outputs on ", state.mesh.name(), ": ",
                         kReasons[static_cast<size_t>(CutReason::kBarrier)], ", as before");
   });
+  WEFT_RETURN_IF_ERROR(LookAt(lock, state, program, CutReason::kBarrier, made));
   return true;
 }
 
-absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
+absl::Status Evaluator::Barrier(Lock& lock, MeshState& state, ir::Location at) {
   const PartScope part(metrics_, Part::kLookingUp);
   Replay& replay = recorder_.replay();
   WEFT_RETURN_IF_ERROR(Settle(lock, state));
@@ -167,11 +178,12 @@ absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
     // Where a launch before has failed, this step is built: of what it lost, all that is assigned here is left out alike.
     if (state.untold.ok()) {
       WEFT_ASSIGN_OR_RETURN(const bool launched, BarrierAgain(lock, state));
-      if (launched) return absl::OkStatus();
+      if (launched) return std::exchange(state.found_bad, absl::OkStatus());
     }
     replay.Diverge(replay.Complete() == nullptr ? Replay::Miss::kTensors : Replay::Miss::kLaunch);
   }
   replay.BarrierBegins();
+  barrier_at_ = at;
   const uint64_t time = recorder_.time();
   const CutPolicy::Mark mark = state.policy.mark();
   WEFT_RETURN_IF_ERROR(Run(lock, state, CutReason::kBarrier,
@@ -202,7 +214,8 @@ absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
   }
   state.policy.Cut(CutReason::kBarrier, mark);
   replay.Start(clean);
-  return Tell(state);
+  WEFT_RETURN_IF_ERROR(Tell(state));
+  return std::exchange(state.found_bad, absl::OkStatus());
 }
 
 absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Plan plan, Cut* cut) {
@@ -237,6 +250,10 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
         if (left_out) continue;
       }
     }
+    if (OneByOne(reason) && cut.trace.nodes.size() > 1) {
+      WEFT_RETURN_IF_ERROR(ComputeOneByOne(lock, state, cut));
+      continue;
+    }
     if (const HostCalls::Nodes calls = host_calls_.Ready(state, cut); !calls.empty()) {
       WEFT_RETURN_IF_ERROR(CallOnHost(lock, state, cut, calls));
       continue;
@@ -270,6 +287,11 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     if (reason == CutReason::kBarrier) recorder_.replay().Planned(cut, *program);
     services_.StartsWork();
     const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
+    const Made made = MadeOf(cut);
+    if (options_.graphs != nullptr && !Inspector::Looking()) {
+      options_.graphs->Write(cut.trace, kGraphNames[static_cast<size_t>(reason)], (*program)->name,
+                             reason == CutReason::kBarrier ? barrier_at_ : cut.outputs.back().node->location());
+    }
     const absl::Status launched =
         launcher_.Launch(state, *program, reason, services_.StartToken(options_.launch_deadline_ms), &cut);
     if (absl::IsResourceExhausted(launched)) {
@@ -286,8 +308,46 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
       return absl::StrCat("cut of ", nodes, " nodes with ", outputs, " outputs on ", state.mesh.name(), ": ",
                           kReasons[static_cast<size_t>(reason)]);
     });
-    return absl::OkStatus();
+    return LookAt(lock, state, *program, reason, made);
   }
+}
+
+bool Evaluator::OneByOne(CutReason reason) const {
+  return !Inspector::Looking() &&
+         ((options_.read_op_by_op && AskedByName(reason)) || (options_.sync_op_by_op && reason == CutReason::kBarrier));
+}
+
+absl::Status Evaluator::ComputeOneByOne(Lock& lock, MeshState& state, const Cut& cut) {
+  const OpenCut open(state, cut);
+  std::vector<Ref<const ir::Node>> nodes;
+  for (const ir::Node* node : cut.trace.nodes) {
+    // A literal is part of the programs of those that read it.
+    if (&node->op() != &ops::kOp_constant) nodes.push_back(Ref<const ir::Node>::Share(node));
+  }
+  for (const Ref<const ir::Node>& node : nodes) {
+    if (AllKnown(*node)) continue;  // others may have had the lock
+    std::vector<ir::Value> results;
+    for (uint32_t i = 0; i < node->results().size(); ++i) results.push_back({node, i});
+    WEFT_RETURN_IF_ERROR(Compute(lock, state, results, CutReason::kEager));
+  }
+  return absl::OkStatus();
+}
+
+Evaluator::Made Evaluator::MadeOf(const Cut& cut) const {
+  // Mode debug looks at each operation by itself, an inspection at what it computes.
+  if (options_.first_bad == Bad::kOff || options_.mode == Mode::kDebug || Inspector::Looking()) return {};
+  return {cut.arguments, cut.outputs};
+}
+
+absl::Status Evaluator::LookAt(Lock& lock, MeshState& state, const ProgramPointer& program, CutReason reason,
+                               const Made& made) {
+  if (made.outputs.empty()) return absl::OkStatus();
+  std::vector<Ref<Data>> results;
+  for (const ir::Value& output : made.outputs) results.push_back(Ref<Data>::Share(DataOf(output)));
+  absl::Status found = inspector_.Look(lock, state, *program, made.arguments, results);
+  if (AskedByName(reason) || reason == CutReason::kEager) return found;
+  if (state.found_bad.ok()) state.found_bad = std::move(found);
+  return absl::OkStatus();
 }
 
 absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, const Cut& cut, const HostCalls::Nodes& calls) {

@@ -10,6 +10,7 @@
 #include "src/compiler/compile_queue.h"
 #include "src/lazy/cut_planner.h"
 #include "src/lazy/host_calls.h"
+#include "src/lazy/inspector.h"
 #include "src/lazy/launcher.h"
 #include "src/lazy/recorder.h"
 
@@ -26,8 +27,9 @@ class Evaluator {
         metrics_(metrics),
         options_(options),
         planner_(options.held),
-        launcher_(metrics),
+        launcher_(metrics, /*takes_over=*/options.first_bad == Bad::kOff),
         host_calls_(recorder, services, metrics, options),
+        inspector_(*this, services, options),
         compile_limit_(options.compile_limit) {}
 
   // Automatic cuts, before an operation is recorded. They fail it only if the wait was cancelled or cannot end.
@@ -39,7 +41,8 @@ class Evaluator {
   // These values, and what they need if something else wants it, so that it is not computed again.
   absl::Status Know(Lock& lock, MeshState& state, std::span<const ir::Value> values, CutReason reason);
   // Everything that is live now and not a scope's temporary; temporaries that are not known expire.
-  absl::Status Barrier(Lock& lock, MeshState& state);
+  // `at` is where it was asked for.
+  absl::Status Barrier(Lock& lock, MeshState& state, ir::Location at = {});
 
   // These values, which nothing but the caller knows and which are not known yet. For each, data that its launch may take over,
   // if nobody needs it; null: none.
@@ -70,6 +73,7 @@ class Evaluator {
   static absl::Status Tell(MeshState& state);
 
   CutPlanner& planner() { return planner_; }
+  Inspector& inspector() { return inspector_; }
   // No programs may be made but those that are or are on their way; else as the options say. `made` so far. Under the lock.
   void SettleCompiles(bool settled, int64_t made) {
     compile_limit_ = settled ? made + compiles_.Others("").value_or(0) : options_.compile_limit;
@@ -111,6 +115,20 @@ class Evaluator {
   }
   absl::Status WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut);
 
+  // Whether the options want the cut computed one operation at a time.
+  bool OneByOne(CutReason reason) const;
+  absl::Status ComputeOneByOne(Lock& lock, MeshState& state, const Cut& cut);
+
+  // --- The option first_bad
+  // What a launch is made of, for the look at its results behind it; empty where nobody looks.
+  struct Made {
+    std::vector<Ref<Data>> arguments;
+    std::vector<ir::Value> outputs;
+  };
+  Made MadeOf(const Cut& cut) const;
+  // Looks. Who asked for values by name is told of a bad one; the next barrier's end tells of others.
+  absl::Status LookAt(Lock& lock, MeshState& state, const ProgramPointer& program, CutReason reason, const Made& made);
+
   absl::Status Undo(Lock& lock, MeshState& state, Launched& launched);
   // Results of one failed launch, by their numbers, in one launch without the others.
   absl::Status MakeAgain(Lock& lock, MeshState& state, Launched& launched,
@@ -147,7 +165,9 @@ class Evaluator {
   CutPlanner planner_;
   Launcher launcher_;
   HostCalls host_calls_;
+  Inspector inspector_;
   int64_t compile_limit_ = -1;
+  ir::Location barrier_at_;                  // of the barrier in hand
   std::vector<ir::Value> shown_;             // by the tensors of a replayed step
   std::vector<std::unique_ptr<Cut>> spare_;  // one for each thread that has a cut in hand at the same time
   compiler::CompileQueue compiles_;

@@ -41,7 +41,7 @@ Ref<Event> Launcher::Backlog(const MeshState& state) {
 void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
   takes_over_.assign(cut.arguments.size(), 0);
   bool any = false;
-  for (size_t i = 0; i < cut.arguments.size(); ++i) {
+  for (size_t i = 0; may_take_over_ && i < cut.arguments.size(); ++i) {
     if (cut.trace.arguments[i].donated_to < 0) continue;
     takes_over_[i] = 1;
     any = true;

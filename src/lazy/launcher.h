@@ -15,7 +15,8 @@ void ForgetPast(const ir::Node& node);
 // Thread rule: under the engine's lock. Waits for nothing.
 class Launcher {
  public:
-  explicit Launcher(Metrics& metrics) : metrics_(metrics) {}
+  // `takes_over`: launches may take over the memory of arguments that nobody needs any more.
+  explicit Launcher(Metrics& metrics, bool takes_over = true) : metrics_(metrics), may_take_over_(takes_over) {}
 
   // What must have happened before there is room for another launch; null if there is.
   static Ref<Event> Backlog(const MeshState& state);
@@ -37,6 +38,7 @@ class Launcher {
                          const Ref<Event>& done, Ref<Event>* settled);
 
   Metrics& metrics_;
+  const bool may_take_over_;
   uint64_t epoch_ = 0;  // of the marks of what is live in Data
   // Of the launch in hand; kept for their room.
   std::vector<uint32_t> words_;

@@ -36,6 +36,7 @@ struct MeshState {
   // Launches of which nobody has seen how they went, oldest first, and of one that failed what nobody has been told yet.
   std::deque<Ref<Launched>> underway;
   absl::Status untold;
+  absl::Status found_bad;    // the same of a launch with a bad number (first_bad)
   bool settling = false;     // somebody looks at them
   uint64_t assignments = 0;  // tensors that have been assigned to
   // Somebody knows of all that have failed so far.

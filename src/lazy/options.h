@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "src/lazy/bad_values.h"
 #include "src/lazy/generated/engine_options.h"
 #include "src/runtime/generated/program_options.h"
 #include "src/runtime/held_types.h"
@@ -14,6 +15,8 @@ class CustomFunctions;
 }
 
 namespace weft::lazy {
+
+class GraphFile;
 
 enum class Mode : uint8_t {
   kLazy,   // record, cut at barriers and reads
@@ -32,6 +35,10 @@ enum class Positions : uint8_t {
 struct Options : EngineOptions {
   Mode mode = Mode::kLazy;
   Positions positions = Positions::kCall;
+  Bad first_bad = Bad::kOff;  // looked for in the results of launches
+  // Graphs are computed one operation at a time, each its own program.
+  bool read_op_by_op = false, sync_op_by_op = false;
+  std::shared_ptr<const GraphFile> graphs;       // where each that is launched is written; may be null
   ProgramOptions program;                        // part of every compilation
   std::shared_ptr<ops::CustomFunctions> custom;  // what the engine calls where programs cannot; may be null
   HeldTypes held;                                // what devices hold for the types that callers see

@@ -2,6 +2,7 @@
 #include "src/runtime/line_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,11 +12,24 @@
 
 namespace weft {
 
+int LineFile::Open(size_t bytes) {
+  while (true) {
+    int64_t number = number_.load(std::memory_order_relaxed);
+    const std::string path = number == 0 ? path_ : absl::StrCat(path_, ".", number);
+    const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    struct stat about;
+    if (file < 0 || most_ == 0 || fstat(file, &about) != 0) return file;
+    const bool fits = about.st_size + static_cast<int64_t>(bytes) <= most_;
+    // A record that is larger than any file may be has one to itself; what is no file has no size.
+    if (fits || about.st_size == 0 || !S_ISREG(about.st_mode)) return file;
+    close(file);
+    number_.compare_exchange_strong(number, number + 1);
+  }
+}
+
 void LineFile::Write(std::string_view record) {
   const bool standard = path_ == "STDERR" || path_ == "STDOUT";
-  const int file = path_ == "STDERR"   ? STDERR_FILENO
-                   : path_ == "STDOUT" ? STDOUT_FILENO
-                                       : open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int file = path_ == "STDERR" ? STDERR_FILENO : path_ == "STDOUT" ? STDOUT_FILENO : Open(record.size());
   int error = file < 0 ? errno : 0;
   if (file >= 0) {
     ssize_t written;

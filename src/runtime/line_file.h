@@ -12,13 +12,19 @@ namespace weft {
 // cannot be written is lost with one warning, and whoever computes goes on.
 class LineFile {
  public:
-  // A path, STDERR or STDOUT. `warn` may be empty.
-  LineFile(std::string path, std::function<void(std::string)> warn) : path_(std::move(path)), warn_(std::move(warn)) {}
+  // A path, STDERR or STDOUT. `warn` may be empty. A file that would grow beyond `most` bytes is left, and PATH.1 begins, then PATH.2;
+  // 0: no limit.
+  LineFile(std::string path, std::function<void(std::string)> warn, int64_t most = 0)
+      : path_(std::move(path)), warn_(std::move(warn)), most_(most) {}
   void Write(std::string_view record);
 
  private:
+  // The file that has room for a record of so many bytes, open; -1 with errno.
+  int Open(size_t bytes);
   const std::string path_;
   const std::function<void(std::string)> warn_;
+  const int64_t most_;
+  std::atomic<int64_t> number_{0};  // of the file that is written
   std::atomic<bool> warned_{false};
 };
 

@@ -346,7 +346,8 @@ TEST(Debug, NamesTheOperationThatMadeTheFirstNaN) {
   World w(options);
   T x = w.Vector({1, -1});
   const absl::Status status = w.TryOp("log", {x}, {}, {ir::InternFile("net.c"), 7}).status();
-  EXPECT_EQ(status.message(), "log(f32[2]): element 1 of the result is NaN, and no operand holds one (debug mode)");
+  EXPECT_EQ(status.message(), "log(f32[2]): element 1 of the result is NaN, and no operand holds one (debug mode); operand 0: -1 to 1; "
+            "result: 1 of 2 elements NaN, finite ones 0 to 0");
   EXPECT_EQ(status.GetPayload(kPayloadPosition), absl::Cord("net.c:7"));
   T nan = w.Vector({NAN, 1});
   EXPECT_TRUE(w.TryOp("log", {nan}).ok());
@@ -359,7 +360,8 @@ TEST(Debug, LooksAtBothPartsOfComplexNumbers) {
   T one = w.Vector({1, 1, 1}), inf = w.Vector({0, INFINITY, 0});
   T z = w.Op("complex", {one, inf});
   const absl::Status apart = w.TryOp("sub", {z, z}).status();  // inf - inf, in the imaginary part
-  EXPECT_EQ(apart.message(), "sub(c64[3], c64[3]): element 1 of the result is NaN, and no operand holds one (debug mode)");
+  EXPECT_EQ(apart.message(), "sub(c64[3], c64[3]): element 1 of the result is NaN, and no operand holds one (debug mode); operand 0: 0 to 1; "
+            "operand 1: 0 to 1; result: 1 of 3 elements NaN, finite ones 0 to 0");
   T nan = w.Op("complex", {one, w.Vector({NAN, 0, 0})});
   EXPECT_TRUE(w.TryOp("sub", {nan, nan}).ok());
 }

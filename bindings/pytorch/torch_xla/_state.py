@@ -12,9 +12,7 @@ from . import _weft
 
 XRT_VARIABLES = ("XRT_TPU_CONFIG", "XRT_DEVICE_MAP", "XRT_WORKERS")
 # Variables of PyTorch/XLA that choose something this package has no part for yet.
-_WITHOUT_EFFECT = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_SAVE_TENSORS_FILE", "XLA_SAVE_TENSORS_FMT", "XLA_METRICS_SAMPLES",
-                   "XLA_METRICS_PERCENTILES")
-_OP_BY_OP = ("GET_TENSORS_OPBYOP", "SYNC_TENSORS_OPBYOP", "XLA_GET_TENSORS_OPBYOP", "XLA_SYNC_TENSORS_OPBYOP")
+_WITHOUT_EFFECT = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_METRICS_SAMPLES", "XLA_METRICS_PERCENTILES")
 
 _KINDS = {"cpu": "CPU", "reference": "CPU", "tpu": "TPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU"}
 
@@ -54,9 +52,6 @@ def prepare():
     for name in _WITHOUT_EFFECT:
         if os.environ.get(name):
             say_once(name, f"{name} is set, and has no effect yet (docs/pytorch.md)")
-    op_by_op = [name for name in _OP_BY_OP if truth(name)]
-    if op_by_op and "WEFT_MODE" not in os.environ:
-        _weft.configure(mode="eager")
 
 
 def current_index():

@@ -54,19 +54,33 @@ class Context(unittest.TestCase):
         self.assertIn("PJRT_DEVICE: 'ABACUS' is not one of CPU, TPU", done.stderr)
 
     def test_variables_without_effect_are_said_once(self):
-        done = support.run(BEGIN + "xm.xla_device()\n", XLA_IR_DEBUG="1", XLA_SAVE_TENSORS_FILE="/nowhere/graphs")
+        done = support.run(BEGIN + "xm.xla_device()\n", XLA_IR_DEBUG="1", XLA_METRICS_SAMPLES="10")
         support.check(self, done)
-        for name in ("XLA_IR_DEBUG", "XLA_SAVE_TENSORS_FILE"):
+        for name in ("XLA_IR_DEBUG", "XLA_METRICS_SAMPLES"):
             self.assertEqual(done.stderr.count(f"{name} is set, and has no effect yet"), 1, done.stderr)
 
     def test_op_by_op(self):
         """Each operation is a program of its own: four of them compile, where together they are one."""
-        work = BEGIN + "x = torch.rand(4, device=d)\ny = (x * 2 + 1).relu().tanh()\ntorch_xla.sync(wait=True)\n" + COMPILES
-        together = int(support.check(self, support.run(work, WEFT_CACHE_MODE="off")))
-        for name in ("SYNC_TENSORS_OPBYOP", "GET_TENSORS_OPBYOP"):
+        work = BEGIN + "x = torch.rand(4, device=d)\ny = (x * 2 + 1).relu().tanh()\n"
+        at_barrier, when_read = (work + end + COMPILES for end in ("torch_xla.sync(wait=True)\n", "y = y.cpu()\n"))
+        for name, work in (("SYNC_TENSORS_OPBYOP", at_barrier), ("GET_TENSORS_OPBYOP", when_read)):
+            together = int(support.check(self, support.run(work, WEFT_CACHE_MODE="off")))
             alone = int(support.check(self, support.run(work, WEFT_CACHE_MODE="off", **{name: "1"})))
             self.assertGreaterEqual(alone, together + 3)
             self.assertEqual(int(support.check(self, support.run(work, WEFT_CACHE_MODE="off", **{name: "0"}))), together)
+
+    def test_graphs_are_saved(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "graphs")
+            work = BEGIN + "x = torch.rand(4, device=d)\ny = x.tanh()\ntorch_xla.sync(wait=True)\n"
+            support.check(self, support.run(work, XLA_SAVE_TENSORS_FILE=path))
+            with open(path) as file:
+                text = file.read()
+            self.assertIn("[ScheduleSyncTensorsGraph]\nTensorsGraphInfo:\n", text)
+            self.assertIn("= f32[4]{0} xla::tanh(", text)
+            support.check(self, support.run(work, XLA_SAVE_TENSORS_FILE=path + ".dot", XLA_SAVE_TENSORS_FMT="dot"))
+            with open(path + ".dot") as file:
+                self.assertIn("digraph ", file.read())
 
     def test_bfloat16_modes(self):
         """The tensor still says f32 and holds fewer digits."""
