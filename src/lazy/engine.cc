@@ -84,7 +84,6 @@ Engine::Engine(Config config)
       recorder_.AddMesh({device}, programs_.back().get(), options_);
     }
   }
-  if (options_.replay && lazy() && device_list_.size() == 1) recorder_.replay().Enable(recorder_.meshes().front());
 }
 
 compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, ProgramOptions program) {
