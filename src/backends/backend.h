@@ -36,6 +36,9 @@ struct CompileProgress {
 
 struct CompileOptions : ProgramOptions {
   CompileProgress* progress = nullptr;  // may be null
+  // Which devices run the module's processes, replica by replica and in each partition by partition: places among the
+  // backend's devices, each once. Empty: any device for a program of one process, the backend's choice for others.
+  std::vector<uint32_t> assignment = {};
 };
 
 struct ExecutableStats {

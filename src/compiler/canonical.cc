@@ -31,6 +31,8 @@ class TraceWriter {
     }
     EndCalls();
     References(trace_.outputs);
+    // Behind everything, so that programs of one process have the bytes that they had before there were others.
+    if (!trace_.participants.usual()) w_.Participants(trace_.participants);
   }
 
  private:

@@ -17,11 +17,12 @@ class TraceReader {
  public:
   explicit TraceReader(std::string_view canonical) : r_(canonical, &ops::FindOp) {}
 
-  absl::StatusOr<Ref<const ir::Function>> Run() {
+  absl::StatusOr<Ref<const ir::Function>> Run(ir::Participants* participants) {
     Arguments();
     size_t nodes = r_.Number();
     while (r_.ok() && nodes > 0) nodes -= Nodes(nodes);
     const std::vector<ir::Value> results = Values(References());
+    if (r_.ok() && !r_.done()) *participants = r_.Participants();
     if (!r_.done()) return InternalError("the canonical form of a program cannot be read");
     return ir::Function::Create("main", std::move(parameters_), results, std::move(infos_));
   }
@@ -173,8 +174,9 @@ class TraceReader {
 
 }  // namespace
 
-absl::StatusOr<Ref<const ir::Function>> ReadCanonical(std::string_view canonical) {
-  return TraceReader(canonical).Run();
+absl::StatusOr<Ref<const ir::Function>> ReadCanonical(std::string_view canonical, ir::Participants* participants) {
+  ir::Participants unwanted;
+  return TraceReader(canonical).Run(participants != nullptr ? participants : &unwanted);
 }
 
 }  // namespace weft::compiler

@@ -48,6 +48,7 @@ ir::Module BuildModule(const Trace& trace) {
   ir::Module module;
   module.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
   module.argument_words = trace.words;
+  module.participants = trace.participants;
   return module;
 }
 

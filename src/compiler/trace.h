@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/ir/mesh.h"
 #include "src/ir/node.h"
 
 namespace weft::compiler {
@@ -33,6 +34,7 @@ struct Trace {
   std::vector<Reference> outputs;      // values of nodes of the trace, distinct
   uint32_t values = 0;                 // results of all nodes; node after node
   uint32_t words = 0;                  // size of the argument block
+  ir::Participants participants;       // who runs it; its lists are of arguments and outputs
 
   void Clear() {
     arguments.clear();
@@ -40,6 +42,7 @@ struct Trace {
     operands.clear();
     outputs.clear();
     values = words = 0;
+    participants = {};
   }
 };
 

@@ -129,6 +129,34 @@ void CodeWriter::Node(const ir::Node& node) {
   Number(extras->device);
 }
 
+void CodeWriter::Shardings(const std::vector<Sharding>& shardings) {
+  if (AllWhole(shardings)) return Number(0);
+  Number(shardings.size());
+  for (const Sharding& sharding : shardings) {
+    Number(sharding.given());
+    for (size_t d = 0; d < sharding.given(); ++d) {
+      const Sharding::Dimension& dimension = sharding.dimensions[d];
+      Number(2 * dimension.axes.size() + (dimension.open ? 1 : 0));
+      for (const uint32_t axis : dimension.axes) Number(axis);
+    }
+  }
+}
+
+void CodeWriter::Participants(const ir::Participants& participants) {
+  Number(participants.replicas);
+  Number(participants.partitions);
+  Number(participants.mesh.axes.size());
+  for (const Mesh::Axis& axis : participants.mesh.axes) {
+    Text(axis.name);
+    Number(static_cast<uint64_t>(axis.size));
+  }
+  const bool in_order = participants.mesh.in_order();
+  Number(in_order ? 0 : participants.mesh.slots.size());
+  for (size_t i = 0; !in_order && i < participants.mesh.slots.size(); ++i) Number(participants.mesh.slots[i]);
+  Shardings(participants.parameters);
+  Shardings(participants.results);
+}
+
 // A number if the function has been written; else 0, how many are new, and those, callees before callers.
 void CodeWriter::Region(const Function& function) {
   if (functions_ == Functions::kByAddress) return Fixed64(reinterpret_cast<uintptr_t>(&function));

@@ -28,6 +28,7 @@ class CodeWriter {
   void Node(const ir::Node& node);
   // Of a call that is nothing but one of a function that has been written: then that says which, and Node writes no more.
   const Function* Again(const ir::Node& node) const;
+  void Participants(const ir::Participants& participants);
   // A function's own nodes.
   void Body(const Function& function);
 
@@ -37,6 +38,7 @@ class CodeWriter {
   void Dims(std::span<const int64_t> dims);
   void Attr(const AttrValue& value);
   void Region(const Function& function);
+  void Shardings(const std::vector<Sharding>& shardings);
 
   std::string& out_;
   const Functions functions_;

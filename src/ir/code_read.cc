@@ -166,6 +166,35 @@ Ref<const Function> CodeReader::Region() {
   return ok_ ? functions_[number - 1] : nullptr;
 }
 
+std::vector<Sharding> CodeReader::Shardings() {
+  std::vector<Sharding> shardings(Length());
+  for (Sharding& sharding : shardings) {
+    sharding.dimensions.resize(Length());
+    for (Sharding::Dimension& dimension : sharding.dimensions) {
+      const uint64_t said = Number();
+      dimension.open = (said & 1) != 0;
+      for (uint64_t i = 0; ok_ && i < said / 2; ++i) dimension.axes.push_back(static_cast<uint32_t>(Number()));
+    }
+  }
+  return shardings;
+}
+
+ir::Participants CodeReader::Participants() {
+  ir::Participants participants;
+  participants.replicas = static_cast<uint32_t>(Count(UINT32_MAX));
+  participants.partitions = static_cast<uint32_t>(Count(UINT32_MAX));
+  participants.mesh.axes.resize(Length());
+  for (Mesh::Axis& axis : participants.mesh.axes) {
+    axis.name = Text();
+    axis.size = static_cast<int64_t>(Number());
+  }
+  participants.mesh.slots.resize(Length());
+  for (uint32_t& slot : participants.mesh.slots) slot = static_cast<uint32_t>(Count(UINT32_MAX));
+  participants.parameters = Shardings();
+  participants.results = Shardings();
+  return participants;
+}
+
 Ref<const Function> CodeReader::Body() {
   std::vector<ParameterInfo> infos(Length());
   for (ParameterInfo& info : infos) {

@@ -41,6 +41,7 @@ class CodeReader {
   Header Node();
   Ref<const ir::Node> Make(Header header, Values operands);
   Ref<const Function> Body();
+  ir::Participants Participants();
 
  private:
   uint64_t Fixed64();
@@ -48,6 +49,7 @@ class CodeReader {
   Dims ReadDims();
   AttrValue Attr();
   Ref<const Function> Region();
+  std::vector<Sharding> Shardings();
   // Bytes that are left are as many things at most.
   size_t Length() { return Count(code_.size()); }
 

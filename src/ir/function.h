@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "src/ir/mesh.h"
 #include "src/ir/node.h"
 #include "src/runtime/mutex.h"
 
@@ -106,8 +107,7 @@ struct Regions {
 struct Module {
   std::vector<Ref<const Function>> functions;
   uint32_t argument_words = 0;  // size of the u32 argument block
-  uint32_t replicas = 1;
-  uint32_t partitions = 1;
+  Participants participants;
   bool draws =
       false;  // read from StableHLO: main's last parameter is a stream of random numbers, no argument of the text
 

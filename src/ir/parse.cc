@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "src/ir/builder.h"
 #include "src/ir/location.h"
 #include "src/ir/op_def.h"
@@ -25,6 +26,7 @@ class Parser {
   absl::StatusOr<Module> ParseModule();
 
  private:
+  absl::Status ParseModuleField(Module& module);
   // What values are called inside one function.
   using Names = HashMap<uint64_t, Ref<const Node>>;
 
@@ -558,19 +560,48 @@ absl::StatusOr<Ref<const Function>> Parser::ParseFunction(int depth) {
   return Function::Create(std::move(name), std::move(parameters), std::move(results), std::move(infos));
 }
 
+absl::Status Parser::ParseModuleField(Module& module) {
+  Participants& who = module.participants;
+  uint32_t* const field = TakeWord("words")        ? &module.argument_words
+                          : TakeWord("replicas")   ? &who.replicas
+                          : TakeWord("partitions") ? &who.partitions
+                                                   : nullptr;
+  if (field != nullptr) {
+    WEFT_RETURN_IF_ERROR(Need("="));
+    WEFT_ASSIGN_OR_RETURN(*field, Number<uint32_t>("a number"));
+    return absl::OkStatus();
+  }
+  const bool mesh = TakeWord("mesh");
+  std::vector<Sharding>* const shardings = mesh                     ? nullptr
+                                           : TakeWord("parameters") ? &who.parameters
+                                           : TakeWord("results")    ? &who.results
+                                                                    : nullptr;
+  if (!mesh && shardings == nullptr) return Expected("words, replicas, partitions, mesh, parameters or results");
+  WEFT_RETURN_IF_ERROR(Need("="));
+  const size_t start = (SkipSpace(), position_);
+  WEFT_ASSIGN_OR_RETURN(const std::string text, String(mesh ? "a mesh" : "shardings"));
+  const auto named = [&](const absl::Status& status) { return ExpectedAt(start, status.message()); };
+  if (mesh) {
+    absl::StatusOr<Mesh> parsed = ParseMesh(text);
+    if (!parsed.ok()) return named(parsed.status());
+    who.mesh = *std::move(parsed);
+    return absl::OkStatus();
+  }
+  for (const std::string_view one : absl::StrSplit(text, ';')) {
+    absl::StatusOr<Sharding> parsed = ParseSharding(absl::StripAsciiWhitespace(one), who.mesh);
+    if (!parsed.ok()) return named(parsed.status());
+    shardings->push_back(*std::move(parsed));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Module> Parser::ParseModule() {
   Module module;
   if (TakeWord("module")) {
     WEFT_RETURN_IF_ERROR(Need("{"));
     for (bool first = true; !Take("}"); first = false) {
       if (!first) WEFT_RETURN_IF_ERROR(Need(","));
-      uint32_t* field = TakeWord("words")        ? &module.argument_words
-                        : TakeWord("replicas")   ? &module.replicas
-                        : TakeWord("partitions") ? &module.partitions
-                                                 : nullptr;
-      if (field == nullptr) return Expected("words, replicas or partitions");
-      WEFT_RETURN_IF_ERROR(Need("="));
-      WEFT_ASSIGN_OR_RETURN(*field, Number<uint32_t>("a number"));
+      WEFT_RETURN_IF_ERROR(ParseModuleField(module));
     }
   }
   do {

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "src/ir/attr_text.h"
 #include "src/ir/builder.h"
 #include "src/ir/op_def.h"
@@ -361,6 +362,17 @@ std::string AttrText(const OpDef& op, size_t i, const AttrValue& value) {
   return text;
 }
 
+namespace {
+
+// One behind the other, for the module's line: "data,-; -; model".
+std::string ShardingsText(const Mesh& mesh, const std::vector<Sharding>& shardings) {
+  return absl::StrJoin(shardings, "; ", [&](std::string* out, const Sharding& sharding) {
+    absl::StrAppend(out, ToString(mesh, sharding, 1));
+  });
+}
+
+}  // namespace
+
 std::string Print(const Module& module, const PrintOptions& options) {
   Printer printer(options);
   const char* separator = "module {";
@@ -370,8 +382,17 @@ std::string Print(const Module& module, const PrintOptions& options) {
     separator = ", ";
   };
   field("words", module.argument_words, 0);
-  field("replicas", module.replicas, 1);
-  field("partitions", module.partitions, 1);
+  const Participants& who = module.participants;
+  field("replicas", who.replicas, 1);
+  field("partitions", who.partitions, 1);
+  const auto text = [&](std::string_view name, bool given, const std::string& value) {
+    if (!given) return;
+    absl::StrAppend(&printer.out(), separator, name, " = ", Quote(value));
+    separator = ", ";
+  };
+  text("mesh", !who.mesh.none(), ToString(who.mesh));
+  text("parameters", !AllWhole(who.parameters), ShardingsText(who.mesh, who.parameters));
+  text("results", !AllWhole(who.results), ShardingsText(who.mesh, who.results));
   if (separator[0] == ',') printer.out() += "}\n";
   printer.PrintCallees(module.functions);
   for (const Ref<const Function>& function : module.functions) printer.PrintFunction(*function, 0);

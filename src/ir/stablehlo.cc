@@ -1,6 +1,7 @@
 // The StableHLO printer.
 #include "src/ir/stablehlo.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -114,9 +115,10 @@ void StableHloWriter::PrintExtras(const NodeExtras* extras, const char** separat
     absl::StrAppend(&out_, *separator, key, " = ", text);
     *separator = ", ";
   };
-  if (options_.shardings && !extras->sharding.empty()) print("mhlo.sharding", ShloText(extras->sharding));
+  const bool shardings = options_.shardings && participants_->mesh.none();
+  if (shardings && !extras->sharding.empty()) print("mhlo.sharding", ShloText(extras->sharding));
   for (const auto& [key, text] : extras->unknown_attributes) {
-    if (options_.shardings || !key.starts_with("sdy.")) print(key, text);
+    if (shardings || !key.starts_with("sdy.")) print(key, text);
   }
 }
 
@@ -309,6 +311,37 @@ void StableHloWriter::PrintNodes(const Function& function) {
   }
 }
 
+void StableHloWriter::PrintSharding(const std::vector<Sharding>& shardings, size_t i, const Type& type,
+                                    const char** separator) {
+  const Mesh& mesh = participants_->mesh;
+  if (mesh.none()) return;
+  const Sharding sharding = i < shardings.size() ? shardings[i] : Sharding();
+  std::vector<std::string> dimensions;
+  for (size_t d = 0; d < type.rank(); ++d) {
+    const Sharding::Dimension dimension =
+        d < sharding.dimensions.size() ? sharding.dimensions[d] : Sharding::Dimension();
+    std::vector<std::string> words;
+    for (const uint32_t axis : dimension.axes) words.push_back(ShloText(mesh.axes[axis].name));
+    if (dimension.open) words.emplace_back("?");
+    dimensions.push_back(absl::StrCat("{", absl::StrJoin(words, ", "), "}"));
+  }
+  absl::StrAppend(&out_, *separator, "sdy.sharding = #sdy.sharding<@mesh, [", absl::StrJoin(dimensions, ", "), "]>");
+  *separator = ", ";
+}
+
+void StableHloWriter::FindChannels(const Module& module) {
+  for (const Ref<const Function>& function : module.functions) {
+    for (const Function* each : CalleesFirst(*function)) {
+      for (const Node* node : each->nodes()) {
+        for (size_t i = 0; i < node->op().attrs.size(); ++i) {
+          if (node->op().attrs[i].name != "handle" || !node->attrs().has(i)) continue;
+          channels_ = std::max(channels_, node->attrs().Int(i));
+        }
+      }
+    }
+  }
+}
+
 void StableHloWriter::PrintFunction(const Function& function, bool entry) {
   names_.clear();
   types_.clear();
@@ -326,11 +359,21 @@ void StableHloWriter::PrintFunction(const Function& function, bool entry) {
       absl::StrAppend(&out_, separator, "tf.aliasing_output = ", donated, " : i32");
       separator = ", ";
     }
+    if (entry) PrintSharding(participants_->parameters, i, parameter.type(), &separator);
     PrintExtras(parameter.node->extras(), &separator);
     if (separator[0] == ',') out_ += '}';
   }
   std::vector<std::string> types;
-  for (const Value& result : function.results()) types.push_back(ToString(result.type()));
+  for (size_t i = 0; i < function.results().size(); ++i) {
+    const Type& type = function.results()[i].type();
+    types.push_back(ToString(type));
+    if (!entry || participants_->mesh.none()) continue;
+    const char* separator = " {";
+    std::swap(out_, types.back());
+    PrintSharding(participants_->results, i, type, &separator);
+    out_ += '}';
+    std::swap(out_, types.back());
+  }
   absl::StrAppend(&out_, ") -> (", absl::StrJoin(types, ", "), ") {\n");
   depth_ = 2;
   PrintNodes(function);
@@ -342,8 +385,19 @@ void StableHloWriter::PrintFunction(const Function& function, bool entry) {
 
 absl::StatusOr<std::string> ToStableHlo(const Module& module, const StableHloOptions& options) {
   StableHloWriter writer(options);
-  absl::StrAppend(&writer.out_, "module @weft attributes {mhlo.num_partitions = ", module.partitions,
-                  " : i32, mhlo.num_replicas = ", module.replicas, " : i32} {\n");
+  const Participants& who = module.participants;
+  writer.participants_ = &who;
+  if (!who.alone()) writer.FindChannels(module);
+  absl::StrAppend(&writer.out_, "module @weft attributes {mhlo.num_partitions = ", who.partitions,
+                  " : i32, mhlo.num_replicas = ", who.replicas, " : i32} {\n");
+  if (!who.mesh.none()) {
+    const std::string axes = absl::StrJoin(who.mesh.axes, ", ", [](std::string* out, const Mesh::Axis& axis) {
+      absl::StrAppend(out, "\"", axis.name, "\"=", axis.size);
+    });
+    const std::string slots =
+        who.mesh.in_order() ? "" : absl::StrCat(", device_ids=[", absl::StrJoin(who.mesh.slots, ", "), "]");
+    absl::StrAppend(&writer.out_, "  sdy.mesh @mesh = <[", axes, "]", slots, ">\n");
+  }
   for (const Ref<const Function>& function : std::span(module.functions).subspan(1)) (void)writer.Symbol(*function);
   writer.PrintFunction(module.main(), true);
   // Functions of the module, and those that are called, which may call others.

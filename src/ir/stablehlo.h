@@ -14,8 +14,9 @@ namespace weft::ir {
 struct StableHloOptions {
   bool locations = false;
   std::string_view precision =
-      "HIGHEST";          // of products and convolutions: HIGHEST, where f32 means f32, HIGH or DEFAULT
-  bool shardings = true;  // how values that were read lie on several devices, of which a program has one
+      "HIGHEST";  // of products and convolutions: HIGHEST, where f32 means f32, HIGH or DEFAULT
+  // How values that were read lie on several devices, as the text said; where the module has a mesh, its own word counts.
+  bool shardings = true;
 };
 
 // Composites must have been expanded: a name StableHLO does not know is an error that says which. Parameters in the
@@ -69,6 +70,10 @@ class StableHloWriter {
     if (status_.ok()) status_ = std::move(status);
   }
   const Node& node() const { return *node_; }
+  // Of the module.
+  const Participants& participants() const { return *participants_; }
+  // The handle of a channel that no operation of the module has.
+  int64_t FreshChannel() { return ++channels_; }
   // Of a product of two operands, on devices that would rather round f32 to bf16: the product's own, or where it has none the options'.
   std::pair<std::string, std::string> PrecisionConfig(std::string_view own) const;
 
@@ -80,6 +85,9 @@ class StableHloWriter {
 
   std::string Fresh() { return absl::StrCat("%", next_++); }
   void PrintFunction(const Function& function, bool entry);
+  // " sdy.sharding = …" of a value of the entry, behind the separator; nothing without a mesh.
+  void PrintSharding(const std::vector<Sharding>& shardings, size_t i, const Type& type, const char** separator);
+  void FindChannels(const Module& module);
   void PrintNodes(const Function& function);
   void PrintNode(const Node& node);
   void PrintDefault(const Node& node);
@@ -99,6 +107,8 @@ class StableHloWriter {
   HashMap<const Function*, std::string> symbols_;
   HashSet<std::string> taken_ = {"main"};
   std::vector<const Function*> called_;  // in order of first use
+  const Participants* participants_ = nullptr;
+  int64_t channels_ = 0;  // the highest handle so far
 };
 
 }  // namespace weft::ir

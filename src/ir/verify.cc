@@ -139,11 +139,61 @@ absl::Status Verify(const Function& function, uint32_t words) {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status VerifyParticipants(const Module& module) {
+  const Participants& who = module.participants;
+  if (who.replicas == 0 || who.partitions == 0) {
+    return InternalError("the module has ", who.replicas, " replicas and ", who.partitions, " partitions");
+  }
+  const auto broken = [](const absl::Status& status) { return InternalError("the module: ", status.message()); };
+  if (who.mesh.none()) {
+    if (AllWhole(who.parameters) && AllWhole(who.results)) return absl::OkStatus();
+    return InternalError("the module cuts values along axes and has no mesh");
+  }
+  if (absl::Status status = Check(who.mesh); !status.ok()) return broken(status);
+  if (who.replicas != 1 || who.mesh.size() != who.partitions) {
+    return InternalError("the module's mesh ", ToString(who.mesh), " is for one replica of ", who.mesh.size(),
+                         " partitions; the module has ", who.replicas, " of ", who.partitions);
+  }
+  const Function* const main = module.functions.front().get();
+  if (main == nullptr) return InternalError("a function of the module is empty");
+  const auto check = [&](std::string_view what, std::span<const Value> values,
+                         const std::vector<Sharding>& shardings) -> absl::Status {
+    if (shardings.empty()) return absl::OkStatus();
+    if (shardings.size() != values.size()) {
+      return InternalError("the module has ", shardings.size(), " shardings for ", values.size(), " ", what, "s");
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!values[i]) continue;  // said of the function
+      const absl::Status status = Check(who.mesh, shardings[i], values[i].type(), absl::StrCat(what, " ", i));
+      if (!status.ok()) return broken(status);
+    }
+    return absl::OkStatus();
+  };
+  WEFT_RETURN_IF_ERROR(check("parameter", main->parameters(), who.parameters));
+  WEFT_RETURN_IF_ERROR(check("result", main->results(), who.results));
+  const auto at = [](const std::vector<Sharding>& shardings, size_t i) {
+    return i < shardings.size() ? shardings[i] : Sharding();
+  };
+  for (size_t i = 0; i < main->parameter_infos().size(); ++i) {
+    const ParameterInfo& info = main->parameter_infos()[i];
+    const Sharding& its = at(who.parameters, i);
+    if (info.role == ParameterInfo::Role::kWords && !its.whole()) {
+      return InternalError("parameter ", i, " lies in the argument block and is cut");
+    }
+    if (info.donated_to >= 0 && !(its == at(who.results, static_cast<size_t>(info.donated_to)))) {
+      return InternalError("parameter ", i, " is donated to result ", info.donated_to, ", which lies otherwise");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status Verify(const Module& module) {
   if (module.functions.empty()) return InternalError("the module has no function");
-  if (module.replicas == 0 || module.partitions == 0) {
-    return InternalError("the module has ", module.replicas, " replicas and ", module.partitions, " partitions");
-  }
+  WEFT_RETURN_IF_ERROR(VerifyParticipants(module));
   HashSet<std::string_view> names;
   for (const Ref<const Function>& function : module.functions) {
     if (function == nullptr) return InternalError("a function of the module is empty");

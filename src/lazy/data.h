@@ -23,7 +23,7 @@ class Data final : public ir::Payload {
   // u64[3], a random state, is the largest.
   static constexpr size_t kMaxWords = 6;
 
-  Data(const Sharding& sharding, Shards shards)
+  Data(const Placement& sharding, Shards shards)
       : sharding_(sharding), shards_(std::move(shards)), metrics_(sharding.mesh().metrics()) {
     if (metrics_ != nullptr) metrics_->AddAlone(Counter::kDataHandlesMade);
   }
@@ -38,7 +38,7 @@ class Data final : public ir::Payload {
   std::array<uint32_t, kMaxWords> words{};
 
   // --- Without words ---------------------------------------------------------------------------------------------------
-  const Sharding& sharding() const { return *sharding_; }
+  const Placement& sharding() const { return *sharding_; }
   // In the order of the mesh; none once a launch has taken them over.
   std::span<const Ref<Buffer>> shards() const { return shards_; }
   const Ref<Buffer>& whole() const { return shards_[sharding_->whole_at()]; }
@@ -99,7 +99,7 @@ class Data final : public ir::Payload {
     if (metrics_ != nullptr) metrics_->Add(Counter::kDataHandlesReleased);
   }
 
-  std::optional<Sharding> sharding_;
+  std::optional<Placement> sharding_;
   Shards shards_;
   std::shared_ptr<bool> taken_;             // of all copies
   const std::shared_ptr<Metrics> metrics_;  // that count it; null: of words

@@ -75,10 +75,6 @@ Engine::Engine(Config config)
       recorder_.AddMesh({device}, programs_.back().get(), options_);
     }
   }
-  // A step that is launched as before has no graph to write, and no operations to compute.
-  const bool builds = options_.graphs != nullptr || options_.sync_op_by_op;
-  if (options_.replay && !builds && lazy() && device_list_.size() == 1)
-    recorder_.replay().Enable(recorder_.meshes().front());
 }
 
 compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, ProgramOptions program) {

@@ -234,9 +234,9 @@ class Engine final : public RefCounted {
                             Recorder::Draw* drawn);
   // Whether the call is deferred, as the one of a noted step; its results are made.
   bool Defer(const Replay::Call& call, const Place& place, Tensors* made);
-  // The call has been recorded, which opened the lock so often; `targets` show its results.
-  void Note(uint64_t opened, const Replay::Call& call, std::span<const ir::Value> results, int64_t nodes,
-            std::span<Tensor* const> targets);
+  // The call has been recorded, which opened the lock so often, and goes into the replay's step; `targets` show its results.
+  void Note(Replay& replay, uint64_t opened, const Replay::Call& call, std::span<const ir::Value> results,
+            int64_t nodes, std::span<Tensor* const> targets);
   // Counts what was recorded; eager and debug modes compute it.
   absl::Status Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                       std::span<const ir::Value> results);

@@ -59,7 +59,7 @@ absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Lo
       if (dropped >= kMostDead) dropped = 0, lock.Open([] {});
       continue;
     }
-    recorder_.replay().Interrupt(Replay::Miss::kFailed);
+    recorder_.Interrupt(Replay::Miss::kFailed);
     *failed = i;
     for (; !drawn.empty(); drawn.pop_back()) recorder_.Undraw(drawn.back());
     for (Call& done : calls) done.results.clear();

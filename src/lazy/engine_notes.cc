@@ -18,9 +18,8 @@ bool InBody(std::span<Tensor* const> tensors) {
 }  // namespace
 
 bool Engine::Defer(const Replay::Call& call, const Place& place, Tensors* made) {
-  Replay& replay = recorder_.replay();
   std::span<const Replay::Result> results;
-  if (!replay.Defer(call, &results)) return false;
+  if (!place.state->replay->Defer(call, &results)) return false;
   for (const Replay::Result& result : results) {
     const bool absent = result.number == Replay::kAbsent;
     made->push_back(absent ? nullptr : recorder_.NewDeferred(place, result, call.location));
@@ -28,9 +27,8 @@ bool Engine::Defer(const Replay::Call& call, const Place& place, Tensors* made) 
   return true;
 }
 
-void Engine::Note(uint64_t opened, const Replay::Call& call, std::span<const ir::Value> results, int64_t nodes,
-                  std::span<Tensor* const> targets) {
-  Replay& replay = recorder_.replay();
+void Engine::Note(Replay& replay, uint64_t opened, const Replay::Call& call, std::span<const ir::Value> results,
+                  int64_t nodes, std::span<Tensor* const> targets) {
   // An automatic cut lies between what was noted and this.
   if (opened > 0) replay.Interrupt(Replay::Miss::kCut);
   size_t i = 0;
@@ -41,7 +39,7 @@ void Engine::Note(uint64_t opened, const Replay::Call& call, std::span<const ir:
 }
 
 Ref<Tensor> Engine::NewLiteral(const Place& place, HostTensor value, ir::Location location) {
-  Replay& replay = recorder_.replay();
+  Replay& replay = *place.state->replay;
   const bool notes = replay.active() && place.frame == nullptr;
   const ir::Attrs attrs = {Ref<const Literal>(MakeRef<Literal>(std::move(value)))};
   const Replay::Call call{
@@ -55,22 +53,21 @@ Ref<Tensor> Engine::NewLiteral(const Place& place, HostTensor value, ir::Locatio
   const ir::Value literal = ops::Call(b, ops::kOp_constant, {}, attrs);
   Ref<Tensor> tensor = recorder_.NewTensor(place, literal, location);
   Tensor* const target = tensor.get();
-  if (notes) Note(0, call, {&literal, 1}, 0, {&target, 1});
+  if (notes) Note(replay, 0, call, {&literal, 1}, 0, {&target, 1});
   return tensor;
 }
 
 absl::Status Engine::RecordOrDefer(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands,
                                    ir::Attrs&& attrs, ir::Location location, const Where& where, ir::RegionSpan regions,
                                    Tensors* made, Recorder::Draw* drawn) {
-  Replay& replay = recorder_.replay();
   Recorder::NextState next(recorder_);
   const uint64_t opened = lock.opened();  // a list of calls opens it in between
-  bool notes = false;
-  if (replay.active()) {
+  Replay* notes = nullptr;                // who takes the call down
+  if (recorder_.Replays()) {
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOf(op, operands, location, where));
-    notes = place.frame == nullptr;
-    if (!notes) recorder_.MustShowOutside(operands);
-    if (notes) {
+    if (place.frame != nullptr) recorder_.MustShowOutside(operands);
+    Replay& replay = *place.state->replay;
+    if (place.frame == nullptr && replay.active()) {
       replay.Begin();
       const size_t state = op.random ? std::min(StateOperand(op), operands.size()) : operands.size();
       uint64_t streams = 0;
@@ -92,14 +89,14 @@ absl::Status Engine::RecordOrDefer(Lock& lock, const ir::OpDef& op, std::span<Te
         *drawn = {nullptr, before, recorder_.generator};
         return absl::OkStatus();
       }
-      notes = replay.noting();
+      if (replay.noting()) notes = &replay;
     }
   }
-  const ir::Attrs said = notes ? attrs : ir::Attrs();
+  const ir::Attrs said = notes != nullptr ? attrs : ir::Attrs();
   const absl::Status status = RecordLocked(lock, op, operands, std::move(attrs), location, where, regions, made, drawn);
-  if (!notes) return status;
+  if (notes == nullptr) return status;
   if (!status.ok()) {
-    replay.Interrupt(Replay::Miss::kFailed);
+    notes->Interrupt(Replay::Miss::kFailed);
     return status;
   }
   ir::Values values;
@@ -109,7 +106,7 @@ absl::Status Engine::RecordOrDefer(Lock& lock, const ir::OpDef& op, std::span<Te
     targets.push_back(tensor.get());
   }
   const bool draws = op.random || !regions.empty();
-  Note(lock.opened() - opened,
+  Note(*notes, lock.opened() - opened,
        {.kind = Replay::Kind::kOperation,
         .op = &op,
         .attrs = said,
@@ -139,23 +136,22 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
   Tensors made;
   const FloatScope floats;
   Lock lock(recorder_, Lock::To::kNote);
-  Replay& replay = recorder_.replay();
   const ir::Attrs none;
   const Replay::Call call{
       .kind = Replay::Kind::kGradient, .op = nullptr, .attrs = none, .rule = nullptr, .location = location};
-  bool notes = false;
-  if (replay.active()) {
+  Replay* notes = nullptr;  // who takes the call down
+  if (recorder_.Replays()) {
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOfGradient(loss, wrt, seed));
     if (place.frame != nullptr) {
       Tensor* const both[] = {loss, seed};
       recorder_.MustShowOutside(both);
       recorder_.MustShowOutside(wrt);
-    } else {
-      notes = true;
-      replay.Begin();
-      replay.Add(loss);
-      replay.Add(seed);
-      for (const Tensor* x : wrt) replay.Add(x);
+    } else if (place.state->replay->active()) {
+      notes = place.state->replay.get();
+      notes->Begin();
+      notes->Add(loss);
+      notes->Add(seed);
+      for (const Tensor* x : wrt) notes->Add(x);
       if (Defer(call, place, &made)) {
         metrics_->AddAlone(Counter::kGradients);
         return made;
@@ -169,18 +165,18 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
     WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> found, recorder_.Gradient(b, place.frame, *loss, wrt, seed, location));
     WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, found));
     metrics_->AddAlone(Counter::kGradients);
-    notes = notes && replay.noting();
-    const std::vector<ir::Value> values = notes ? found : std::vector<ir::Value>();
+    const bool noting = notes != nullptr && notes->noting();
+    const std::vector<ir::Value> values = noting ? found : std::vector<ir::Value>();
     recorder_.Publish(place, found, location, &made);
-    if (!notes) return absl::OkStatus();
+    if (!noting) return absl::OkStatus();
     std::vector<Tensor*> targets;
     for (const Ref<Tensor>& tensor : made) targets.push_back(tensor.get());
-    Note(lock.opened(), call, values, recorder_.counted(), targets);
+    Note(*notes, lock.opened(), call, values, recorder_.counted(), targets);
     return absl::OkStatus();
   };
   const absl::Status status = record();
   if (!status.ok()) {
-    if (notes) replay.Interrupt(Replay::Miss::kFailed);
+    if (notes != nullptr) notes->Interrupt(Replay::Miss::kFailed);
     return status;
   }
   return made;
@@ -191,25 +187,24 @@ absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call,
   Tensors made;
   const FloatScope floats;
   Lock lock(recorder_, Lock::To::kNote);
-  Replay& replay = recorder_.replay();
-  const ir::Attrs said = replay.active() ? attrs : ir::Attrs();
+  const ir::Attrs said = recorder_.Replays() ? attrs : ir::Attrs();
   const Replay::Call noted{
       .kind = Replay::Kind::kOpGradient, .op = &call.op, .attrs = said, .rule = nullptr, .location = location};
-  bool notes = false;
-  if (replay.active()) {
+  Replay* notes = nullptr;  // who takes the call down
+  if (recorder_.Replays()) {
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOfOpGradient(call));
     const std::span<Tensor* const> lists[] = {call.inputs, call.results, call.cotangents};
-    notes = place.frame == nullptr;
-    if (notes) {
-      replay.Begin();
-      for (const auto list : lists) replay.AddNumber(list.size());
+    if (place.frame == nullptr && place.state->replay->active()) {
+      notes = place.state->replay.get();
+      notes->Begin();
+      for (const auto list : lists) notes->AddNumber(list.size());
     }
     for (const auto list : lists) {
-      if (!notes) recorder_.MustShowOutside(list);
-      for (size_t i = 0; notes && i < list.size(); ++i) replay.Add(list[i]);
+      if (place.frame != nullptr) recorder_.MustShowOutside(list);
+      for (size_t i = 0; notes != nullptr && i < list.size(); ++i) notes->Add(list[i]);
     }
-    for (size_t i = 0; notes && i < call.wanted.size(); ++i) replay.AddNumber(call.wanted[i] ? 1 : 0);
-    if (notes && Defer(noted, place, &made)) {
+    for (size_t i = 0; notes != nullptr && i < call.wanted.size(); ++i) notes->AddNumber(call.wanted[i] ? 1 : 0);
+    if (notes != nullptr && Defer(noted, place, &made)) {
       metrics_->AddAlone(Counter::kGradients);
       return made;
     }
@@ -230,12 +225,14 @@ absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call,
       made.push_back(value ? recorder_.NewTensor(place, value, location) : nullptr);
       targets.push_back(made.back().get());
     }
-    if (notes && replay.noting()) Note(lock.opened(), noted, *found, flows.empty() ? 0 : recorder_.counted(), targets);
+    if (notes != nullptr && notes->noting()) {
+      Note(*notes, lock.opened(), noted, *found, flows.empty() ? 0 : recorder_.counted(), targets);
+    }
     return absl::OkStatus();
   };
   const absl::Status status = record();
   if (!status.ok()) {
-    if (notes) replay.Interrupt(Replay::Miss::kFailed);
+    if (notes != nullptr) notes->Interrupt(Replay::Miss::kFailed);
     return status;
   }
   return made;
@@ -246,7 +243,7 @@ absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
   Lock lock(recorder_, Lock::To::kNote);
   WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
   const Place place = {&recorder_.StateOf(tensor->sharding()), tensor->frame()};
-  Replay& replay = recorder_.replay();
+  Replay& replay = *place.state->replay;
   const ir::Attrs none;
   const Replay::Call call{
       .kind = Replay::Kind::kAlias, .op = nullptr, .attrs = none, .rule = nullptr, .location = tensor->state.location};
@@ -262,7 +259,7 @@ absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
   if (!alias) {
     alias = recorder_.NewTensor(place, tensor->value(), tensor->state.location);
     Tensor* const target = alias.get();
-    if (notes && replay.noting()) Note(0, call, {&tensor->value(), 1}, 0, {&target, 1});
+    if (notes && replay.noting()) Note(replay, 0, call, {&tensor->value(), 1}, 0, {&target, 1});
   }
   alias->state.requires_grad = tensor->state.requires_grad;
   alias->state.set_aside = tensor->state.set_aside;
@@ -277,7 +274,7 @@ absl::Status Engine::Assign(Tensor* dst, Tensor* src, Past past, ir::Location lo
   }
   WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(src, cuts ? "assign: value" : "copy_from: value"));
   if (dst == src) return absl::OkStatus();
-  Replay& replay = recorder_.replay();
+  Replay& replay = *recorder_.StateOf(dst->sharding()).replay;
   const ir::Attrs none;
   const Replay::Call call{
       .kind = Replay::Kind::kAssign, .op = nullptr, .attrs = none, .rule = nullptr, .location = location};
@@ -311,7 +308,7 @@ absl::Status Engine::Assign(Tensor* dst, Tensor* src, Past past, ir::Location lo
     WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, recorder_.StateOf(dst->sharding()), {&*value, 1}, CutReason::kEager));
   }
   recorder_.Assign(*dst, *value);
-  if (notes && replay.noting()) Note(lock.opened(), call, {&*value, 1}, 0, {&dst, 1});
+  if (notes && replay.noting()) Note(replay, lock.opened(), call, {&*value, 1}, 0, {&dst, 1});
   return absl::OkStatus();
 }
 
@@ -321,13 +318,17 @@ absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const d
   if (targets.empty()) return absl::OkStatus();
   const FloatScope floats;
   Lock lock(recorder_, Lock::To::kNote);
-  Replay& replay = recorder_.replay();
   const ir::Attrs none;
   const Replay::Call call{
       .kind = Replay::Kind::kUpdate, .op = nullptr, .attrs = none, .rule = rule, .location = location};
   Recorder::Scalars leaves;
-  if (replay.active()) {
-    WEFT_RETURN_IF_ERROR(recorder_.PlaceOfUpdate(operands, targets, location).status());
+  Replay* notes = nullptr;  // who takes the call down
+  if (recorder_.Replays()) {
+    WEFT_ASSIGN_OR_RETURN(const Place where, recorder_.PlaceOfUpdate(operands, targets, location));
+    if (where.state->replay->active()) notes = where.state->replay.get();
+  }
+  if (notes != nullptr) {
+    Replay& replay = *notes;
     leaves = Recorder::ScalarsOf(scalars, operands, targets);
     replay.Begin();
     for (const size_t count : {operands.size(), leaves.f32.size(), leaves.f64.size()}) replay.AddNumber(count);
@@ -353,11 +354,11 @@ absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const d
                           recorder_.Update(b, operands, leaves, targets, location, *rule));
     WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kUpdateTag, values));
     for (size_t i = 0; i < targets.size(); ++i) recorder_.Assign(*targets[i], values[i]);
-    if (replay.noting()) Note(lock.opened(), call, values, recorder_.counted(), targets);
+    if (notes != nullptr && notes->noting()) Note(*notes, lock.opened(), call, values, recorder_.counted(), targets);
     return absl::OkStatus();
   };
   const absl::Status status = record();
-  if (!status.ok()) replay.Interrupt(Replay::Miss::kFailed);
+  if (!status.ok() && notes != nullptr) notes->Interrupt(Replay::Miss::kFailed);
   return status;
 }
 

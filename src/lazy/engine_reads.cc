@@ -62,7 +62,7 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
 
 absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
                               bool as_held, Ref<Data>* read_of) {
-  std::optional<Sharding> sharding;
+  std::optional<Placement> sharding;
   Shards shards;
   DType dtype;
   {

@@ -39,7 +39,7 @@ Snapshot Engine::TakeSnapshot() const {
   }
   Lock lock(recorder_, Lock::To::kNote);
   recorder_.op_counts().AddTo(&snapshot);
-  snapshot.last_replay_miss = recorder_.replay().LastMiss();
+  snapshot.last_replay_miss = recorder_.LastMiss();
   return snapshot;
 }
 

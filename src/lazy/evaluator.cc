@@ -103,7 +103,7 @@ absl::Status Evaluator::Know(Lock& lock, MeshState& state, std::span<const ir::V
 }
 
 absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
-  Replay& replay = recorder_.replay();
+  Replay& replay = *state.replay;
   while (const Ref<Event> oldest = Launcher::Backlog(state)) {
     const absl::Status status = lock.Open([&] { return services_.WaitFor(*oldest, Part::kRoom); });
     if (!oldest->done()) return status;  // its outcome is not ours
@@ -172,7 +172,7 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
 
 absl::Status Evaluator::Barrier(Lock& lock, MeshState& state, ir::Location at) {
   const PartScope part(metrics_, Part::kLookingUp);
-  Replay& replay = recorder_.replay();
+  Replay& replay = *state.replay;
   WEFT_RETURN_IF_ERROR(Settle(lock, state));
   if (replay.deferring()) {
     // Where a launch before has failed, this step is built: of what it lost, all that is assigned here is left out alike.
@@ -233,7 +233,7 @@ absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Pla
 
 absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan plan) {
   const PartScope part(metrics_, Part::kLookingUp);
-  if (reason != CutReason::kBarrier) recorder_.replay().Interrupt(MissFor(reason));
+  if (reason != CutReason::kBarrier) state.replay->Interrupt(MissFor(reason));
   const Hand hand(*this);
   Cut& cut = *hand;
   while (true) {
@@ -284,7 +284,7 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     WEFT_RETURN_IF_ERROR(WaitForBacklog(lock, state, cut));
     if (stale()) continue;
     WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
-    if (reason == CutReason::kBarrier) recorder_.replay().Planned(cut, *program);
+    if (reason == CutReason::kBarrier) state.replay->Planned(cut, *program);
     services_.StartsWork();
     const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
     const Made made = MadeOf(cut);

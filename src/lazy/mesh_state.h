@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "src/backends/backend.h"
@@ -15,13 +16,16 @@
 
 namespace weft::lazy {
 
-// Thread rule: under the engine's lock, but for the first two, which never change.
+class Replay;
+
+// Thread rule: under the engine's lock, but for the first three, which never change.
 struct MeshState {
-  MeshState(std::vector<Device*> devices, compiler::ProgramCache* programs, std::shared_ptr<Metrics> metrics = nullptr)
-      : mesh(std::move(devices), std::move(metrics)), programs(programs) {}
-  const Mesh mesh;
+  MeshState(std::vector<Device*> devices, compiler::ProgramCache* programs, std::shared_ptr<Metrics> metrics = nullptr);
+  ~MeshState();
+  const DeviceMesh mesh;
   compiler::ProgramCache* const programs;
-  Sharding whole() const { return Sharding::Whole(mesh); }
+  std::unique_ptr<Replay> replay;  // of the steps that run here; an engine's meshes have one each
+  Placement whole() const { return Placement::Whole(mesh); }
 
   LiveList live;
   CutPolicy policy;

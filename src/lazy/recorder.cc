@@ -86,7 +86,7 @@ Recorder::Lock::Lock(Recorder& recorder, To to, Replay::Miss why) : recorder_(re
   Enter();
   if (to != To::kChange) return;
   try {
-    recorder.replay_.Interrupt(why);
+    recorder.Interrupt(why);
   } catch (...) {
     Leave();
     throw;
@@ -172,7 +172,12 @@ void Recorder::LetGoOfBorrowed(std::span<Tensor* const> tensors) {
 // --- Devices and tensors -------------------------------------------------------------------------------------------------
 
 void Recorder::AddMesh(std::vector<Device*> devices, compiler::ProgramCache* programs, const Options& options) {
-  meshes_.emplace_back(std::move(devices), programs, shared_metrics_).policy.Configure(options);
+  MeshState& state = meshes_.emplace_back(std::move(devices), programs, shared_metrics_);
+  state.policy.Configure(options);
+  state.replay = std::make_unique<Replay>(*this, state);
+  // A step that is launched as before has no graph to write, and no operations to compute.
+  const bool builds = options.graphs != nullptr || options.sync_op_by_op;
+  if (options.replay && !builds && options.mode == Mode::kLazy) state.replay->Enable();
 }
 
 absl::Status Recorder::CheckOpen() const {
@@ -180,7 +185,7 @@ absl::Status Recorder::CheckOpen() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MeshState*> Recorder::CheckPlace(const Sharding& sharding) {
+absl::StatusOr<MeshState*> Recorder::CheckPlace(const Placement& sharding) {
   WEFT_RETURN_IF_ERROR(CheckOpen());
   return &StateOf(sharding);
 }
@@ -229,7 +234,7 @@ absl::Status Recorder::CheckKnowable(const Tensor* tensor, std::string_view what
   return CheckProgram(tensor->frame_.get(), what);
 }
 
-Tensor::Tensor(Ref<Engine> engine, Ref<Frame> frame, const Sharding& sharding, const ir::Type& type)
+Tensor::Tensor(Ref<Engine> engine, Ref<Frame> frame, const Placement& sharding, const ir::Type& type)
     : engine_(std::move(engine)), frame_(std::move(frame)), sharding_(sharding), type_(type) {}
 
 Tensor::~Tensor() { Show({}); }
@@ -259,7 +264,7 @@ Ref<Tensor> Recorder::NewDeferred(const Place& place, const Replay::Result& resu
   tensor->state.maker = result.maker;
   tensor->state.born = barriers_;
   Show(*tensor, {});
-  replay_.Number(*tensor, result.number);
+  place.state->replay->Number(*tensor, result.number);
   tensor->state.location = location;
   place.state->live.Append(tensor);
   return Ref<Tensor>(tensor);

@@ -2,6 +2,7 @@
 // live tensors and the random state. Nothing here computes or waits.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <span>
@@ -65,10 +66,10 @@ class Recorder {
     uint64_t opened_ = 0;
   };
 
-  // Before the first Lock. `options` become the policy of its automatic cuts.
+  // Before the first Lock. `options` become the policy of its automatic cuts, and say whether its steps are replayed.
   void AddMesh(std::vector<Device*> devices, compiler::ProgramCache* programs, const Options& options);
   std::deque<MeshState>& meshes() { return meshes_; }
-  MeshState& StateOf(const Sharding& sharding) {
+  MeshState& StateOf(const Placement& sharding) {
     auto state = meshes_.begin();
     while (&state->mesh != &sharding.mesh()) ++state;
     return *state;
@@ -81,7 +82,7 @@ class Recorder {
   }
   // FAILED_PRECONDITION once closed; so do the others.
   absl::Status CheckOpen() const;
-  absl::StatusOr<MeshState*> CheckPlace(const Sharding& sharding);
+  absl::StatusOr<MeshState*> CheckPlace(const Placement& sharding);
   // Open, the mesh of this device alone; in a body, that of the body.
   absl::StatusOr<Place> CheckWhere(const Where& where);
   // Ours, and not expired.
@@ -94,7 +95,16 @@ class Recorder {
   bool closed() const { return Held(), closed_; }
 
   GeneratorState generator;
-  Replay& replay() { return replay_; }
+  // Whether a mesh is noting or comparing calls.
+  bool Replays() const {
+    return std::ranges::any_of(meshes_, [](const MeshState& state) { return state.replay->active(); });
+  }
+  // Of all meshes, before something that may change what is pending anywhere.
+  void Interrupt(Replay::Miss why) {
+    for (MeshState& state : meshes_) state.replay->Interrupt(why);
+  }
+  // Of the mesh whose step was built last though it had begun as a noted one.
+  std::string LastMiss() const { return last_missed_ == nullptr ? "" : last_missed_->LastMiss(); }
   // Goes up whenever a tensor shows another value.
   uint64_t time() const { return Held(), time_; }
 
@@ -110,14 +120,14 @@ class Recorder {
   }
   // For who looks at one that may be pending: what was deferred is recorded.
   void MustShow(const Tensor& tensor, Replay::Miss why) {
-    if (!tensor.value() || DataOf(tensor.value()) == nullptr) replay_.Interrupt(why);
+    if (!tensor.value() || DataOf(tensor.value()) == nullptr) StateOf(tensor.sharding()).replay->Interrupt(why);
   }
   // For who uses some in a body: what lies outside and is deferred is recorded.
   void MustShowOutside(std::span<Tensor* const> tensors) {
     for (const Tensor* tensor : tensors) {
-      if (tensor != nullptr && tensor->frame() == nullptr && replay_.IsDeferred(*tensor)) {
-        return replay_.Interrupt(Replay::Miss::kBody);
-      }
+      if (tensor == nullptr || tensor->frame() != nullptr || tensor->value()) continue;
+      Replay& replay = *StateOf(tensor->sharding()).replay;
+      if (replay.IsDeferred(*tensor)) replay.Interrupt(Replay::Miss::kBody);
     }
   }
   // The last reference is gone. Without the lock, on any thread.
@@ -262,7 +272,8 @@ class Recorder {
   int64_t counted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t waiting_ = 0;                           // threads that have the lock open; under the lock
   absl::InlinedVector<ir::Value, 1> next_states_;  // under the lock
-  Replay replay_{*this};                           // under the lock
+  uint64_t steps_ = 0;                             // that replays have begun; under the lock
+  const Replay* last_missed_ = nullptr;            // under the lock
   std::atomic<Tensor*> dead_{nullptr};
 };
 

@@ -8,7 +8,7 @@ namespace weft::lazy {
 absl::StatusOr<Place> Recorder::PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,
                                               ir::Location location) {
   WEFT_RETURN_IF_ERROR(CheckTensor(targets[0], "update: target 0"));
-  const Sharding& place = targets[0]->sharding_;
+  const Placement& place = targets[0]->sharding_;
   WEFT_ASSIGN_OR_RETURN(MeshState * state, CheckPlace(place));
   for (size_t i = 0; i < operands.size() + targets.size(); ++i) {
     const Tensor* tensor = i < operands.size() ? operands[i] : targets[i - operands.size()];

@@ -22,6 +22,10 @@ constexpr uint32_t WordOfLeaf(uint32_t leaf) { return 2 * leaf + 1; }
 
 }  // namespace
 
+MeshState::MeshState(std::vector<Device*> devices, compiler::ProgramCache* programs, std::shared_ptr<Metrics> metrics)
+    : mesh(std::move(devices), std::move(metrics)), programs(programs) {}
+MeshState::~MeshState() = default;
+
 // --- Calls ---------------------------------------------------------------------------------------------------------------
 
 void Replay::Add(const Tensor* tensor) {
@@ -255,10 +259,10 @@ void Replay::Record() {
     for (const ir::Value& value : made) {
       if (value) there.push_back(value);
     }
-    recorder_.CountRecorded(*state_, b, entry.kind, entry.op, there, entry.nodes);
+    recorder_.CountRecorded(state_, b, entry.kind, entry.op, there, entry.nodes);
     for (ir::Value& value : made) values_.push_back(std::move(value));
   }
-  for (Tensor& tensor : state_->live) {
+  for (Tensor& tensor : state_.live) {
     if (IsDeferred(tensor)) tensor.Show(values_[tensor.state.number]);
   }
   deferred_.clear();
@@ -304,7 +308,7 @@ void Replay::End() {
 }
 
 void Replay::ForgetStep() {
-  ++step_;
+  step_ = ++recorder_.steps_;
   next_number_ = 0;
   leaves_.clear();
   met_.clear();
@@ -316,6 +320,11 @@ void Replay::ForgetStep() {
   if (!numbers_.empty()) numbers_.clear();
   noting_.reset();
   current_ = nullptr;
+}
+
+void Replay::Missed(const Cause& cause) {
+  last_miss_ = cause;
+  recorder_.last_missed_ = this;
 }
 
 // --- Why not -------------------------------------------------------------------------------------------------------------
@@ -363,7 +372,7 @@ std::string Replay::LastMiss() const {
 
 template <typename Use>
 void Replay::ForEachShown(Use&& use) const {
-  for (const Tensor& tensor : state_->live) {
+  for (const Tensor& tensor : state_.live) {
     const Tensor::State& state = tensor.state;
     if (state.expired || (state.scoped && !state.assigned)) continue;
     if (tensor.value() && DataOf(tensor.value()) != nullptr) continue;
@@ -436,7 +445,7 @@ void Replay::Planned(const Cut& cut, const std::shared_ptr<const compiler::Progr
 }
 
 void Replay::Start(bool clean) {
-  if (state_ == nullptr) return;
+  if (!enabled_) return;
   if (mode_ == Mode::kReplaying && deferring()) {
     in_vain_ = 0;
     const auto at = std::ranges::find_if(steps_, [&](const auto& step) { return step.get() == current_; });

@@ -1,8 +1,8 @@
-// A step that arrives as one before is not built. Between two barriers every call is noted in a canonical form: operation,
-// attributes, operands as numbers. As long as the calls of a step are those of a noted one, they make no nodes: tensors show
-// numbers, and at the barrier the program of the noted step is launched on what the numbers of this one stand for. Forms are
-// compared, never hashed. At the first difference, and before the engine does anything that is not noted here, the calls so far
-// are recorded after all, as they came, so that nobody can tell.
+// A step that arrives as one before is not built. Each mesh has steps of its own. Between two barriers every call is noted
+// in a canonical form: operation, attributes, operands as numbers. As long as the calls of a step are those of a noted one,
+// they make no nodes: tensors show numbers, and at the barrier the program of the noted step is launched on what the numbers
+// of this one stand for. Forms are compared, never hashed. At the first difference, and before the engine does anything that
+// is not noted here, the calls so far are recorded after all, as they came, so that nobody can tell.
 #pragma once
 
 #include <memory>
@@ -27,10 +27,11 @@ inline std::string_view NameOf(Past past) { return past == Past::kCut ? "assign"
 // Thread rule: under the engine's lock.
 class Replay {
  public:
-  explicit Replay(Recorder& recorder) : recorder_(recorder) {}
-  // For an engine of one device that is lazy; without it nothing is noted.
-  void Enable(MeshState& state) {
-    state_ = &state;
+  // Of what is recorded for this mesh, whatever is recorded for others meanwhile.
+  Replay(Recorder& recorder, MeshState& state) : recorder_(recorder), state_(state) {}
+  // For an engine that is lazy; without it nothing is noted.
+  void Enable() {
+    enabled_ = true;
     steps_.reserve(kSteps);
   }
 
@@ -177,7 +178,7 @@ class Replay {
     size_t at = 0;
     ir::Location location = {};
   };
-  void Missed(const Cause& cause) { last_miss_ = cause; }
+  void Missed(const Cause& cause);
   // So many different steps are kept, of so many calls.
   static constexpr size_t kSteps = 4, kMostCalls = 65'536;
   // After so many steps in a row that were noted in vain, so many are not.
@@ -202,9 +203,10 @@ class Replay {
   void ForgetStep();
 
   Recorder& recorder_;
-  MeshState* state_ = nullptr;
+  MeshState& state_;
+  bool enabled_ = false;
   Mode mode_ = Mode::kIdle;
-  uint64_t step_ = 0;
+  uint64_t step_ = 0;  // no other step of the engine has this number
   // --- The step in hand
   uint32_t next_number_ = 0;
   std::vector<uint32_t> words_;    // of the call in hand

@@ -36,7 +36,7 @@ absl::Status NoMemoryFor(const ir::Value& value, std::string_view why, const Mes
   return at.file != 0 ? WithDetail(status, kPayloadPosition, ir::ToString(at)) : status;
 }
 
-std::string Shortage(double wanted, const Mesh& mesh, int64_t room) {
+std::string Shortage(double wanted, const DeviceMesh& mesh, int64_t room) {
   return absl::StrCat(static_cast<int64_t>(std::min(wanted, 0x1p62)), " bytes are needed at once, ", room,
                       " are free on ", mesh.name());
 }

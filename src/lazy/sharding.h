@@ -1,5 +1,5 @@
-// Where values live: on the devices of a mesh, and which of them has which part. What a part is of the whole, only this file
-// knows.
+// Where values live: on devices that run programs together, and which of them has which part. What a part is of the whole,
+// only this file knows. How a program is cut is said without devices, by ir::Mesh and ir::Sharding (ir/mesh.h).
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace weft::lazy {
 
 // Devices that run one program together, each with an argument list and a result list of its own, in this order. Meshes are
 // compared by address; those of an engine have one device each.
-class Mesh {
+class DeviceMesh {
  public:
   // `metrics` count the values that get memory here; may be null.
-  explicit Mesh(std::vector<Device*> devices, std::shared_ptr<Metrics> metrics = nullptr)
+  explicit DeviceMesh(std::vector<Device*> devices, std::shared_ptr<Metrics> metrics = nullptr)
       : devices_(std::move(devices)), metrics_(std::move(metrics)) {}
-  Mesh(const Mesh&) = delete;
-  Mesh& operator=(const Mesh&) = delete;
+  DeviceMesh(const DeviceMesh&) = delete;
+  DeviceMesh& operator=(const DeviceMesh&) = delete;
 
   const std::vector<Device*>& devices() const { return devices_; }
   size_t size() const { return devices_.size(); }
@@ -39,13 +39,13 @@ class Mesh {
   const std::shared_ptr<Metrics> metrics_;
 };
 
-// Today's only value: whole, on each device of the mesh.
-class Sharding {
+// Devices, and what each has of a value. Today's only one: the whole value, on each device of the mesh.
+class Placement {
  public:
-  static Sharding Whole(const Mesh& mesh) { return Sharding(&mesh); }
-  bool operator==(const Sharding&) const = default;
+  static Placement Whole(const DeviceMesh& mesh) { return Placement(&mesh); }
+  bool operator==(const Placement&) const = default;
 
-  const Mesh& mesh() const { return *mesh_; }
+  const DeviceMesh& mesh() const { return *mesh_; }
   // A device, by its place in the mesh, that has all of the value.
   size_t whole_at() const { return 0; }
   // Calls piece(i, from, at, n) until bytes [offset, offset + size) of the dense value are together: n bytes from byte
@@ -56,8 +56,8 @@ class Sharding {
   }
 
  private:
-  explicit Sharding(const Mesh* mesh) : mesh_(mesh) {}
-  const Mesh* mesh_;
+  explicit Placement(const DeviceMesh* mesh) : mesh_(mesh) {}
+  const DeviceMesh* mesh_;
 };
 
 }  // namespace weft::lazy

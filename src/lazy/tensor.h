@@ -18,7 +18,7 @@ class Tensor final : public RefCounted {
   const ir::Type& type() const { return type_; }
   DType dtype() const { return type_.dtype; }
   const Dims& dims() const { return type_.dims; }
-  const Sharding& sharding() const { return sharding_; }
+  const Placement& sharding() const { return sharding_; }
   // That has all of it.
   Device* device() const { return sharding_.mesh().devices()[sharding_.whole_at()]; }
   Engine& engine() const { return *engine_; }
@@ -59,12 +59,12 @@ class Tensor final : public RefCounted {
  private:
   friend class LiveList;
   friend class Recorder;
-  Tensor(Ref<Engine> engine, Ref<Frame> frame, const Sharding& sharding, const ir::Type& type);
+  Tensor(Ref<Engine> engine, Ref<Frame> frame, const Placement& sharding, const ir::Type& type);
   ~Tensor() override;
 
   const Ref<Engine> engine_;
   const Ref<Frame> frame_;
-  const Sharding sharding_;
+  const Placement sharding_;
   const ir::Type type_;
   ir::Value value_;
   Tensor* previous_ = nullptr;  // of the live list

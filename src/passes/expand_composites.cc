@@ -1,6 +1,7 @@
 // Composites to primitives, by the operations' own expansions.
 #include "src/ir/rewrite.h"
 #include "src/ops/call.h"
+#include "src/ops/collective/processes.h"
 #include "src/passes/passes.h"
 
 namespace weft::passes {
@@ -14,6 +15,7 @@ constexpr int kMaxRounds = 16;
 
 absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const PipelineOptions& options) {
   ir::Module result = module;
+  const bool alone = module.participants.alone();
   const ir::OpDef* last = nullptr;
   for (int round = 0; round < kMaxRounds; ++round) {
     last = nullptr;
@@ -26,6 +28,8 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
       }
       if (op.kind != ir::Kind::kComposite || op.expand == nullptr || !status.ok()) return {};
       if (options.claims && options.claims(call.node)) return {};
+      // An expansion is what one process does.
+      if (!alone && ops::IsCollective(op)) return {};
       last = &op;
       ir::Values results(call.node.results().size());
       status = ops::Expand(call.b, op, call.operands, call.node.attrs(), call.node.results(),

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/ir/verify.h"
+#include "src/ops/collective/processes.h"
 #include "src/passes/passes.h"
 #include "src/runtime/memory_reserve.h"
 
@@ -49,6 +50,7 @@ absl::Status Check(std::string_view after, const ir::Module& module, const Pipel
 
 absl::StatusOr<ir::Module> RunPipeline(ir::Module module, const PipelineOptions& options) {
   WEFT_RETURN_IF_ERROR(Check("input", module, options));
+  if (!module.participants.alone()) WEFT_RETURN_IF_ERROR(ops::CheckProcesses(module));
   for (const Pass& pass : kPasses) {
     WEFT_ASSIGN_OR_RETURN(module, pass.run(module, options));
     WEFT_RETURN_IF_ERROR(CheckReserve());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "src/ir/text.h"
 #include "src/ops/build.h"
+#include "src/ops/collective/processes.h"
 #include "src/ops/registry.h"
 #include "src/runtime/hash_map.h"
 #include "src/stablehlo/custom.h"
@@ -152,7 +153,8 @@ class Reader {
   Parser parser_;
   HashMap<std::string_view, const Operation*> functions_;
   HashMap<const Operation*, Callable> read_;
-  int depth_ = 0;  // of regions and calls, as they nest in the result
+  uint64_t processes_ = 1;  // as the text says
+  int depth_ = 0;           // of regions and calls, as they nest in the result
 };
 
 absl::Status Reader::At(size_t position, const absl::Status& status) const {
@@ -174,8 +176,9 @@ absl::StatusOr<const Operation*> Reader::Frame(const Region& top, ir::Module& mo
                  ? 1
                  : static_cast<uint32_t>(found->integer);
     };
-    module.partitions = number("mhlo.num_partitions");
-    module.replicas = number("mhlo.num_replicas");
+    module.participants.partitions = number("mhlo.num_partitions");
+    module.participants.replicas = number("mhlo.num_replicas");
+    processes_ = module.participants.count();
   }
   const Operation* entry = nullptr;
   for (const Operation& op : frame->operations) {
@@ -574,6 +577,11 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
     }
   }
   if (!b.ok()) return named(b.status());
+  if (!results.empty() && results[0] && ops::IsCollective(results[0].node->op())) {
+    const ir::Node& node = *results[0].node;
+    const absl::Status fits = ops::CheckProcesses(node.op(), node.attrs(), options_.alone ? 1 : processes_);
+    if (!fits.ok()) return named(fits);
+  }
   TakeStreams(call, types.results.size(), scope.stream, results);
   return results;
 }

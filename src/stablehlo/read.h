@@ -21,6 +21,9 @@ struct ReadOptions {
   // What custom calls may name beside the targets that the reader knows; may be null. Asking for a gradient may call the
   // caller's code: no lock is held while text is read.
   const ops::CustomFunctions* custom = nullptr;
+  // The program will run in one process, whatever the text says of replicas and partitions: collectives of others are
+  // refused. False: in as many as the text says.
+  bool alone = true;
 };
 
 // The module's one function is the entry; the others are what its calls carry. Errors begin with "line 3, column 14: ".

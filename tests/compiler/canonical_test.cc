@@ -294,6 +294,47 @@ TEST(BuildModule, MakesAVerifiedFunctionWithRolesAndWords) {
   EXPECT_EQ(module.main().parameter_infos()[2].word, 2u);
 }
 
+// Who runs a program is in its key where it is not one process alone, which device each is never.
+TEST(Canonical, SaysWhoRunsTheProgramWhereThereAreSeveral) {
+  const auto text = [](ir::Participants who) {
+    Sketch s = Product(DType::kF32, {4, 4}, false);
+    s.trace.participants = std::move(who);
+    return s.Text();
+  };
+  const std::string alone = Product(DType::kF32, {4, 4}, false).Text();
+  EXPECT_EQ(text({}), alone);
+  EXPECT_EQ(text({.parameters = {{}, {}, {}}, .results = {{}}}), alone);
+  const ir::Mesh mesh{.axes = {{"data", 2}, {"model", 2}}, .slots = {}};
+  ir::Mesh turned = mesh, renamed = mesh;
+  turned.slots = {0, 2, 1, 3};
+  renamed.axes[0].name = "batch";
+  const ir::Sharding rows{.dimensions = {{.axes = {0}}}}, columns{.dimensions = {{}, {.axes = {0}}}}, both{.dimensions = {{.axes = {0, 1}}}},
+      other_way{.dimensions = {{.axes = {1, 0}}}}, open{.dimensions = {{.axes = {0}, .open = true}}};
+  std::set<std::string> texts = {alone};
+  std::vector<ir::Participants> all = {{.replicas = 4}, {.partitions = 4}, {.replicas = 2, .partitions = 2}};
+  for (const ir::Mesh& each : {mesh, turned, renamed}) all.push_back({.partitions = 4, .mesh = each});
+  for (const ir::Sharding& each : {rows, columns, both, other_way, open}) {
+    all.push_back({.partitions = 4, .mesh = mesh, .parameters = {each, {}, {}}});
+    all.push_back({.partitions = 4, .mesh = mesh, .parameters = {{}, each, {}}});
+    all.push_back({.partitions = 4, .mesh = mesh, .results = {each}});
+  }
+  for (const ir::Participants& who : all) {
+    EXPECT_TRUE(texts.insert(text(who)).second);
+    ir::Participants read;
+    ASSERT_TRUE(ReadCanonical(text(who), &read).ok());
+    EXPECT_TRUE(read == who);
+    EXPECT_FALSE(ReadCanonical(text(who) + "x").ok());
+    Sketch s = Product(DType::kF32, {4, 4}, false);
+    s.trace.participants = who;
+    EXPECT_TRUE(BuildModule(s.trace).participants == who);
+  }
+  // An assignment of devices is nothing that a key could hold.
+  CompileOptions here, there;
+  here.assignment = {0, 1, 2, 3};
+  there.assignment = {4, 5, 6, 7};
+  EXPECT_EQ(KeyText(here), KeyText(there));
+}
+
 TEST(KeyOf, IsCutToTheBitsAsked) {
   const Key whole = KeyOf("a program");
   EXPECT_NE(whole.high, 0u);

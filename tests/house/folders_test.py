@@ -40,6 +40,8 @@ ALLOWED = {
     "src/lazy": ["src/compiler", "src/autodiff", "src/backends", "src/backends/custom_call", "src/stablehlo", "src/ops", "src/ir", "src/runtime",
                  "serialization"],
     "src/data": ["src/runtime"],
+    # What carries collectives between processes: engines and the coordinator know of no program.
+    "src/distributed": ["src/runtime"],
     # Programs that look inside (the operation table's dump): they ship nothing.
     "src/tools": ["src/ops", "src/ir", "src/runtime"],
     # The program `weft`: what it cannot do through the C API, no language can.
@@ -182,6 +184,11 @@ class TheCheckItselfCanFail(unittest.TestCase):
         self.assertTrue(self.one("src/backends/cpu/kernels/a.cc", '#include "src/backends/cpu/loop/loop.h"\n'))
         self.assertTrue(self.one("src/backends/cpu/launch/a.cc", '#include "src/backends/cpu/executable.h"\n'))
         self.assertFalse(self.one("src/backends/cpu/lower/a.cc", '#include "src/backends/cpu/launch/program.h"\n'))
+
+    def test_what_lies_between_processes_knows_no_program(self):
+        self.assertFalse(self.one("src/distributed/a.cc", '#include "src/runtime/status.h"\n'))
+        self.assertTrue(self.one("src/distributed/a.cc", '#include "src/ir/mesh.h"\n'))
+        self.assertTrue(self.one("src/ir/mesh.cc", '#include "src/lazy/sharding.h"\n'))
 
     def test_llvm_outside_its_folder_and_in_a_seventh_file(self):
         self.assertTrue(self.one("src/compiler/a.cc", '#include "llvm/IR/Module.h"\n'))

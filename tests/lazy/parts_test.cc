@@ -17,12 +17,12 @@ struct Planner : ::testing::Test {
   Value Leaf(Dims dims) {
     const ir::Type type = ir::Type::Tensor(DType::kF32, dims);
     Ref<Buffer> buffer = backend.ToDevice(backend.devices()[0], DType::kF32, dims, HostTensor(DType::kF32, dims).bytes()).value();
-    return Recorder::NewLeaf(type, MakeRef<Data>(Sharding::Whole(mesh), Shards{std::move(buffer)}));
+    return Recorder::NewLeaf(type, MakeRef<Data>(Placement::Whole(mesh), Shards{std::move(buffer)}));
   }
   Value Op(const ir::OpDef& op, ir::Values operands) { return ops::Call(b, op, std::move(operands)); }
 
   testing::FakeBackend backend;
-  const Mesh mesh{{backend.devices()[0]}};
+  const DeviceMesh mesh{{backend.devices()[0]}};
   ir::Builder b;
   CutPlanner planner;
   Cut cut;

@@ -154,6 +154,42 @@ TEST(PjrtProgram, ReplicasBeyondTheProgramReachNoPlugin) {
               HasSubstr("replica_groups names process 7; a program has one replica and one partition, process 0"));
 }
 
+TEST(PjrtProgram, AProgramOfSeveralProcessesSaysSo) {
+  ir::Module module = WithWords(DType::kF32);
+  module.participants = {.partitions = 2, .mesh = {.axes = {{"data", 2}}, .slots = {}}};
+  const ir::Sharding rows{.dimensions = {{.axes = {0}}}};
+  module.participants.parameters = {rows, {}};
+  module.participants.results = {rows};
+  Program program;
+  const auto text = ToText(module, &program);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, AllOf(HasSubstr("mhlo.num_partitions = 2 : i32"), HasSubstr("sdy.mesh @mesh = <[\"data\"=2]>"),
+                           HasSubstr("%0: tensor<4xf32> {tf.aliasing_output = 0 : i32, sdy.sharding = #sdy.sharding<@mesh, [{\"data\"}]>}"),
+                           HasSubstr("%1: tensor<3xui32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}) -> (tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"data\"}]>})")))
+      << "the words are whole";
+  EXPECT_EQ(program.replicas, 1u);
+  EXPECT_EQ(program.partitions, 2u);
+  const std::string packed = Pack(program, "bytes");
+  EXPECT_TRUE(packed.starts_with("weft pjrt 4 1 2\n"));
+  Program read;
+  EXPECT_EQ(*Unpack(packed, &read), "bytes");
+  EXPECT_EQ(read.partitions, 2u);
+  EXPECT_TRUE(Pack(Program(), "").starts_with("weft pjrt 3\n")) << "programs of one process stay as they are on disks";
+}
+
+TEST(PjrtProgram, DevicesAreAssignedOnceEach) {
+  Program program;
+  program.partitions = 2;
+  const auto ids = [&](std::vector<uint32_t> assignment) {
+    return AssignedIds(program, assignment, 4, [](uint32_t device) { return int64_t{10} + device; });
+  };
+  EXPECT_THAT(*ids({}), testing::ElementsAre());
+  EXPECT_THAT(*ids({3, 0}), testing::ElementsAre(13, 10));
+  EXPECT_THAT(ids({0}).status().message(), HasSubstr("the device assignment names 1 devices for a program of 2"));
+  EXPECT_THAT(ids({0, 4}).status().message(), HasSubstr("the device assignment names device 4; there are 4"));
+  EXPECT_THAT(ids({1, 1}).status().message(), HasSubstr("the device assignment names device 1 twice"));
+}
+
 TEST(PjrtProgram, ShardingsReachNoPlugin) {
   // Uneven ones, too: 5 elements on 4 devices.
   constexpr std::string_view kText =
@@ -224,7 +260,7 @@ TEST(PjrtProgram, WhatWasNotPackedIsNoProgram) {
     Program program;
     EXPECT_FALSE(Unpack(std::string_view(packed).substr(0, size), &program).ok()) << size;
   }
-  for (const std::string_view wrong : {"weft pjrt 2\n1\n0 0 0 0\n\n\n-1 0\nx", "weft pjrt 3\nmany\n0 0 0 0\n\n\n-1 0\nx", "weft pjrt 3\n1\n0 0 0\n\n\n-1 0\nx",
+  for (const std::string_view wrong : {"weft pjrt 2\n1\n0 0 0 0\n\n\n-1 0\nx", "weft pjrt 4\n1\n0 0 0 0\n\n\n-1 0\nx", "weft pjrt 4 1 x\n1\n0 0 0 0\n\n\n-1 0\nx", "weft pjrt 3\nmany\n0 0 0 0\n\n\n-1 0\nx", "weft pjrt 3\n1\n0 0 0\n\n\n-1 0\nx",
                                        "weft pjrt 3\n1\n0 0 0 x\n\n\n-1 0\nx", "weft pjrt 3\n1\n0 0 0 0\n f33/\n\n-1 0\nx",
                                        "weft pjrt 3\n1\n0 0 0 0\n f32/-1\n\n-1 0\nx", "weft pjrt 3\n1\n0 0 0 0\n f32/99999999999999999999\n\n-1 0\nx",
                                        "weft pjrt 3\n1\n0 0 0 0\n\n *\n-1 0\nx", "weft pjrt 3\n1\n0 0 0 0\n\n\n-1\nx", "weft pjrt 3\n1\n0 0 0 0\n\n\nall 0\nx",
@@ -245,6 +281,11 @@ TEST(PjrtProgram, OptionsAreTheProtocolBuffer) {
   // Of one device: 9 device_assignment {1: 1, 2: 1, 3 {1: its id}} before 19, and no field 4.
   using namespace std::string_view_literals;
   EXPECT_EQ("\x1a\x14\x20\x01\x28\x01\x30\x01\x4a\x09\x08\x01\x10\x01\x1a\x03\x0a\x01\x00\x98\x01\x01"sv, CompileOptionBytes(0));
+  // Of two partitions on devices 2 and 300, each a computation; and of two replicas that the plugin places.
+  const int64_t devices[] = {2, 300};
+  EXPECT_EQ("\x1a\x1a\x20\x01\x28\x02\x30\x01\x4a\x0f\x08\x01\x10\x02\x1a\x03\x0a\x01\x02\x1a\x04\x0a\x02\xac\x02\x98\x01\x01"sv,
+            CompileOptionBytes(1, 2, devices));
+  EXPECT_EQ("\x1a\x09\x20\x02\x28\x01\x30\x01\x98\x01\x01"sv, CompileOptionBytes(2, 1, {}));
   EXPECT_EQ("\x1a\x15\x20\x01\x28\x01\x30\x01\x4a\x0a\x08\x01\x10\x01\x1a\x04\x0a\x02\xac\x02\x98\x01\x01"sv, CompileOptionBytes(300));
 }
 

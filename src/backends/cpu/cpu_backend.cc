@@ -11,6 +11,7 @@
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
+#include "src/ops/collective/processes.h"
 #include "src/passes/fuse.h"
 #include "src/passes/move_channels.h"
 #include "src/runtime/alloc_hook.h"
@@ -243,9 +244,7 @@ absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view 
 
 absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module& module,
                                                                 const CompileOptions& options) {
-  if (module.replicas != 1 || module.partitions != 1) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs one replica of one partition");
-  }
+  WEFT_RETURN_IF_ERROR(ops::RefuseOthers(module, "cpu"));
   const SpanScope span(*options_.services.trace, "compile");
   auto loaded = std::make_shared<LoadedProgram>();
   WEFT_ASSIGN_OR_RETURN(loaded->code, CodeFor(options.isa));

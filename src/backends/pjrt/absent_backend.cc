@@ -94,7 +94,10 @@ class AbsentBackend final : public Backend {
       compile.options_size = with.size();
       return plugin_.Call(api::Function::kCompile, &compile);
     };
-    const absl::Status compiled = CompileFor(topology_->first_id(), alone_, by, &program);
+    const auto id_of = [&](uint32_t i) { return topology_->IdOf(i); };
+    WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> assigned,
+                          AssignedIds(program, options.assignment, devices_.size(), id_of));
+    const absl::Status compiled = CompileFor(topology_->first_id(), alone_, assigned, by, &program);
     if (!compiled.ok()) return Refused(compiled, module, {options_.matmul_precision, topology_->platform()});
     if (program.device >= 0) alone_ = true;
     AddStats(plugin_, compile.executable, &program.stats);

@@ -401,7 +401,10 @@ class PjrtBackend final : public Backend {
       WEFT_ASSIGN_OR_RETURN(made, CompileText(*client_, text, with));
       return absl::OkStatus();
     };
-    const absl::Status compiled = CompileFor(client_->IdOf(0), client_->alone(), compile, &program);
+    const auto id_of = [&](uint32_t i) { return client_->IdOf(static_cast<int>(i)); };
+    WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> assigned,
+                          AssignedIds(program, options.assignment, devices_.size(), id_of));
+    const absl::Status compiled = CompileFor(client_->IdOf(0), client_->alone(), assigned, compile, &program);
     if (!compiled.ok()) return Refused(compiled, module, {precision_, client_->platform()});
     if (program.device >= 0) client_->SetAlone();
     if (devices_.size() > 1) program.text = std::move(text);

@@ -130,6 +130,20 @@ absl::StatusOr<Type> TypeOf(std::string_view name) {
   return type;
 }
 
+// The module's, where parameters in the argument block have become one that is whole.
+ir::Participants ParticipantsOf(const ir::Module& module) {
+  ir::Participants who = module.participants;
+  if (who.parameters.empty()) return who;
+  std::vector<ir::Sharding> buffers;
+  const std::span<const ir::ParameterInfo> infos = module.main().parameter_infos();
+  for (size_t i = 0; i < infos.size(); ++i) {
+    if (infos[i].role == ir::ParameterInfo::Role::kBuffer) buffers.push_back(who.parameters[i]);
+  }
+  if (module.argument_words > 0) buffers.emplace_back();
+  who.parameters = std::move(buffers);
+  return who;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, const TextOptions& options) {
@@ -189,6 +203,9 @@ absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, co
   }
   ir::Module fresh;
   fresh.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
+  fresh.participants = ParticipantsOf(module);
+  program->replicas = fresh.participants.replicas;
+  program->partitions = fresh.participants.partitions;
   return ir::ToStableHlo(fresh, {.locations = options.locations, .precision = options.precision, .shardings = false});
 }
 
@@ -237,7 +254,11 @@ std::string Pack(const Program& program, std::string_view executable) {
   for (const Type& result : program.results) absl::StrAppend(&results, " ", ShortName(result));
   std::vector<int64_t> figures;
   for (int64_t ExecutableStats::* const figure : kFigures) figures.push_back(program.stats.*figure);
-  return absl::StrCat("weft pjrt 3\n", program.words, "\n", absl::StrJoin(figures, " "), "\n", arguments, "\n", results,
+  // Programs of one process have the form that they had before there were others.
+  const bool alone = program.replicas == 1 && program.partitions == 1;
+  const std::string form =
+      alone ? "weft pjrt 3" : absl::StrCat("weft pjrt 4 ", program.replicas, " ", program.partitions);
+  return absl::StrCat(form, "\n", program.words, "\n", absl::StrJoin(figures, " "), "\n", arguments, "\n", results,
                       "\n", program.device, " ", program.text.size(), "\n", program.text, executable);
 }
 
@@ -249,7 +270,10 @@ absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* progra
     line = packed.substr(0, end);
     packed.remove_prefix(end + 1);
   }
-  if (lines[0] != "weft pjrt 3" || !absl::SimpleAtoi(lines[1], &program->words)) {
+  const std::vector<std::string_view> form = absl::StrSplit(lines[0], ' ');
+  const bool many = form.size() == 5 && lines[0].starts_with("weft pjrt 4 ") &&
+                    absl::SimpleAtoi(form[3], &program->replicas) && absl::SimpleAtoi(form[4], &program->partitions);
+  if ((lines[0] != "weft pjrt 3" && !many) || !absl::SimpleAtoi(lines[1], &program->words)) {
     return InternalError("a stored program of a plugin begins with '", lines[0], "'");
   }
   const std::vector<std::string_view> figures = absl::StrSplit(lines[2], ' ');
@@ -284,22 +308,72 @@ std::string_view CompileOptionBytes() {
   return {kBytes, sizeof(kBytes) - 1};
 }
 
-std::string CompileOptionBytes(int64_t device) {
-  const auto message = [](std::string_view tag, const std::string& fields) {
-    return absl::StrCat(tag, std::string(1, static_cast<char>(fields.size())), fields);
-  };
-  std::string id;
-  for (auto rest = static_cast<uint64_t>(device); id.empty() || rest != 0; rest >>= 7) {
-    id.push_back(static_cast<char>((rest & 0x7f) | (rest > 0x7f ? 0x80 : 0)));
-  }
-  // DeviceAssignmentProto: 1 replica_count = 1, 2 computation_count = 1, 3 computation_devices {1 replica_device_ids, packed}. It is
-  // 9 device_assignment, between the fields of above.
-  const std::string assignment = absl::StrCat("\x08\x01\x10\x01", message("\x1a", message("\x0a", id)));
-  return message("\x1a", absl::StrCat("\x20\x01\x28\x01\x30\x01", message("\x4a", assignment), "\x98\x01\x01"));
+namespace {
+
+std::string Varint(uint64_t value) {
+  std::string bytes;
+  do {
+    bytes.push_back(static_cast<char>((value & 0x7f) | (value > 0x7f ? 0x80 : 0)));
+    value >>= 7;
+  } while (value != 0);
+  return bytes;
 }
 
-absl::Status CompileFor(int64_t id, bool alone, absl::FunctionRef<absl::Status(std::string_view)> compile,
-                        Program* program) {
+// A field that holds a message: its tag, its length, its bytes.
+std::string Message(std::string_view tag, const std::string& fields) {
+  return absl::StrCat(tag, Varint(fields.size()), fields);
+}
+
+// DeviceAssignmentProto: 1 replica_count, 2 computation_count, 3 computation_devices {1 replica_device_ids, packed}, one a
+// partition.
+std::string AssignmentBytes(uint32_t replicas, uint32_t partitions, std::span<const int64_t> devices) {
+  std::string bytes = absl::StrCat("\x08", Varint(replicas), "\x10", Varint(partitions));
+  for (uint32_t p = 0; p < partitions; ++p) {
+    std::string ids;
+    for (uint32_t r = 0; r < replicas; ++r) ids += Varint(static_cast<uint64_t>(devices[r * partitions + p]));
+    bytes += Message("\x1a", Message("\x0a", ids));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string CompileOptionBytes(int64_t device) { return CompileOptionBytes(1, 1, {&device, 1}); }
+
+std::string CompileOptionBytes(uint32_t replicas, uint32_t partitions, std::span<const int64_t> devices) {
+  // The fields of above, and 9 device_assignment between them.
+  const std::string assignment = devices.empty() ? "" : Message("\x4a", AssignmentBytes(replicas, partitions, devices));
+  return Message("\x1a", absl::StrCat("\x20", Varint(replicas), "\x28", Varint(partitions), "\x30\x01", assignment,
+                                      "\x98\x01\x01"));
+}
+
+absl::StatusOr<std::vector<int64_t>> AssignedIds(const Program& program, std::span<const uint32_t> assignment,
+                                                 size_t known, absl::FunctionRef<int64_t(uint32_t)> id_of) {
+  std::vector<int64_t> ids;
+  if (assignment.empty()) return ids;
+  const uint64_t wanted = uint64_t{program.replicas} * program.partitions;
+  if (assignment.size() != wanted) {
+    return UserError("the device assignment names ", assignment.size(), " devices for a program of ", wanted);
+  }
+  std::vector<bool> used(known);
+  for (const uint32_t device : assignment) {
+    if (device >= known) return UserError("the device assignment names device ", device, "; there are ", known);
+    if (used[device]) return UserError("the device assignment names device ", device, " twice");
+    used[device] = true;
+    ids.push_back(id_of(device));
+  }
+  return ids;
+}
+
+absl::Status CompileFor(int64_t id, bool alone, std::span<const int64_t> assigned,
+                        absl::FunctionRef<absl::Status(std::string_view)> compile, Program* program) {
+  if (uint64_t{program->replicas} * program->partitions > 1) {
+    return compile(CompileOptionBytes(program->replicas, program->partitions, assigned));
+  }
+  if (!assigned.empty()) {
+    id = assigned[0];
+    alone = true;
+  }
   if (!alone) {
     const absl::Status status = compile(CompileOptionBytes());
     const bool refused = (absl::IsUnimplemented(status) || absl::IsInvalidArgument(status)) &&

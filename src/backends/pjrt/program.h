@@ -2,6 +2,7 @@
 // comes back from a cache.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Program {
   uint32_t words = 0;
   std::vector<ir::Type> results;
   ExecutableStats stats = {.kernels = 1};  // as the plugin told when it compiled
+  uint32_t replicas = 1, partitions = 1;
   // The id of the device that it was compiled for, where the plugin has no programs for any of its devices; -1: for any.
   int64_t device = -1;
   // What it was compiled of, to be compiled for another device; empty where there is one.
@@ -33,8 +35,10 @@ struct TextOptions {
   bool locations = false;                  // where each operation was recorded; programs are kept under texts without
 };
 
-// The text of the module given and what it says of its arguments. Refuses what kills plugins: more bytes than any device has, and
-// dimensions that nobody knows. Says nothing of shardings, which are for programs of several devices. Written as the platform's compiler likes it: kernels that a convolution turns around are turned before it, and blocks of random bits computed once.
+// The text of the module given and what it says of its arguments. Refuses what kills plugins: more bytes than any device
+// has, and dimensions that nobody knows. Says of shardings what the module's mesh says, and nothing where it has none.
+// Written as the platform's compiler likes it: kernels that a convolution turns around are turned before it, and blocks of
+// random bits computed once.
 absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, const TextOptions& options = {});
 // What a plugin said of the module's text, with the place where the operation was recorded if it named a line: "-:12:10: error: …".
 absl::Status Refused(const absl::Status& status, const ir::Module& given, TextOptions options);
@@ -56,10 +60,18 @@ absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* progra
 std::string_view CompileOptionBytes();
 // The same for the device of this id alone.
 std::string CompileOptionBytes(int64_t device);
+// Of several processes, on the devices of these ids, replica by replica; no ids: the plugin chooses. Such a program is never
+// for any device.
+std::string CompileOptionBytes(uint32_t replicas, uint32_t partitions, std::span<const int64_t> devices);
+// INVALID_ARGUMENT unless the assignment (CompileOptions) names a device for each process of the program, each once and one
+// of `known`; then their ids by `id_of`.
+absl::StatusOr<std::vector<int64_t>> AssignedIds(const Program& program, std::span<const uint32_t> assignment,
+                                                 size_t known, absl::FunctionRef<int64_t(uint32_t)> id_of);
 
-// Calls `compile` with options for any device. Where the plugin has no such programs, which is known or which its error says: with
-// options for the device of this id alone, which `program` then names.
-absl::Status CompileFor(int64_t id, bool alone, absl::FunctionRef<absl::Status(std::string_view options)> compile,
-                        Program* program);
+// Calls `compile` with options for the program's processes on the devices `assigned`, or for any device where it has one.
+// Where the plugin has no such programs, which is known or which its error says: with options for the device of this id
+// alone, which `program` then names.
+absl::Status CompileFor(int64_t id, bool alone, std::span<const int64_t> assigned,
+                        absl::FunctionRef<absl::Status(std::string_view options)> compile, Program* program);
 
 }  // namespace weft::pjrt

@@ -77,11 +77,11 @@ absl::Status Topology::Look() {
   version_.assign(version.text, version.size);
   api::TopologyDevices devices{.topology = topology_};
   WEFT_RETURN_IF_ERROR(plugin_.Call(api::Function::kTopologyDescriptionGetDeviceDescriptions, &devices));
-  if (devices.num_descriptions > 0) first_id_ = plugin_.IdOf(devices.descriptions[0], 0);
   for (size_t i = 0; i < devices.num_descriptions; ++i) {
     api::DescriptionKind kind{.description = devices.descriptions[i]};
     WEFT_RETURN_IF_ERROR(plugin_.Call(api::Function::kDeviceDescriptionKind, &kind));
     kinds_.emplace_back(kind.kind, kind.size);
+    ids_.push_back(plugin_.IdOf(devices.descriptions[i], static_cast<int64_t>(i)));
     attributes_.push_back(AttributesOf(plugin_, devices.descriptions[i]));
   }
   return absl::OkStatus();

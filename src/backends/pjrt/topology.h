@@ -28,8 +28,9 @@ class Topology {
   // Per device.
   const std::vector<std::string>& kinds() const { return kinds_; }
   const std::vector<std::string>& attributes() const { return attributes_; }
-  // Of its first device, as the plugin counts.
-  int64_t first_id() const { return first_id_; }
+  // Of a device, as the plugin counts.
+  int64_t IdOf(size_t device) const { return ids_[device]; }
+  int64_t first_id() const { return ids_.empty() ? 0 : ids_[0]; }
   // What code for it depends on, the same for a name and for the machine of that name.
   std::string fingerprint() const;
 
@@ -43,7 +44,7 @@ class Topology {
   const bool owned_;
   std::string platform_, version_;
   std::vector<std::string> kinds_, attributes_;
-  int64_t first_id_ = 0;
+  std::vector<int64_t> ids_;
 };
 
 // INVALID_ARGUMENT unless it is a family of TPUs and a grid of chips: "v5e:2x2", "v4:2x2x1".

@@ -9,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "src/backends/reference/interpreter.h"
 #include "src/ir/op_def.h"
+#include "src/ops/collective/processes.h"
 #include "src/ops/custom/custom_call.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/float_environment.h"
@@ -308,6 +309,7 @@ class ReferenceBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override {
     if (module.functions.empty()) return InternalError("a module without functions");
+    WEFT_RETURN_IF_ERROR(ops::RefuseOthers(module, "reference"));
     if (shared_->custom != nullptr) {
       WEFT_RETURN_IF_ERROR(ops::CheckCustomCalls(*module.functions.front(), *shared_->custom));
     }

@@ -1,6 +1,8 @@
 // collective_permute: what another process sends to this one; on one device what it sends itself.
 #include "src/ir/stablehlo.h"
+#include "src/ops/collective/processes.h"
 #include "src/ops/families.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::ops {
 namespace {
@@ -18,17 +20,21 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("source_target_pairs is ", ShortType(Type::Tensor(pairs.dtype(), pairs.dims())),
                      "; it must be i64 [pairs, 2]");
   }
+  // As sources, and as targets.
+  HashMap<int64_t, int64_t> times[2];
   for (int64_t i = 0; i < pairs.count(); ++i) {
-    if (pairs.GetInt(i) == 0) continue;
-    return UserError("source_target_pairs names process ", pairs.GetInt(i),
-                     "; a program has one replica and one partition, process 0, in this version");
+    const int64_t process = pairs.GetInt(i);
+    if (const int64_t n = ++times[i % 2][process]; n > 1) {
+      return UserError("source_target_pairs names process ", process, " ", n, " times",
+                       i % 2 == 0 ? " as a source" : " as a target");
+    }
   }
-  if (pairs.dims()[0] > 1) return UserError("source_target_pairs names process 0 ", pairs.dims()[0], " times");
   results->push_back(*call.operands[0]);
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+  WEFT_RETURN_IF_ERROR(CheckProcesses(call.op, call.attrs, 1));  // others are never expanded
   const Value& x = call.operands[0];
   results[0] = Attr<kAttrs, "source_target_pairs">(call.attrs).count() != 0 ? x : FullLike(call.b, x, 0);
   return absl::OkStatus();
@@ -37,10 +43,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
   ShloAttrs attrs = {{"source_target_pairs", ShloDense(Attr<kAttrs, "source_target_pairs">(a))}};
-  if (HasAttr<kAttrs, "handle">(a)) {
-    attrs.emplace_back("channel_handle",
-                       absl::StrCat("#stablehlo.channel_handle<handle = ", Attr<kAttrs, "handle">(a),
-                                    ", type = ", HasAttr<kAttrs, "type">(a) ? Attr<kAttrs, "type">(a) : 1, ">"));
+  if (std::string channel = ChannelOf(node, writer); !channel.empty()) {
+    attrs.emplace_back("channel_handle", std::move(channel));
   }
   writer.Emit("collective_permute", std::move(attrs));
 }

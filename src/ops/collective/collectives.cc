@@ -1,12 +1,14 @@
-// Collectives on one device: StableHLO's all_gather, all_reduce, all_to_all, collective_broadcast, reduce_scatter, where one
-// process is all there are, so each gives back what it is given.
+// StableHLO's all_gather, all_reduce, all_to_all, collective_broadcast, reduce_scatter. Shapes follow from the size of a
+// group. In a program of one process each gives back what it is given.
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
 #include "src/ir/stablehlo_read.h"
+#include "src/ops/collective/processes.h"
 #include "src/ops/families.h"
 #include "src/ops/reducer.h"
 #include "src/ops/scalar_function.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::ops {
 namespace {
@@ -50,25 +52,38 @@ size_t PositionOf(const OpDef& op, std::string_view name) {
   return static_cast<size_t>(found - op.attrs.begin());
 }
 
-// Groups of this process alone, each process at most once.
-absl::Status CheckGroups(const HostTensor& groups, bool* member) {
+// How many processes work together: as many in every group, each process in one at most. Filled-up places do not count;
+// without groups a process is alone, or all are one group (see processes.h).
+absl::Status SizeOfGroups(const HostTensor& groups, int64_t* size) {
   if (groups.dtype() != DType::kI64 || groups.dims().size() != 2) {
     return UserError("replica_groups is ", ShortType(Type::Tensor(groups.dtype(), groups.dims())),
                      "; it must be i64 [groups, size]");
   }
-  int64_t found = 0;
+  *size = 0;
+  HashMap<int64_t, int64_t> times;
+  const int64_t width = groups.dims()[1];
+  for (int64_t row = 0; row < groups.dims()[0]; ++row) {
+    int64_t members = 0;
+    for (int64_t i = row * width; i < (row + 1) * width; ++i) {
+      const int64_t process = groups.GetInt(i);
+      if (process == -1) continue;
+      ++members;
+      ++times[process];
+    }
+    if (members == 0) continue;
+    if (*size != 0 && members != *size) {
+      return UserError("replica_groups has groups of ", *size, " and of ", members,
+                       " processes; all must have the same size");
+    }
+    *size = members;
+  }
   for (int64_t i = 0; i < groups.count(); ++i) {
     const int64_t process = groups.GetInt(i);
-    if (process == -1) continue;
-    if (process != 0) {
-      return UserError("replica_groups names process ", process,
-                       "; a program has one replica and one partition, process 0, in this version");
+    if (process != -1 && times[process] > 1) {
+      return UserError("replica_groups names process ", process, " ", times[process], " times");
     }
-    ++found;
   }
-  if (found > 1) return UserError("replica_groups names process 0 ", found, " times");
-  // No groups at all: one of all processes.
-  *member = found == 1 || groups.count() == 0;
+  *size = std::max<int64_t>(*size, 1);
   return absl::OkStatus();
 }
 
@@ -81,17 +96,39 @@ absl::Status CheckDimension(const InferCall& call, std::string_view name) {
   return absl::OkStatus();
 }
 
+// What a share becomes in groups of this size.
+absl::Status Resize(const InferCall& call, int64_t size, Type* x) {
+  const auto dimension = [&](std::string_view name) {
+    const size_t at = PositionOf(call.op, name);
+    return at < call.op.attrs.size() ? &x->dims[static_cast<size_t>(call.attrs.Int(at))] : nullptr;
+  };
+  for (std::string_view name : {"split_dimension", "scatter_dimension"}) {
+    int64_t* const dim = dimension(name);
+    if (dim == nullptr) continue;
+    if (*dim % size != 0) {
+      return UserError(name, " has ", *dim, " elements, which ", size, " processes cannot share out evenly");
+    }
+    *dim /= size;
+  }
+  for (std::string_view name : {"all_gather_dim", "concat_dimension"}) {
+    int64_t* const dim = dimension(name);
+    if (dim == nullptr) continue;
+    if (*dim > INT64_MAX / size) return UserError(name, " of ", size, " shares has too many elements");
+    *dim *= size;
+  }
+  if (!CheckedCount(x->dims).has_value()) return UserError("the shares of ", size, " processes have too many elements");
+  return absl::OkStatus();
+}
+
 absl::Status InferOwn(const InferCall& call, Types* results) {
-  bool member = false;
-  WEFT_RETURN_IF_ERROR(CheckGroups(call.attrs.Tensor(PositionOf(call.op, "replica_groups")), &member));
-  const bool broadcast = &call.op == &kOp_collective_broadcast;  // gives who is in no group zeros
-  if (!member && !broadcast) return UserError("replica_groups has no group of process 0, which runs this program");
+  int64_t size = 1;
+  WEFT_RETURN_IF_ERROR(SizeOfGroups(call.attrs.Tensor(PositionOf(call.op, "replica_groups")), &size));
   for (std::string_view name : {"all_gather_dim", "split_dimension", "concat_dimension", "scatter_dimension"}) {
     if (PositionOf(call.op, name) < call.op.attrs.size()) WEFT_RETURN_IF_ERROR(CheckDimension(call, name));
   }
   if (const size_t count = PositionOf(call.op, "split_count"); count < call.op.attrs.size()) {
-    if (call.attrs.Int(count) != 1) {
-      return UserError("split_count is ", call.attrs.Int(count), "; it must be 1, the size of the group");
+    if (call.attrs.Int(count) != size) {
+      return UserError("split_count is ", call.attrs.Int(count), "; it must be ", size, ", the size of the group");
     }
   }
   if (const size_t at = PositionOf(call.op, "reducer"); at < call.op.attrs.size()) {
@@ -103,18 +140,27 @@ absl::Status InferOwn(const InferCall& call, Types* results) {
       }
     }
   }
-  for (const Type* x : call.operands) results->push_back(*x);
+  for (const Type* x : call.operands) {
+    Type type = *x;
+    WEFT_RETURN_IF_ERROR(Resize(call, size, &type));
+    results->push_back(std::move(type));
+  }
   return absl::OkStatus();
 }
 
+// Of a program of one process; others are never expanded.
 absl::Status ExpandOwn(const ExpandCall& call, std::span<Value> results) {
+  WEFT_RETURN_IF_ERROR(CheckProcesses(call.op, call.attrs, 1));
   std::ranges::copy(call.operands.first(results.size()), results.begin());
   return absl::OkStatus();
 }
 
 absl::Status ExpandBroadcast(const ExpandCall& call, std::span<Value> results) {
-  bool member = false;
-  WEFT_RETURN_IF_ERROR(CheckGroups(call.attrs.Tensor(PositionOf(call.op, "replica_groups")), &member));
+  WEFT_RETURN_IF_ERROR(CheckProcesses(call.op, call.attrs, 1));
+  const HostTensor& groups = call.attrs.Tensor(PositionOf(call.op, "replica_groups"));
+  // No groups at all: one of all processes.
+  bool member = groups.count() == 0;
+  for (int64_t i = 0; i < groups.count(); ++i) member = member || groups.GetInt(i) == 0;
   results[0] = member ? call.operands[0] : FullLike(call.b, call.operands[0], 0);
   return absl::OkStatus();
 }
@@ -125,19 +171,21 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   std::string region;
   for (size_t i = 0; i < node.op().attrs.size(); ++i) {
     const AttrDef& def = node.op().attrs[i];
-    if (!a.has(i) || def.name == "type") continue;
     if (def.name == "handle") {
-      const size_t type = PositionOf(node.op(), "type");
-      attrs.emplace_back("channel_handle", absl::StrCat("#stablehlo.channel_handle<handle = ", a.Int(i),
-                                                        ", type = ", a.has(type) ? a.Int(type) : 1, ">"));
-    } else if (def.type == AttrType::kLiteral) {
+      if (std::string channel = ChannelOf(node, writer); !channel.empty()) {
+        attrs.emplace_back("channel_handle", std::move(channel));
+      }
+      continue;
+    }
+    if (!a.has(i) || def.name == "type") continue;
+    if (def.type == AttrType::kLiteral) {
       attrs.emplace_back(def.name, ShloDense(a.Tensor(i)));
     } else if (def.type == AttrType::kEnum) {
       const auto reducer = static_cast<Reducer>(a.Int(i));
       region = writer.Reducer(StableHloOf(reducer), node.operands()[0].dtype());
     } else if (def.type == AttrType::kInt) {
       attrs.emplace_back(def.name, ShloI64(a.Int(i)));
-    } else if (a.Bool(i)) {
+    } else if (a.Bool(i) || NamesDevices(writer.participants())) {
       attrs.emplace_back(def.name, "unit");
     }
   }

@@ -1,0 +1,34 @@
+// What operations say of the processes that run a program together. An operation's own rule sees its groups alone; how many
+// processes there are is the module's to say.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/ir/function.h"
+#include "src/ir/op_def.h"
+#include "src/ir/stablehlo.h"
+
+namespace weft::ops {
+
+// Whether the operation means another thing where there are several processes: it talks to others, or says which one this
+// is.
+bool IsCollective(const ir::OpDef& op);
+
+// INVALID_ARGUMENT unless a call of the operation suits a program of `count` processes: groups name processes that there
+// are, and all of them where each takes part.
+absl::Status CheckProcesses(const ir::OpDef& op, const ir::Attrs& attrs, uint64_t count);
+// The same of every node of the module, at any depth.
+absl::Status CheckProcesses(const ir::Module& module);
+
+// Of a node that has the attributes `handle` and `type`: its channel_handle, or "" where it has none and the program needs
+// none. Among partitions each collective has one: libtpu waits for ever without.
+std::string ChannelOf(const ir::Node& node, ir::StableHloWriter& writer);
+// Whether groups are written as those of devices, whatever the node says: among the partitions of one replica these are the
+// same.
+inline bool NamesDevices(const ir::Participants& who) { return who.partitions > 1 && who.replicas == 1; }
+
+// UNIMPLEMENTED for a module of more than one process; names its first collective. For platforms that run one.
+absl::Status RefuseOthers(const ir::Module& module, std::string_view platform);
+
+}  // namespace weft::ops
