@@ -3531,4 +3531,1540 @@ WF_INLINE weft_tensor* wf_uniform_at(weft_scope* s, const char* file, int line, 
 #define wf_uniform(s, ...) \
   WF_CALL(wf_uniform_at((s), __FILE__, __LINE__, WF_MAKE(wf_uniform_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
 
+WF_INLINE weft_tensor* wf_sinh_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_sinh(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_sinh(s, x) wf_sinh_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_cosh_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_cosh(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cosh(s, x) wf_cosh_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_asinh_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_asinh(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_asinh(s, x) wf_asinh_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_acosh_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_acosh(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_acosh(s, x) wf_acosh_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_atanh_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_atanh(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_atanh(s, x) wf_atanh_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_asin_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_asin(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_asin(s, x) wf_asin_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_acos_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_acos(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_acos(s, x) wf_acos_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_atan_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_atan(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_atan(s, x) wf_atan_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_erfc_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_erfc(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_erfc(s, x) wf_erfc_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_lgamma_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_lgamma(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_lgamma(s, x) wf_lgamma_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_digamma_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_digamma(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_digamma(s, x) wf_digamma_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_polygamma_at(weft_scope* s, weft_tensor* n, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_polygamma(ctx, n, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_polygamma(s, n, x) wf_polygamma_at((s), (n), (x), __FILE__, __LINE__)
+#define wf_polygamma_n(s, n, number) WF_CONSTANT_RIGHT(s, weft_polygamma, n, number)
+#define wf_n_polygamma(s, number, x) WF_CONSTANT_LEFT(s, weft_polygamma, number, x)
+#define wf_polygamma_arg(s, n, number) WF_ARGUMENT_RIGHT(s, weft_polygamma, n, number)
+#define wf_arg_polygamma(s, number, x) WF_ARGUMENT_LEFT(s, weft_polygamma, number, x)
+
+WF_INLINE weft_tensor* wf_zeta_at(weft_scope* s, weft_tensor* x, weft_tensor* q, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_zeta(ctx, x, q, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_zeta(s, x, q) wf_zeta_at((s), (x), (q), __FILE__, __LINE__)
+#define wf_zeta_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_zeta, x, number)
+#define wf_n_zeta(s, number, q) WF_CONSTANT_LEFT(s, weft_zeta, number, q)
+#define wf_zeta_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_zeta, x, number)
+#define wf_arg_zeta(s, number, q) WF_ARGUMENT_LEFT(s, weft_zeta, number, q)
+
+WF_INLINE weft_tensor* wf_bessel_i0e_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_i0e(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_i0e(s, x) wf_bessel_i0e_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_i1e_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_i1e(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_i1e(s, x) wf_bessel_i1e_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_addcdiv_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_tensor* z;
+  double value WF_DEFAULT(WF_NO_DOUBLE);
+} wf_addcdiv_args;
+WF_INLINE weft_tensor* wf_addcdiv_at(weft_scope* s, const char* file, int line, wf_addcdiv_args a) {
+  weft_tensor* out = NULL;
+  weft_addcdiv_opts o = WEFT_ADDCDIV_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.value != WF_NO_DOUBLE) {
+    o.present |= WEFT_ADDCDIV_HAS_VALUE;
+    o.value = a.value;
+  }
+  error = weft_addcdiv(ctx, a.x, a.y, a.z, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_addcdiv(s, ...) \
+  WF_CALL(wf_addcdiv_at((s), __FILE__, __LINE__, WF_MAKE(wf_addcdiv_args, (.value = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_addcmul_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_tensor* z;
+  double value WF_DEFAULT(WF_NO_DOUBLE);
+} wf_addcmul_args;
+WF_INLINE weft_tensor* wf_addcmul_at(weft_scope* s, const char* file, int line, wf_addcmul_args a) {
+  weft_tensor* out = NULL;
+  weft_addcmul_opts o = WEFT_ADDCMUL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.value != WF_NO_DOUBLE) {
+    o.present |= WEFT_ADDCMUL_HAS_VALUE;
+    o.value = a.value;
+  }
+  error = weft_addcmul(ctx, a.x, a.y, a.z, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_addcmul(s, ...) \
+  WF_CALL(wf_addcmul_at((s), __FILE__, __LINE__, WF_MAKE(wf_addcmul_args, (.value = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_allclose_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  double rtol WF_DEFAULT(WF_NO_DOUBLE);
+  double atol WF_DEFAULT(WF_NO_DOUBLE);
+  int32_t equal_nan WF_DEFAULT(WF_NO_BOOL);
+} wf_allclose_args;
+WF_INLINE weft_tensor* wf_allclose_at(weft_scope* s, const char* file, int line, wf_allclose_args a) {
+  weft_tensor* out = NULL;
+  weft_allclose_opts o = WEFT_ALLCLOSE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.rtol != WF_NO_DOUBLE) {
+    o.present |= WEFT_ALLCLOSE_HAS_RTOL;
+    o.rtol = a.rtol;
+  }
+  if (a.atol != WF_NO_DOUBLE) {
+    o.present |= WEFT_ALLCLOSE_HAS_ATOL;
+    o.atol = a.atol;
+  }
+  if (a.equal_nan != WF_NO_BOOL) {
+    o.present |= WEFT_ALLCLOSE_HAS_EQUAL_NAN;
+    o.equal_nan = a.equal_nan;
+  }
+  error = weft_allclose(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_allclose(s, ...) \
+  WF_CALL(wf_allclose_at((s), __FILE__, __LINE__, WF_MAKE(wf_allclose_args, (.rtol = WF_NO_DOUBLE, .atol = WF_NO_DOUBLE, .equal_nan = WF_NO_BOOL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_angle_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_angle(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_angle(s, x) wf_angle_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_copysign_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_copysign(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_copysign(s, x, y) wf_copysign_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_copysign_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_copysign, x, number)
+#define wf_n_copysign(s, number, y) WF_CONSTANT_LEFT(s, weft_copysign, number, y)
+#define wf_copysign_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_copysign, x, number)
+#define wf_arg_copysign(s, number, y) WF_ARGUMENT_LEFT(s, weft_copysign, number, y)
+
+WF_INLINE weft_tensor* wf_deg2rad_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_deg2rad(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_deg2rad(s, x) wf_deg2rad_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_entr_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_entr(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_entr(s, x) wf_entr_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_floor_divide_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_floor_divide(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_floor_divide(s, x, y) wf_floor_divide_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_floor_divide_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_floor_divide, x, number)
+#define wf_n_floor_divide(s, number, y) WF_CONSTANT_LEFT(s, weft_floor_divide, number, y)
+#define wf_floor_divide_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_floor_divide, x, number)
+#define wf_arg_floor_divide(s, number, y) WF_ARGUMENT_LEFT(s, weft_floor_divide, number, y)
+
+WF_INLINE weft_tensor* wf_fmax_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_fmax(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_fmax(s, x, y) wf_fmax_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_fmax_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_fmax, x, number)
+#define wf_n_fmax(s, number, y) WF_CONSTANT_LEFT(s, weft_fmax, number, y)
+#define wf_fmax_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_fmax, x, number)
+#define wf_arg_fmax(s, number, y) WF_ARGUMENT_LEFT(s, weft_fmax, number, y)
+
+WF_INLINE weft_tensor* wf_fmin_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_fmin(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_fmin(s, x, y) wf_fmin_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_fmin_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_fmin, x, number)
+#define wf_n_fmin(s, number, y) WF_CONSTANT_LEFT(s, weft_fmin, number, y)
+#define wf_fmin_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_fmin, x, number)
+#define wf_arg_fmin(s, number, y) WF_ARGUMENT_LEFT(s, weft_fmin, number, y)
+
+WF_INLINE weft_tensor* wf_frac_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_frac(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_frac(s, x) wf_frac_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_heaviside_at(weft_scope* s, weft_tensor* x, weft_tensor* values, const char* file,
+                                       int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_heaviside(ctx, x, values, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_heaviside(s, x, values) wf_heaviside_at((s), (x), (values), __FILE__, __LINE__)
+#define wf_heaviside_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_heaviside, x, number)
+#define wf_n_heaviside(s, number, values) WF_CONSTANT_LEFT(s, weft_heaviside, number, values)
+#define wf_heaviside_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_heaviside, x, number)
+#define wf_arg_heaviside(s, number, values) WF_ARGUMENT_LEFT(s, weft_heaviside, number, values)
+
+WF_INLINE weft_tensor* wf_hypot_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_hypot(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_hypot(s, x, y) wf_hypot_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_hypot_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_hypot, x, number)
+#define wf_n_hypot(s, number, y) WF_CONSTANT_LEFT(s, weft_hypot, number, y)
+#define wf_hypot_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_hypot, x, number)
+#define wf_arg_hypot(s, number, y) WF_ARGUMENT_LEFT(s, weft_hypot, number, y)
+
+WF_INLINE weft_tensor* wf_is_inf_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_is_inf(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_is_inf(s, x) wf_is_inf_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_is_neg_inf_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_is_neg_inf(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_is_neg_inf(s, x) wf_is_neg_inf_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_is_pos_inf_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_is_pos_inf(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_is_pos_inf(s, x) wf_is_pos_inf_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_isclose_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  double rtol WF_DEFAULT(WF_NO_DOUBLE);
+  double atol WF_DEFAULT(WF_NO_DOUBLE);
+  int32_t equal_nan WF_DEFAULT(WF_NO_BOOL);
+} wf_isclose_args;
+WF_INLINE weft_tensor* wf_isclose_at(weft_scope* s, const char* file, int line, wf_isclose_args a) {
+  weft_tensor* out = NULL;
+  weft_isclose_opts o = WEFT_ISCLOSE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.rtol != WF_NO_DOUBLE) {
+    o.present |= WEFT_ISCLOSE_HAS_RTOL;
+    o.rtol = a.rtol;
+  }
+  if (a.atol != WF_NO_DOUBLE) {
+    o.present |= WEFT_ISCLOSE_HAS_ATOL;
+    o.atol = a.atol;
+  }
+  if (a.equal_nan != WF_NO_BOOL) {
+    o.present |= WEFT_ISCLOSE_HAS_EQUAL_NAN;
+    o.equal_nan = a.equal_nan;
+  }
+  error = weft_isclose(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_isclose(s, ...) \
+  WF_CALL(wf_isclose_at((s), __FILE__, __LINE__, WF_MAKE(wf_isclose_args, (.rtol = WF_NO_DOUBLE, .atol = WF_NO_DOUBLE, .equal_nan = WF_NO_BOOL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_ldexp_at(weft_scope* s, weft_tensor* x, weft_tensor* n, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_ldexp(ctx, x, n, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_ldexp(s, x, n) wf_ldexp_at((s), (x), (n), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_lerp_at(weft_scope* s, weft_tensor* x, weft_tensor* y, weft_tensor* weight, const char* file,
+                                  int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_lerp(ctx, x, y, weight, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_lerp(s, x, y, weight) wf_lerp_at((s), (x), (y), (weight), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_log10_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_log10(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_log10(s, x) wf_log10_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_logaddexp_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_logaddexp(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logaddexp(s, x, y) wf_logaddexp_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_logaddexp_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_logaddexp, x, number)
+#define wf_n_logaddexp(s, number, y) WF_CONSTANT_LEFT(s, weft_logaddexp, number, y)
+#define wf_logaddexp_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_logaddexp, x, number)
+#define wf_arg_logaddexp(s, number, y) WF_ARGUMENT_LEFT(s, weft_logaddexp, number, y)
+
+WF_INLINE weft_tensor* wf_logaddexp2_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_logaddexp2(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logaddexp2(s, x, y) wf_logaddexp2_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_logaddexp2_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_logaddexp2, x, number)
+#define wf_n_logaddexp2(s, number, y) WF_CONSTANT_LEFT(s, weft_logaddexp2, number, y)
+#define wf_logaddexp2_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_logaddexp2, x, number)
+#define wf_arg_logaddexp2(s, number, y) WF_ARGUMENT_LEFT(s, weft_logaddexp2, number, y)
+
+WF_INLINE weft_tensor* wf_logical_and_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_logical_and(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logical_and(s, x, y) wf_logical_and_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_logical_and_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_logical_and, x, number)
+#define wf_n_logical_and(s, number, y) WF_CONSTANT_LEFT(s, weft_logical_and, number, y)
+#define wf_logical_and_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_logical_and, x, number)
+#define wf_arg_logical_and(s, number, y) WF_ARGUMENT_LEFT(s, weft_logical_and, number, y)
+
+WF_INLINE weft_tensor* wf_logical_not_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_logical_not(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logical_not(s, x) wf_logical_not_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_logical_or_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_logical_or(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logical_or(s, x, y) wf_logical_or_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_logical_or_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_logical_or, x, number)
+#define wf_n_logical_or(s, number, y) WF_CONSTANT_LEFT(s, weft_logical_or, number, y)
+#define wf_logical_or_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_logical_or, x, number)
+#define wf_arg_logical_or(s, number, y) WF_ARGUMENT_LEFT(s, weft_logical_or, number, y)
+
+WF_INLINE weft_tensor* wf_logical_xor_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_logical_xor(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logical_xor(s, x, y) wf_logical_xor_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_logical_xor_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_logical_xor, x, number)
+#define wf_n_logical_xor(s, number, y) WF_CONSTANT_LEFT(s, weft_logical_xor, number, y)
+#define wf_logical_xor_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_logical_xor, x, number)
+#define wf_arg_logical_xor(s, number, y) WF_ARGUMENT_LEFT(s, weft_logical_xor, number, y)
+
+typedef struct wf_logit_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double eps WF_DEFAULT(WF_NO_DOUBLE);
+} wf_logit_args;
+WF_INLINE weft_tensor* wf_logit_at(weft_scope* s, const char* file, int line, wf_logit_args a) {
+  weft_tensor* out = NULL;
+  weft_logit_opts o = WEFT_LOGIT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.eps != WF_NO_DOUBLE) {
+    o.present |= WEFT_LOGIT_HAS_EPS;
+    o.eps = a.eps;
+  }
+  error = weft_logit(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logit(s, ...) \
+  WF_CALL(wf_logit_at((s), __FILE__, __LINE__, WF_MAKE(wf_logit_args, (.eps = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_masked_fill_at(weft_scope* s, weft_tensor* x, weft_tensor* mask, weft_tensor* value,
+                                         const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_masked_fill(ctx, x, mask, value, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_masked_fill(s, x, mask, value) wf_masked_fill_at((s), (x), (mask), (value), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_mod_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_mod(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_mod(s, x, y) wf_mod_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_mod_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_mod, x, number)
+#define wf_n_mod(s, number, y) WF_CONSTANT_LEFT(s, weft_mod, number, y)
+#define wf_mod_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_mod, x, number)
+#define wf_arg_mod(s, number, y) WF_ARGUMENT_LEFT(s, weft_mod, number, y)
+
+typedef struct wf_nan_to_num_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double nan WF_DEFAULT(WF_NO_DOUBLE);
+  double posinf WF_DEFAULT(WF_NO_DOUBLE);
+  double neginf WF_DEFAULT(WF_NO_DOUBLE);
+} wf_nan_to_num_args;
+WF_INLINE weft_tensor* wf_nan_to_num_at(weft_scope* s, const char* file, int line, wf_nan_to_num_args a) {
+  weft_tensor* out = NULL;
+  weft_nan_to_num_opts o = WEFT_NAN_TO_NUM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.nan != WF_NO_DOUBLE) {
+    o.present |= WEFT_NAN_TO_NUM_HAS_NAN;
+    o.nan = a.nan;
+  }
+  if (a.posinf != WF_NO_DOUBLE) {
+    o.present |= WEFT_NAN_TO_NUM_HAS_POSINF;
+    o.posinf = a.posinf;
+  }
+  if (a.neginf != WF_NO_DOUBLE) {
+    o.present |= WEFT_NAN_TO_NUM_HAS_NEGINF;
+    o.neginf = a.neginf;
+  }
+  error = weft_nan_to_num(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_nan_to_num(s, ...) \
+  WF_CALL(wf_nan_to_num_at((s), __FILE__, __LINE__, WF_MAKE(wf_nan_to_num_args, (.nan = WF_NO_DOUBLE, .posinf = WF_NO_DOUBLE, .neginf = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_nextafter_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_nextafter(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_nextafter(s, x, y) wf_nextafter_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_nextafter_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_nextafter, x, number)
+#define wf_n_nextafter(s, number, y) WF_CONSTANT_LEFT(s, weft_nextafter, number, y)
+#define wf_nextafter_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_nextafter, x, number)
+#define wf_arg_nextafter(s, number, y) WF_ARGUMENT_LEFT(s, weft_nextafter, number, y)
+
+WF_INLINE weft_tensor* wf_rad2deg_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_rad2deg(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_rad2deg(s, x) wf_rad2deg_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_reciprocal_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_reciprocal(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_reciprocal(s, x) wf_reciprocal_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_round_decimals_at(weft_scope* s, weft_tensor* x, int64_t decimals, const char* file,
+    int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_round_decimals(ctx, x, decimals, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_round_decimals(s, x, decimals) wf_round_decimals_at((s), (x), (decimals), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_signbit_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_signbit(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_signbit(s, x) wf_signbit_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_sinc_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_sinc(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_sinc(s, x) wf_sinc_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_trunc_divide_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_trunc_divide(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_trunc_divide(s, x, y) wf_trunc_divide_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_trunc_divide_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_trunc_divide, x, number)
+#define wf_n_trunc_divide(s, number, y) WF_CONSTANT_LEFT(s, weft_trunc_divide, number, y)
+#define wf_trunc_divide_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_trunc_divide, x, number)
+#define wf_arg_trunc_divide(s, number, y) WF_ARGUMENT_LEFT(s, weft_trunc_divide, number, y)
+
+WF_INLINE weft_tensor* wf_xlog1py_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_xlog1py(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_xlog1py(s, x, y) wf_xlog1py_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_xlog1py_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_xlog1py, x, number)
+#define wf_n_xlog1py(s, number, y) WF_CONSTANT_LEFT(s, weft_xlog1py, number, y)
+#define wf_xlog1py_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_xlog1py, x, number)
+#define wf_arg_xlog1py(s, number, y) WF_ARGUMENT_LEFT(s, weft_xlog1py, number, y)
+
+WF_INLINE weft_tensor* wf_xlogy_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_xlogy(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_xlogy(s, x, y) wf_xlogy_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_xlogy_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_xlogy, x, number)
+#define wf_n_xlogy(s, number, y) WF_CONSTANT_LEFT(s, weft_xlogy, number, y)
+#define wf_xlogy_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_xlogy, x, number)
+#define wf_arg_xlogy(s, number, y) WF_ARGUMENT_LEFT(s, weft_xlogy, number, y)
+
+typedef struct wf_celu_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double alpha WF_DEFAULT(WF_NO_DOUBLE);
+} wf_celu_args;
+WF_INLINE weft_tensor* wf_celu_at(weft_scope* s, const char* file, int line, wf_celu_args a) {
+  weft_tensor* out = NULL;
+  weft_celu_opts o = WEFT_CELU_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.alpha != WF_NO_DOUBLE) {
+    o.present |= WEFT_CELU_HAS_ALPHA;
+    o.alpha = a.alpha;
+  }
+  error = weft_celu(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_celu(s, ...) \
+  WF_CALL(wf_celu_at((s), __FILE__, __LINE__, WF_MAKE(wf_celu_args, (.alpha = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_glu_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_glu_args;
+WF_INLINE weft_tensor* wf_glu_at(weft_scope* s, const char* file, int line, wf_glu_args a) {
+  weft_tensor* out = NULL;
+  weft_glu_opts o = WEFT_GLU_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_GLU_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_glu(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_glu(s, ...) \
+  WF_CALL(wf_glu_at((s), __FILE__, __LINE__, WF_MAKE(wf_glu_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_hardshrink_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double lambd WF_DEFAULT(WF_NO_DOUBLE);
+} wf_hardshrink_args;
+WF_INLINE weft_tensor* wf_hardshrink_at(weft_scope* s, const char* file, int line, wf_hardshrink_args a) {
+  weft_tensor* out = NULL;
+  weft_hardshrink_opts o = WEFT_HARDSHRINK_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.lambd != WF_NO_DOUBLE) {
+    o.present |= WEFT_HARDSHRINK_HAS_LAMBD;
+    o.lambd = a.lambd;
+  }
+  error = weft_hardshrink(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_hardshrink(s, ...) \
+  WF_CALL(wf_hardshrink_at((s), __FILE__, __LINE__, WF_MAKE(wf_hardshrink_args, (.lambd = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_hardsigmoid_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_hardsigmoid(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_hardsigmoid(s, x) wf_hardsigmoid_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_hardswish_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_hardswish(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_hardswish(s, x) wf_hardswish_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_hardtanh_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double low WF_DEFAULT(WF_NO_DOUBLE);
+  double high WF_DEFAULT(WF_NO_DOUBLE);
+} wf_hardtanh_args;
+WF_INLINE weft_tensor* wf_hardtanh_at(weft_scope* s, const char* file, int line, wf_hardtanh_args a) {
+  weft_tensor* out = NULL;
+  weft_hardtanh_opts o = WEFT_HARDTANH_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.low != WF_NO_DOUBLE) {
+    o.present |= WEFT_HARDTANH_HAS_LOW;
+    o.low = a.low;
+  }
+  if (a.high != WF_NO_DOUBLE) {
+    o.present |= WEFT_HARDTANH_HAS_HIGH;
+    o.high = a.high;
+  }
+  error = weft_hardtanh(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_hardtanh(s, ...) \
+  WF_CALL(wf_hardtanh_at((s), __FILE__, __LINE__, WF_MAKE(wf_hardtanh_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_logsigmoid_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_logsigmoid(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logsigmoid(s, x) wf_logsigmoid_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_mish_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_mish(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_mish(s, x) wf_mish_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_prelu_at(weft_scope* s, weft_tensor* x, weft_tensor* weight, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_prelu(ctx, x, weight, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_prelu(s, x, weight) wf_prelu_at((s), (x), (weight), __FILE__, __LINE__)
+#define wf_prelu_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_prelu, x, number)
+#define wf_n_prelu(s, number, weight) WF_CONSTANT_LEFT(s, weft_prelu, number, weight)
+#define wf_prelu_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_prelu, x, number)
+#define wf_arg_prelu(s, number, weight) WF_ARGUMENT_LEFT(s, weft_prelu, number, weight)
+
+WF_INLINE weft_tensor* wf_selu_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_selu(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_selu(s, x) wf_selu_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_softmin_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_softmin_args;
+WF_INLINE weft_tensor* wf_softmin_at(weft_scope* s, const char* file, int line, wf_softmin_args a) {
+  weft_tensor* out = NULL;
+  weft_softmin_opts o = WEFT_SOFTMIN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_SOFTMIN_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_softmin(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_softmin(s, ...) \
+  WF_CALL(wf_softmin_at((s), __FILE__, __LINE__, WF_MAKE(wf_softmin_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_softplus_beta_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double beta WF_DEFAULT(WF_NO_DOUBLE);
+  double threshold WF_DEFAULT(WF_NO_DOUBLE);
+} wf_softplus_beta_args;
+WF_INLINE weft_tensor* wf_softplus_beta_at(weft_scope* s, const char* file, int line, wf_softplus_beta_args a) {
+  weft_tensor* out = NULL;
+  weft_softplus_beta_opts o = WEFT_SOFTPLUS_BETA_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.beta != WF_NO_DOUBLE) {
+    o.present |= WEFT_SOFTPLUS_BETA_HAS_BETA;
+    o.beta = a.beta;
+  }
+  if (a.threshold != WF_NO_DOUBLE) {
+    o.present |= WEFT_SOFTPLUS_BETA_HAS_THRESHOLD;
+    o.threshold = a.threshold;
+  }
+  error = weft_softplus_beta(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_softplus_beta(s, ...) \
+  WF_CALL(wf_softplus_beta_at((s), __FILE__, __LINE__, WF_MAKE(wf_softplus_beta_args, (.beta = WF_NO_DOUBLE, .threshold = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_softshrink_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double lambd WF_DEFAULT(WF_NO_DOUBLE);
+} wf_softshrink_args;
+WF_INLINE weft_tensor* wf_softshrink_at(weft_scope* s, const char* file, int line, wf_softshrink_args a) {
+  weft_tensor* out = NULL;
+  weft_softshrink_opts o = WEFT_SOFTSHRINK_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.lambd != WF_NO_DOUBLE) {
+    o.present |= WEFT_SOFTSHRINK_HAS_LAMBD;
+    o.lambd = a.lambd;
+  }
+  error = weft_softshrink(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_softshrink(s, ...) \
+  WF_CALL(wf_softshrink_at((s), __FILE__, __LINE__, WF_MAKE(wf_softshrink_args, (.lambd = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_softsign_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_softsign(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_softsign(s, x) wf_softsign_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_tanhshrink_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_tanhshrink(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tanhshrink(s, x) wf_tanhshrink_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_threshold_at(weft_scope* s, weft_tensor* x, double threshold, double value, const char* file,
+                                       int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_threshold(ctx, x, threshold, value, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_threshold(s, x, threshold, value) wf_threshold_at((s), (x), (threshold), (value), __FILE__, __LINE__)
+
+typedef struct wf_bce_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_tensor* weight;
+  weft_bce_reduction reduction WF_DEFAULT(WEFT_BCE_REDUCTION_FORCE32);
+} wf_bce_args;
+WF_INLINE weft_tensor* wf_bce_at(weft_scope* s, const char* file, int line, wf_bce_args a) {
+  weft_tensor* out = NULL;
+  weft_bce_opts o = WEFT_BCE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_BCE_REDUCTION_FORCE32) {
+    o.present |= WEFT_BCE_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  error = weft_bce(ctx, a.x, a.y, a.weight, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bce(s, ...) \
+  WF_CALL(wf_bce_at((s), __FILE__, __LINE__, WF_MAKE(wf_bce_args, (.reduction = WEFT_BCE_REDUCTION_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_bce_with_logits_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_tensor* weight;
+  weft_tensor* pos_weight;
+  weft_bce_with_logits_reduction reduction WF_DEFAULT(WEFT_BCE_WITH_LOGITS_REDUCTION_FORCE32);
+} wf_bce_with_logits_args;
+WF_INLINE weft_tensor* wf_bce_with_logits_at(weft_scope* s, const char* file, int line, wf_bce_with_logits_args a) {
+  weft_tensor* out = NULL;
+  weft_bce_with_logits_opts o = WEFT_BCE_WITH_LOGITS_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_BCE_WITH_LOGITS_REDUCTION_FORCE32) {
+    o.present |= WEFT_BCE_WITH_LOGITS_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  error = weft_bce_with_logits(ctx, a.x, a.y, a.weight, a.pos_weight, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bce_with_logits(s, ...) \
+  WF_CALL(wf_bce_with_logits_at((s), __FILE__, __LINE__, WF_MAKE(wf_bce_with_logits_args, (.reduction = WEFT_BCE_WITH_LOGITS_REDUCTION_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_gaussian_nll_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_tensor* var;
+  weft_gaussian_nll_reduction reduction WF_DEFAULT(WEFT_GAUSSIAN_NLL_REDUCTION_FORCE32);
+  int32_t full WF_DEFAULT(WF_NO_BOOL);
+  double eps WF_DEFAULT(WF_NO_DOUBLE);
+} wf_gaussian_nll_args;
+WF_INLINE weft_tensor* wf_gaussian_nll_at(weft_scope* s, const char* file, int line, wf_gaussian_nll_args a) {
+  weft_tensor* out = NULL;
+  weft_gaussian_nll_opts o = WEFT_GAUSSIAN_NLL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_GAUSSIAN_NLL_REDUCTION_FORCE32) {
+    o.present |= WEFT_GAUSSIAN_NLL_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.full != WF_NO_BOOL) {
+    o.present |= WEFT_GAUSSIAN_NLL_HAS_FULL;
+    o.full = a.full;
+  }
+  if (a.eps != WF_NO_DOUBLE) {
+    o.present |= WEFT_GAUSSIAN_NLL_HAS_EPS;
+    o.eps = a.eps;
+  }
+  error = weft_gaussian_nll(ctx, a.x, a.y, a.var, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_gaussian_nll(s, ...) \
+  WF_CALL(wf_gaussian_nll_at((s), __FILE__, __LINE__, WF_MAKE(wf_gaussian_nll_args, (.reduction = WEFT_GAUSSIAN_NLL_REDUCTION_FORCE32, .full = WF_NO_BOOL, .eps = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_hinge_embedding_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_hinge_embedding_reduction reduction WF_DEFAULT(WEFT_HINGE_EMBEDDING_REDUCTION_FORCE32);
+  double margin WF_DEFAULT(WF_NO_DOUBLE);
+} wf_hinge_embedding_args;
+WF_INLINE weft_tensor* wf_hinge_embedding_at(weft_scope* s, const char* file, int line, wf_hinge_embedding_args a) {
+  weft_tensor* out = NULL;
+  weft_hinge_embedding_opts o = WEFT_HINGE_EMBEDDING_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_HINGE_EMBEDDING_REDUCTION_FORCE32) {
+    o.present |= WEFT_HINGE_EMBEDDING_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.margin != WF_NO_DOUBLE) {
+    o.present |= WEFT_HINGE_EMBEDDING_HAS_MARGIN;
+    o.margin = a.margin;
+  }
+  error = weft_hinge_embedding(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_hinge_embedding(s, ...) \
+  WF_CALL(wf_hinge_embedding_at((s), __FILE__, __LINE__, WF_MAKE(wf_hinge_embedding_args, (.reduction = WEFT_HINGE_EMBEDDING_REDUCTION_FORCE32, .margin = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_huber_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_huber_reduction reduction WF_DEFAULT(WEFT_HUBER_REDUCTION_FORCE32);
+  double delta WF_DEFAULT(WF_NO_DOUBLE);
+} wf_huber_args;
+WF_INLINE weft_tensor* wf_huber_at(weft_scope* s, const char* file, int line, wf_huber_args a) {
+  weft_tensor* out = NULL;
+  weft_huber_opts o = WEFT_HUBER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_HUBER_REDUCTION_FORCE32) {
+    o.present |= WEFT_HUBER_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.delta != WF_NO_DOUBLE) {
+    o.present |= WEFT_HUBER_HAS_DELTA;
+    o.delta = a.delta;
+  }
+  error = weft_huber(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_huber(s, ...) \
+  WF_CALL(wf_huber_at((s), __FILE__, __LINE__, WF_MAKE(wf_huber_args, (.reduction = WEFT_HUBER_REDUCTION_FORCE32, .delta = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_kl_div_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_kl_div_reduction reduction WF_DEFAULT(WEFT_KL_DIV_REDUCTION_FORCE32);
+  int32_t log_target WF_DEFAULT(WF_NO_BOOL);
+} wf_kl_div_args;
+WF_INLINE weft_tensor* wf_kl_div_at(weft_scope* s, const char* file, int line, wf_kl_div_args a) {
+  weft_tensor* out = NULL;
+  weft_kl_div_opts o = WEFT_KL_DIV_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_KL_DIV_REDUCTION_FORCE32) {
+    o.present |= WEFT_KL_DIV_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.log_target != WF_NO_BOOL) {
+    o.present |= WEFT_KL_DIV_HAS_LOG_TARGET;
+    o.log_target = a.log_target;
+  }
+  error = weft_kl_div(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_kl_div(s, ...) \
+  WF_CALL(wf_kl_div_at((s), __FILE__, __LINE__, WF_MAKE(wf_kl_div_args, (.reduction = WEFT_KL_DIV_REDUCTION_FORCE32, .log_target = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_l1_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_l1_reduction reduction WF_DEFAULT(WEFT_L1_REDUCTION_FORCE32);
+} wf_l1_args;
+WF_INLINE weft_tensor* wf_l1_at(weft_scope* s, const char* file, int line, wf_l1_args a) {
+  weft_tensor* out = NULL;
+  weft_l1_opts o = WEFT_L1_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_L1_REDUCTION_FORCE32) {
+    o.present |= WEFT_L1_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  error = weft_l1(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_l1(s, ...) \
+  WF_CALL(wf_l1_at((s), __FILE__, __LINE__, WF_MAKE(wf_l1_args, (.reduction = WEFT_L1_REDUCTION_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_margin_ranking_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* other;
+  weft_tensor* y;
+  weft_margin_ranking_reduction reduction WF_DEFAULT(WEFT_MARGIN_RANKING_REDUCTION_FORCE32);
+  double margin WF_DEFAULT(WF_NO_DOUBLE);
+} wf_margin_ranking_args;
+WF_INLINE weft_tensor* wf_margin_ranking_at(weft_scope* s, const char* file, int line, wf_margin_ranking_args a) {
+  weft_tensor* out = NULL;
+  weft_margin_ranking_opts o = WEFT_MARGIN_RANKING_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_MARGIN_RANKING_REDUCTION_FORCE32) {
+    o.present |= WEFT_MARGIN_RANKING_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.margin != WF_NO_DOUBLE) {
+    o.present |= WEFT_MARGIN_RANKING_HAS_MARGIN;
+    o.margin = a.margin;
+  }
+  error = weft_margin_ranking(ctx, a.x, a.other, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_margin_ranking(s, ...) \
+  WF_CALL(wf_margin_ranking_at((s), __FILE__, __LINE__, WF_MAKE(wf_margin_ranking_args, (.reduction = WEFT_MARGIN_RANKING_REDUCTION_FORCE32, .margin = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_pairwise_distance_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  double p WF_DEFAULT(WF_NO_DOUBLE);
+  double eps WF_DEFAULT(WF_NO_DOUBLE);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_pairwise_distance_args;
+WF_INLINE weft_tensor* wf_pairwise_distance_at(weft_scope* s, const char* file, int line, wf_pairwise_distance_args a) {
+  weft_tensor* out = NULL;
+  weft_pairwise_distance_opts o = WEFT_PAIRWISE_DISTANCE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.p != WF_NO_DOUBLE) {
+    o.present |= WEFT_PAIRWISE_DISTANCE_HAS_P;
+    o.p = a.p;
+  }
+  if (a.eps != WF_NO_DOUBLE) {
+    o.present |= WEFT_PAIRWISE_DISTANCE_HAS_EPS;
+    o.eps = a.eps;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_pairwise_distance(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_pairwise_distance(s, ...) \
+  WF_CALL(wf_pairwise_distance_at((s), __FILE__, __LINE__, WF_MAKE(wf_pairwise_distance_args, (.p = WF_NO_DOUBLE, .eps = WF_NO_DOUBLE, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_poisson_nll_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_poisson_nll_reduction reduction WF_DEFAULT(WEFT_POISSON_NLL_REDUCTION_FORCE32);
+  int32_t log_input WF_DEFAULT(WF_NO_BOOL);
+  int32_t full WF_DEFAULT(WF_NO_BOOL);
+  double eps WF_DEFAULT(WF_NO_DOUBLE);
+} wf_poisson_nll_args;
+WF_INLINE weft_tensor* wf_poisson_nll_at(weft_scope* s, const char* file, int line, wf_poisson_nll_args a) {
+  weft_tensor* out = NULL;
+  weft_poisson_nll_opts o = WEFT_POISSON_NLL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_POISSON_NLL_REDUCTION_FORCE32) {
+    o.present |= WEFT_POISSON_NLL_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.log_input != WF_NO_BOOL) {
+    o.present |= WEFT_POISSON_NLL_HAS_LOG_INPUT;
+    o.log_input = a.log_input;
+  }
+  if (a.full != WF_NO_BOOL) {
+    o.present |= WEFT_POISSON_NLL_HAS_FULL;
+    o.full = a.full;
+  }
+  if (a.eps != WF_NO_DOUBLE) {
+    o.present |= WEFT_POISSON_NLL_HAS_EPS;
+    o.eps = a.eps;
+  }
+  error = weft_poisson_nll(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_poisson_nll(s, ...) \
+  WF_CALL(wf_poisson_nll_at((s), __FILE__, __LINE__, WF_MAKE(wf_poisson_nll_args, (.reduction = WEFT_POISSON_NLL_REDUCTION_FORCE32, .log_input = WF_NO_BOOL, .full = WF_NO_BOOL, .eps = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_smooth_l1_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_smooth_l1_reduction reduction WF_DEFAULT(WEFT_SMOOTH_L1_REDUCTION_FORCE32);
+  double beta WF_DEFAULT(WF_NO_DOUBLE);
+} wf_smooth_l1_args;
+WF_INLINE weft_tensor* wf_smooth_l1_at(weft_scope* s, const char* file, int line, wf_smooth_l1_args a) {
+  weft_tensor* out = NULL;
+  weft_smooth_l1_opts o = WEFT_SMOOTH_L1_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_SMOOTH_L1_REDUCTION_FORCE32) {
+    o.present |= WEFT_SMOOTH_L1_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.beta != WF_NO_DOUBLE) {
+    o.present |= WEFT_SMOOTH_L1_HAS_BETA;
+    o.beta = a.beta;
+  }
+  error = weft_smooth_l1(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_smooth_l1(s, ...) \
+  WF_CALL(wf_smooth_l1_at((s), __FILE__, __LINE__, WF_MAKE(wf_smooth_l1_args, (.reduction = WEFT_SMOOTH_L1_REDUCTION_FORCE32, .beta = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_soft_margin_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_soft_margin_reduction reduction WF_DEFAULT(WEFT_SOFT_MARGIN_REDUCTION_FORCE32);
+} wf_soft_margin_args;
+WF_INLINE weft_tensor* wf_soft_margin_at(weft_scope* s, const char* file, int line, wf_soft_margin_args a) {
+  weft_tensor* out = NULL;
+  weft_soft_margin_opts o = WEFT_SOFT_MARGIN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_SOFT_MARGIN_REDUCTION_FORCE32) {
+    o.present |= WEFT_SOFT_MARGIN_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  error = weft_soft_margin(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_soft_margin(s, ...) \
+  WF_CALL(wf_soft_margin_at((s), __FILE__, __LINE__, WF_MAKE(wf_soft_margin_args, (.reduction = WEFT_SOFT_MARGIN_REDUCTION_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_triplet_margin_args {
+  WF_BEGIN
+  weft_tensor* anchor;
+  weft_tensor* positive;
+  weft_tensor* negative;
+  weft_triplet_margin_reduction reduction WF_DEFAULT(WEFT_TRIPLET_MARGIN_REDUCTION_FORCE32);
+  double margin WF_DEFAULT(WF_NO_DOUBLE);
+  double p WF_DEFAULT(WF_NO_DOUBLE);
+  double eps WF_DEFAULT(WF_NO_DOUBLE);
+  int32_t swap WF_DEFAULT(WF_NO_BOOL);
+} wf_triplet_margin_args;
+WF_INLINE weft_tensor* wf_triplet_margin_at(weft_scope* s, const char* file, int line, wf_triplet_margin_args a) {
+  weft_tensor* out = NULL;
+  weft_triplet_margin_opts o = WEFT_TRIPLET_MARGIN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_TRIPLET_MARGIN_REDUCTION_FORCE32) {
+    o.present |= WEFT_TRIPLET_MARGIN_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.margin != WF_NO_DOUBLE) {
+    o.present |= WEFT_TRIPLET_MARGIN_HAS_MARGIN;
+    o.margin = a.margin;
+  }
+  if (a.p != WF_NO_DOUBLE) {
+    o.present |= WEFT_TRIPLET_MARGIN_HAS_P;
+    o.p = a.p;
+  }
+  if (a.eps != WF_NO_DOUBLE) {
+    o.present |= WEFT_TRIPLET_MARGIN_HAS_EPS;
+    o.eps = a.eps;
+  }
+  if (a.swap != WF_NO_BOOL) {
+    o.present |= WEFT_TRIPLET_MARGIN_HAS_SWAP;
+    o.swap = a.swap;
+  }
+  error = weft_triplet_margin(ctx, a.anchor, a.positive, a.negative, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_triplet_margin(s, ...) \
+  WF_CALL(wf_triplet_margin_at((s), __FILE__, __LINE__, WF_MAKE(wf_triplet_margin_args, (.reduction = WEFT_TRIPLET_MARGIN_REDUCTION_FORCE32, .margin = WF_NO_DOUBLE, .p = WF_NO_DOUBLE, .eps = WF_NO_DOUBLE, .swap = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_aminmax_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_min WF_DEFAULT(NULL);
+  weft_tensor** out_max WF_DEFAULT(NULL);
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_aminmax_args;
+WF_INLINE weft_tensor* wf_aminmax_at(weft_scope* s, const char* file, int line, wf_aminmax_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_aminmax_opts o = WEFT_AMINMAX_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_AMINMAX_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_AMINMAX_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_aminmax(ctx, a.x, &o, &r0, a.out_max != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_min != NULL) *a.out_min = r0;
+  if (a.out_max != NULL) *a.out_max = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_aminmax(s, ...) \
+  WF_CALL(wf_aminmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_aminmax_args, (.out_min = NULL, .out_max = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_count_nonzero_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_count_nonzero_args;
+WF_INLINE weft_tensor* wf_count_nonzero_at(weft_scope* s, const char* file, int line, wf_count_nonzero_args a) {
+  weft_tensor* out = NULL;
+  weft_count_nonzero_opts o = WEFT_COUNT_NONZERO_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_COUNT_NONZERO_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_COUNT_NONZERO_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_count_nonzero(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_count_nonzero(s, ...) \
+  WF_CALL(wf_count_nonzero_at((s), __FILE__, __LINE__, WF_MAKE(wf_count_nonzero_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_kthvalue_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t k;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_kthvalue_args;
+WF_INLINE weft_tensor* wf_kthvalue_at(weft_scope* s, const char* file, int line, wf_kthvalue_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_kthvalue_opts o = WEFT_KTHVALUE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_KTHVALUE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_KTHVALUE_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_kthvalue(ctx, a.x, a.k, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_kthvalue(s, ...) \
+  WF_CALL(wf_kthvalue_at((s), __FILE__, __LINE__, WF_MAKE(wf_kthvalue_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_median_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_median_args;
+WF_INLINE weft_tensor* wf_median_at(weft_scope* s, const char* file, int line, wf_median_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_median_opts o = WEFT_MEDIAN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_MEDIAN_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_MEDIAN_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_median(ctx, a.x, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_median(s, ...) \
+  WF_CALL(wf_median_at((s), __FILE__, __LINE__, WF_MAKE(wf_median_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_nanmean_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_nanmean_args;
+WF_INLINE weft_tensor* wf_nanmean_at(weft_scope* s, const char* file, int line, wf_nanmean_args a) {
+  weft_tensor* out = NULL;
+  weft_nanmean_opts o = WEFT_NANMEAN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_NANMEAN_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_NANMEAN_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_nanmean(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_nanmean(s, ...) \
+  WF_CALL(wf_nanmean_at((s), __FILE__, __LINE__, WF_MAKE(wf_nanmean_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_nansum_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_nansum_args;
+WF_INLINE weft_tensor* wf_nansum_at(weft_scope* s, const char* file, int line, wf_nansum_args a) {
+  weft_tensor* out = NULL;
+  weft_nansum_opts o = WEFT_NANSUM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_NANSUM_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_NANSUM_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_nansum(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_nansum(s, ...) \
+  WF_CALL(wf_nansum_at((s), __FILE__, __LINE__, WF_MAKE(wf_nansum_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_norm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  double p WF_DEFAULT(WF_NO_DOUBLE);
+} wf_norm_args;
+WF_INLINE weft_tensor* wf_norm_at(weft_scope* s, const char* file, int line, wf_norm_args a) {
+  weft_tensor* out = NULL;
+  weft_norm_opts o = WEFT_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_NORM_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_NORM_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  if (a.p != WF_NO_DOUBLE) {
+    o.present |= WEFT_NORM_HAS_P;
+    o.p = a.p;
+  }
+  error = weft_norm(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_norm(s, ...) \
+  WF_CALL(wf_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_norm_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .p = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_quantile_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* q;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  weft_quantile_interpolation interpolation WF_DEFAULT(WEFT_QUANTILE_INTERPOLATION_FORCE32);
+} wf_quantile_args;
+WF_INLINE weft_tensor* wf_quantile_at(weft_scope* s, const char* file, int line, wf_quantile_args a) {
+  weft_tensor* out = NULL;
+  weft_quantile_opts o = WEFT_QUANTILE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_QUANTILE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_QUANTILE_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  if (a.interpolation != WEFT_QUANTILE_INTERPOLATION_FORCE32) {
+    o.present |= WEFT_QUANTILE_HAS_INTERPOLATION;
+    o.interpolation = a.interpolation;
+  }
+  error = weft_quantile(ctx, a.x, a.q, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_quantile(s, ...) \
+  WF_CALL(wf_quantile_at((s), __FILE__, __LINE__, WF_MAKE(wf_quantile_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL, .interpolation = WEFT_QUANTILE_INTERPOLATION_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_std_mean_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_std WF_DEFAULT(NULL);
+  weft_tensor** out_mean WF_DEFAULT(NULL);
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  int64_t correction WF_DEFAULT(WF_NO_INT);
+} wf_std_mean_args;
+WF_INLINE weft_tensor* wf_std_mean_at(weft_scope* s, const char* file, int line, wf_std_mean_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_std_mean_opts o = WEFT_STD_MEAN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_STD_MEAN_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_STD_MEAN_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  if (a.correction != WF_NO_INT) {
+    o.present |= WEFT_STD_MEAN_HAS_CORRECTION;
+    o.correction = a.correction;
+  }
+  error = weft_std_mean(ctx, a.x, &o, &r0, a.out_mean != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_std != NULL) *a.out_std = r0;
+  if (a.out_mean != NULL) *a.out_mean = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_std_mean(s, ...) \
+  WF_CALL(wf_std_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_std_mean_args, (.out_std = NULL, .out_mean = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_trace_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_trace(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_trace(s, x) wf_trace_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_var_mean_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_var WF_DEFAULT(NULL);
+  weft_tensor** out_mean WF_DEFAULT(NULL);
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  int64_t correction WF_DEFAULT(WF_NO_INT);
+} wf_var_mean_args;
+WF_INLINE weft_tensor* wf_var_mean_at(weft_scope* s, const char* file, int line, wf_var_mean_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_var_mean_opts o = WEFT_VAR_MEAN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_VAR_MEAN_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_VAR_MEAN_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  if (a.correction != WF_NO_INT) {
+    o.present |= WEFT_VAR_MEAN_HAS_CORRECTION;
+    o.correction = a.correction;
+  }
+  error = weft_var_mean(ctx, a.x, &o, &r0, a.out_mean != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_var != NULL) *a.out_var = r0;
+  if (a.out_mean != NULL) *a.out_mean = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_var_mean(s, ...) \
+  WF_CALL(wf_var_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_mean_args, (.out_var = NULL, .out_mean = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
+
 #endif /* WEFT_FLUENT_H */

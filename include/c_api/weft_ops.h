@@ -3447,6 +3447,1638 @@ WEFT_API void weft_uniform_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_uniform(weft_context* ctx, const int64_t* shape, size_t shape_count,
     const weft_uniform_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Elementwise hyperbolic sine.
+ *   x: operand; float
+ * Fluent: y = wf_sinh(s, x);
+ * StableHLO: weft.sinh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sinh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise hyperbolic cosine.
+ *   x: operand; float
+ * Fluent: y = wf_cosh(s, x);
+ * StableHLO: weft.cosh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cosh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise inverse hyperbolic sine.
+ *   x: operand; float
+ * Fluent: y = wf_asinh(s, x);
+ * StableHLO: weft.asinh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_asinh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise inverse hyperbolic cosine; NaN below 1.
+ *   x: operand; float
+ * Fluent: y = wf_acosh(s, x);
+ * StableHLO: weft.acosh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_acosh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise inverse hyperbolic tangent; infinite at -1 and 1, NaN outside.
+ *   x: operand; float
+ * Fluent: y = wf_atanh(s, x);
+ * StableHLO: weft.atanh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_atanh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise arc sine in [-pi / 2, pi / 2]; NaN outside of [-1, 1].
+ *   x: operand; float
+ * Fluent: y = wf_asin(s, x);
+ * StableHLO: weft.asin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_asin(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise arc cosine in [0, pi]; NaN outside of [-1, 1].
+ *   x: operand; float
+ * Fluent: y = wf_acos(s, x);
+ * StableHLO: weft.acos. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_acos(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise arc tangent in [-pi / 2, pi / 2].
+ *   x: operand; float
+ * Fluent: y = wf_atan(s, x);
+ * StableHLO: weft.atan. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_atan(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise complementary error function 1 - erf(x), to full accuracy where that is small.
+ *   x: operand; float
+ * Fluent: y = wf_erfc(s, x);
+ * StableHLO: weft.erfc. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_erfc(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ….
+ *   x: operand; float
+ * Fluent: y = wf_lgamma(s, x);
+ * StableHLO: weft.lgamma. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lgamma(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise derivative of lgamma; NaN at 0, -1, -2, ….
+ *   x: operand; float
+ * Fluent: y = wf_digamma(s, x);
+ * StableHLO: weft.digamma. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_digamma(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise derivative of digamma of order n, a whole number; NaN of others. Along n there is no derivative: NaN.
+ *   n: order, a whole number from 0 on; float
+ *   x: operand; float
+ * Fluent: y = wf_polygamma(s, n, x);
+ * StableHLO: weft.polygamma. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_polygamma(weft_context* ctx, weft_tensor* n, weft_tensor* x,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise zeta function of Hurwitz, the sum over k >= 0 of (q + k)^-x.
+ *   x: exponent, above 1; float
+ *   q: where the sum begins; float
+ * Fluent: y = wf_zeta(s, x, q);
+ * StableHLO: weft.zeta. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_zeta(weft_context* ctx, weft_tensor* x, weft_tensor* q,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise e^-|x| times the modified Bessel function of the first kind of order 0.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_i0e(s, x);
+ * StableHLO: weft.bessel_i0e. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_i0e(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise e^-|x| times the modified Bessel function of the first kind of order 1.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_i1e(s, x);
+ * StableHLO: weft.bessel_i1e. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_i1e(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ADDCDIV_HAS_VALUE ((uint64_t)1 << 0)
+/* Optional attributes of weft_addcdiv. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_addcdiv_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double value;
+} weft_addcdiv_opts;
+#define WEFT_ADDCDIV_OPTS_INIT {sizeof(weft_addcdiv_opts), NULL, 0, 0}
+WEFT_API void weft_addcdiv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x + value y / z, elementwise with NumPy broadcasting.
+ *   x: addend; float, complex
+ *   y: dividend; float, complex
+ *   z: divisor; float, complex
+ *   value: what the second term is multiplied by; number; default 1
+ * Fluent: w = wf_addcdiv(s, w, m, root, .value = -0.1);
+ * StableHLO: weft.addcdiv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_addcdiv(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z,
+    const weft_addcdiv_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ADDCMUL_HAS_VALUE ((uint64_t)1 << 0)
+/* Optional attributes of weft_addcmul. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_addcmul_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double value;
+} weft_addcmul_opts;
+#define WEFT_ADDCMUL_OPTS_INIT {sizeof(weft_addcmul_opts), NULL, 0, 0}
+WEFT_API void weft_addcmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x + value y z, elementwise with NumPy broadcasting.
+ *   x: addend; float, signed integer, unsigned integer, complex
+ *   y: first factor; float, signed integer, unsigned integer, complex
+ *   z: second factor; float, signed integer, unsigned integer, complex
+ *   value: what the second term is multiplied by; number; default 1
+ * Fluent: m = wf_addcmul(s, m, g, g, .value = 0.1);
+ * StableHLO: weft.addcmul. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_addcmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z,
+    const weft_addcmul_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ALLCLOSE_HAS_RTOL ((uint64_t)1 << 0)
+#define WEFT_ALLCLOSE_HAS_ATOL ((uint64_t)1 << 1)
+#define WEFT_ALLCLOSE_HAS_EQUAL_NAN ((uint64_t)1 << 2)
+/* Optional attributes of weft_allclose. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_allclose_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double rtol;
+  double atol;
+  int32_t equal_nan;
+  int32_t reserved;
+} weft_allclose_opts;
+#define WEFT_ALLCLOSE_OPTS_INIT {sizeof(weft_allclose_opts), NULL, 0, 0, 0, 0, 0}
+WEFT_API void weft_allclose_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Whether isclose is true of all elements, a bool; true of none.
+ *   x: first operand; any real number
+ *   y: second operand; any real number
+ *   rtol: tolerance relative to y, at least 0; number; default 1e-5
+ *   atol: tolerance as it is, at least 0; number; default 1e-8
+ *   equal_nan: NaN is close to NaN; 0 or 1; default false
+ * Fluent: same = wf_allclose(s, x, y);
+ * StableHLO: weft.allclose. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_allclose(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_allclose_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The angle of a complex number in [-pi, pi], elementwise; of real ones 0, or pi where they are negative.
+ *   x: operand; float, complex
+ * Fluent: y = wf_angle(s, z);
+ * StableHLO: weft.angle. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_angle(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The size of x with the sign of y, elementwise with NumPy broadcasting; -0 and NaN have signs, too. The gradient at x
+ * = 0 is 0, along y there is none.
+ *   x: operand; float
+ *   y: whose sign it takes; float
+ * Fluent: z = wf_copysign(s, x, y);
+ * StableHLO: weft.copysign. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_copysign(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Degrees as radians, x pi / 180, elementwise.
+ *   x: operand; float
+ * Fluent: y = wf_deg2rad(s, x);
+ * StableHLO: weft.deg2rad. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_deg2rad(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise -x log(x), 0 at 0 and -inf below: an element's part of an entropy.
+ *   x: operand; float
+ * Fluent: y = wf_entr(s, p);
+ * StableHLO: weft.entr. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_entr(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The quotient rounded down, elementwise with NumPy broadcasting; of floats from the exact remainder, as Python's //.
+ * Integers by 0 give what div gives. The gradient is 0.
+ *   x: dividend; any real number
+ *   y: divisor; any real number
+ * Fluent: z = wf_floor_divide(s, x, y);
+ * StableHLO: weft.floor_divide. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_floor_divide(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The larger number, elementwise with NumPy broadcasting; a number beats NaN, unlike in maximum. The gradient goes to
+ * the one that is taken, half of it to each where they are equal.
+ *   x: first operand; any real number
+ *   y: second operand; any real number
+ * Fluent: z = wf_fmax(s, x, y);
+ * StableHLO: weft.fmax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_fmax(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The smaller number, elementwise with NumPy broadcasting; a number beats NaN, unlike in minimum. The gradient goes to
+ * the one that is taken, half of it to each where they are equal.
+ *   x: first operand; any real number
+ *   y: second operand; any real number
+ * Fluent: z = wf_fmin(s, x, y);
+ * StableHLO: weft.fmin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_fmin(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* What truncation takes away, x - trunc(x), elementwise, with the sign of x; NaN of infinities.
+ *   x: operand; float
+ * Fluent: y = wf_frac(s, x);
+ * StableHLO: weft.frac. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_frac(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* 0 where x is negative or NaN, 1 where it is positive and the value given where it is 0, elementwise, as PyTorch's.
+ *   x: operand; any type but complex
+ *   values: results where x is 0; any type but complex
+ * Fluent: z = wf_heaviside(s, x, half);
+ * StableHLO: weft.heaviside. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_heaviside(weft_context* ctx, weft_tensor* x, weft_tensor* values,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* sqrt(x² + y²), elementwise with NumPy broadcasting, without overflow; inf where either is infinite, also beside NaN.
+ * The gradient at the origin is 0.
+ *   x: first operand; float
+ *   y: second operand; float
+ * Fluent: z = wf_hypot(s, x, y);
+ * StableHLO: weft.hypot. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_hypot(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* True where an element is inf or -inf, elementwise; gives bool. False of integers.
+ *   x: operand; any type but complex
+ * Fluent: mask = wf_is_inf(s, x);
+ * StableHLO: weft.is_inf. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_is_inf(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* True where an element is -inf, elementwise; gives bool. False of integers.
+ *   x: operand; any type but complex
+ * Fluent: mask = wf_is_neg_inf(s, x);
+ * StableHLO: weft.is_neg_inf. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_is_neg_inf(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* True where an element is inf, elementwise; gives bool. False of integers.
+ *   x: operand; any type but complex
+ * Fluent: mask = wf_is_pos_inf(s, x);
+ * StableHLO: weft.is_pos_inf. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_is_pos_inf(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ISCLOSE_HAS_RTOL ((uint64_t)1 << 0)
+#define WEFT_ISCLOSE_HAS_ATOL ((uint64_t)1 << 1)
+#define WEFT_ISCLOSE_HAS_EQUAL_NAN ((uint64_t)1 << 2)
+/* Optional attributes of weft_isclose. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_isclose_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double rtol;
+  double atol;
+  int32_t equal_nan;
+  int32_t reserved;
+} weft_isclose_opts;
+#define WEFT_ISCLOSE_OPTS_INIT {sizeof(weft_isclose_opts), NULL, 0, 0, 0, 0, 0}
+WEFT_API void weft_isclose_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* True where x and y are equal or |x - y| <= atol + rtol |y|, elementwise with NumPy broadcasting; gives bool.
+ * Infinities are close to themselves alone.
+ *   x: first operand; any real number
+ *   y: second operand; any real number
+ *   rtol: tolerance relative to y, at least 0; number; default 1e-5
+ *   atol: tolerance as it is, at least 0; number; default 1e-8
+ *   equal_nan: NaN is close to NaN; 0 or 1; default false
+ * Fluent: mask = wf_isclose(s, x, y);
+ * StableHLO: weft.isclose. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_isclose(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_isclose_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x 2^n, elementwise with NumPy broadcasting, exact where n is whole and the result a normal number.
+ *   x: operand; float
+ *   n: exponent of 2; any real number
+ * Fluent: y = wf_ldexp(s, x, n);
+ * StableHLO: weft.ldexp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ldexp(weft_context* ctx, weft_tensor* x, weft_tensor* n,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Between x and y, x + weight (y - x), elementwise with NumPy broadcasting; exact at weights 0 and 1.
+ *   x: the result at weight 0; float
+ *   y: the result at weight 1; float
+ *   weight: share of y; float
+ * Fluent: z = wf_lerp(s, x, y, weight);
+ * StableHLO: weft.lerp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lerp(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise logarithm to base 10.
+ *   x: operand; float
+ * Fluent: y = wf_log10(s, x);
+ * StableHLO: weft.log10. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_log10(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* log(e^x + e^y), elementwise with NumPy broadcasting, without overflow.
+ *   x: first operand; float
+ *   y: second operand; float
+ * Fluent: z = wf_logaddexp(s, x, y);
+ * StableHLO: weft.logaddexp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logaddexp(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* log2(2^x + 2^y), elementwise with NumPy broadcasting, without overflow.
+ *   x: first operand; float
+ *   y: second operand; float
+ * Fluent: z = wf_logaddexp2(s, x, y);
+ * StableHLO: weft.logaddexp2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logaddexp2(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* True where both are not 0, elementwise with NumPy broadcasting; gives bool. NaN is not 0.
+ *   x: first operand; any type
+ *   y: second operand; any type
+ * Fluent: mask = wf_logical_and(s, x, y);
+ * StableHLO: weft.logical_and. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logical_and(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* True where x is 0, elementwise; gives bool. NaN is not 0.
+ *   x: operand; any type
+ * Fluent: mask = wf_logical_not(s, x);
+ * StableHLO: weft.logical_not. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logical_not(weft_context* ctx, weft_tensor* x,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* True where one is not 0, elementwise with NumPy broadcasting; gives bool. NaN is not 0.
+ *   x: first operand; any type
+ *   y: second operand; any type
+ * Fluent: mask = wf_logical_or(s, x, y);
+ * StableHLO: weft.logical_or. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logical_or(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* True where exactly one is not 0, elementwise with NumPy broadcasting; gives bool. NaN is not 0.
+ *   x: first operand; any type
+ *   y: second operand; any type
+ * Fluent: mask = wf_logical_xor(s, x, y);
+ * StableHLO: weft.logical_xor. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logical_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LOGIT_HAS_EPS ((uint64_t)1 << 0)
+/* Optional attributes of weft_logit. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_logit_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double eps;
+} weft_logit_opts;
+#define WEFT_LOGIT_OPTS_INIT {sizeof(weft_logit_opts), NULL, 0, 0}
+WEFT_API void weft_logit_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Elementwise inverse of the sigmoid, log(x / (1 - x)); NaN outside of [0, 1] unless eps holds x inside, where the
+ * gradient of what is held is 0.
+ *   x: operand; float
+ *   eps: x is held to [eps, 1 - eps], 0 to 1/2; absent: as it is; number; absent unless given
+ * Fluent: y = wf_logit(s, p);
+ * StableHLO: weft.logit. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logit(weft_context* ctx, weft_tensor* x, const weft_logit_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The value where the mask is true, x elsewhere, with NumPy broadcasting of all three.
+ *   x: operand; any type
+ *   mask: where the value stands; bool
+ *   value: what stands there; any type
+ * Fluent: y = wf_masked_fill(s, x, mask, value);
+ * StableHLO: weft.masked_fill. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_masked_fill(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    weft_tensor* value, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The remainder of a division whose quotient is rounded down, so with the sign of y, elementwise with NumPy
+ * broadcasting: PyTorch's remainder and NumPy's mod; see rem for the sign of x. Of integers by 0: x.
+ *   x: dividend; any real number
+ *   y: divisor; any real number
+ * Fluent: z = wf_mod(s, x, y);
+ * StableHLO: weft.mod. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mod(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_NAN_TO_NUM_HAS_NAN ((uint64_t)1 << 0)
+#define WEFT_NAN_TO_NUM_HAS_POSINF ((uint64_t)1 << 1)
+#define WEFT_NAN_TO_NUM_HAS_NEGINF ((uint64_t)1 << 2)
+/* Optional attributes of weft_nan_to_num. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_nan_to_num_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double nan;
+  double posinf;
+  double neginf;
+} weft_nan_to_num_opts;
+#define WEFT_NAN_TO_NUM_OPTS_INIT {sizeof(weft_nan_to_num_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_nan_to_num_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Numbers in the place of NaN and infinities, elementwise; integers stay. The gradient of what was replaced is 0.
+ *   x: operand; any type but complex
+ *   nan: in the place of NaN; number; default 0
+ *   posinf: in that of inf; absent: the largest number of the type; number; absent unless given
+ *   neginf: in that of -inf; absent: the lowest number of the type; number; absent unless given
+ * Fluent: y = wf_nan_to_num(s, x, .nan = 0);
+ * StableHLO: weft.nan_to_num. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nan_to_num(weft_context* ctx, weft_tensor* x, const weft_nan_to_num_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The next number of the type from x towards y, elementwise with NumPy broadcasting; NaN where either is.
+ *   x: where to begin; float
+ *   y: where to go; float
+ * Fluent: z = wf_nextafter(s, x, y);
+ * StableHLO: weft.nextafter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nextafter(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Radians as degrees, x 180 / pi, elementwise.
+ *   x: operand; float
+ * Fluent: y = wf_rad2deg(s, x);
+ * StableHLO: weft.rad2deg. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_rad2deg(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* 1 / x, elementwise.
+ *   x: operand; float, complex
+ * Fluent: y = wf_reciprocal(s, x);
+ * StableHLO: weft.reciprocal. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_reciprocal(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The nearest multiple of a power of ten, elementwise, ties to the even one: round(x 10^decimals) / 10^decimals, as
+ * PyTorch's and NumPy's round. The gradient is 0.
+ *   x: operand; float
+ *   decimals: digits behind the point, below 0 in front of it; integer
+ * Fluent: y = wf_round_decimals(s, x, 2);
+ * StableHLO: weft.round_decimals. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_round_decimals(weft_context* ctx, weft_tensor* x, int64_t decimals,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* True where the sign bit is set, elementwise: of negative numbers, of -0 and of NaN with that bit; gives bool.
+ *   x: operand; any real number
+ * Fluent: mask = wf_signbit(s, x);
+ * StableHLO: weft.signbit. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_signbit(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise sin(pi x) / (pi x), 1 at 0.
+ *   x: operand; float
+ * Fluent: y = wf_sinc(s, x);
+ * StableHLO: weft.sinc. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sinc(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The quotient rounded towards 0, elementwise with NumPy broadcasting; integers as div. The gradient is 0.
+ *   x: dividend; any real number
+ *   y: divisor; any real number
+ * Fluent: z = wf_trunc_divide(s, x, y);
+ * StableHLO: weft.trunc_divide. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_trunc_divide(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x log(1 + y), elementwise with NumPy broadcasting; 0, and a gradient of 0, where x is 0 and the logarithm infinite.
+ *   x: factor; float
+ *   y: whose logarithm it multiplies; float
+ * Fluent: z = wf_xlog1py(s, x, y);
+ * StableHLO: weft.xlog1py. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_xlog1py(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x log(y), elementwise with NumPy broadcasting; 0, and a gradient of 0, where x is 0 and the logarithm infinite.
+ *   x: factor; float
+ *   y: whose logarithm it multiplies; float
+ * Fluent: z = wf_xlogy(s, x, y);
+ * StableHLO: weft.xlogy. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_xlogy(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CELU_HAS_ALPHA ((uint64_t)1 << 0)
+/* Optional attributes of weft_celu. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_celu_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double alpha;
+} weft_celu_opts;
+#define WEFT_CELU_OPTS_INIT {sizeof(weft_celu_opts), NULL, 0, 0}
+WEFT_API void weft_celu_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Continuous exponential linear unit, elementwise: x where it is positive, alpha (e^(x / alpha) - 1) elsewhere.
+ *   x: operand; float
+ *   alpha: depth of the plateau below 0, not 0; number; default 1
+ * Fluent: y = wf_celu(s, x);
+ * StableHLO: weft.celu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_celu(weft_context* ctx, weft_tensor* x, const weft_celu_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_GLU_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_glu. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_glu_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_glu_opts;
+#define WEFT_GLU_OPTS_INIT {sizeof(weft_glu_opts), NULL, 0, 0}
+WEFT_API void weft_glu_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Gated linear unit: the first half along an axis times the sigmoid of the second half. Source: Dauphin et al. (2016).
+ *   x: operand; float
+ *   axis: axis; negative counts from the end; integer; default -1
+ * Fluent: y = wf_glu(s, x);
+ * StableHLO: weft.glu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_glu(weft_context* ctx, weft_tensor* x, const weft_glu_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_HARDSHRINK_HAS_LAMBD ((uint64_t)1 << 0)
+/* Optional attributes of weft_hardshrink. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_hardshrink_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double lambd;
+} weft_hardshrink_opts;
+#define WEFT_HARDSHRINK_OPTS_INIT {sizeof(weft_hardshrink_opts), NULL, 0, 0}
+WEFT_API void weft_hardshrink_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* 0 where |x| <= lambd, x elsewhere, elementwise.
+ *   x: operand; float
+ *   lambd: half the width of what becomes 0, at least 0; number; default 0.5
+ * Fluent: y = wf_hardshrink(s, x);
+ * StableHLO: weft.hardshrink. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_hardshrink(weft_context* ctx, weft_tensor* x, const weft_hardshrink_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* (x + 3) / 6 held between 0 and 1, elementwise. The gradient at both ends is 0.
+ *   x: operand; float
+ * Fluent: y = wf_hardsigmoid(s, x);
+ * StableHLO: weft.hardsigmoid. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_hardsigmoid(weft_context* ctx, weft_tensor* x,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x hardsigmoid(x), elementwise: 0 up to -3, x from 3 on. Source: Howard et al. (2019).
+ *   x: operand; float
+ * Fluent: y = wf_hardswish(s, x);
+ * StableHLO: weft.hardswish. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_hardswish(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_HARDTANH_HAS_LOW ((uint64_t)1 << 0)
+#define WEFT_HARDTANH_HAS_HIGH ((uint64_t)1 << 1)
+/* Optional attributes of weft_hardtanh. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_hardtanh_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double low;
+  double high;
+} weft_hardtanh_opts;
+#define WEFT_HARDTANH_OPTS_INIT {sizeof(weft_hardtanh_opts), NULL, 0, 0, 0}
+WEFT_API void weft_hardtanh_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x held between low and high, elementwise. The gradient at an end is 0, as beyond it.
+ *   x: operand; float
+ *   low: least result; number; default -1
+ *   high: largest result, not below low; number; default 1
+ * Fluent: y = wf_hardtanh(s, x);
+ * StableHLO: weft.hardtanh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_hardtanh(weft_context* ctx, weft_tensor* x, const weft_hardtanh_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The logarithm of the sigmoid, -log(1 + e^-x), elementwise, which never overflows.
+ *   x: operand; float
+ * Fluent: y = wf_logsigmoid(s, x);
+ * StableHLO: weft.logsigmoid. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logsigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x tanh(log(1 + e^x)), elementwise. Source: Misra (2019).
+ *   x: operand; float
+ * Fluent: y = wf_mish(s, x);
+ * StableHLO: weft.mish. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mish(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x where it is positive, weight x elsewhere, elementwise with NumPy broadcasting. Source: He et al. (2015).
+ *   x: operand; float
+ *   weight: slope below 0; float
+ * Fluent: y = wf_prelu(s, x, weight);
+ * StableHLO: weft.prelu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_prelu(weft_context* ctx, weft_tensor* x, weft_tensor* weight,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Scaled exponential linear unit, elementwise: 1.0507 (x where it is positive, 1.67326 (e^x - 1) elsewhere). Source:
+ * Klambauer et al. (2017).
+ *   x: operand; float
+ * Fluent: y = wf_selu(s, x);
+ * StableHLO: weft.selu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_selu(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SOFTMIN_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_softmin. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_softmin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_softmin_opts;
+#define WEFT_SOFTMIN_OPTS_INIT {sizeof(weft_softmin_opts), NULL, 0, 0}
+WEFT_API void weft_softmin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Softmax of -x along one axis.
+ *   x: operand; float
+ *   axis: axis; negative counts from the end; integer; default -1
+ * Fluent: p = wf_softmin(s, distances);
+ * StableHLO: weft.softmin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_softmin(weft_context* ctx, weft_tensor* x, const weft_softmin_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SOFTPLUS_BETA_HAS_BETA ((uint64_t)1 << 0)
+#define WEFT_SOFTPLUS_BETA_HAS_THRESHOLD ((uint64_t)1 << 1)
+/* Optional attributes of weft_softplus_beta. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_softplus_beta_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double beta;
+  double threshold;
+} weft_softplus_beta_opts;
+#define WEFT_SOFTPLUS_BETA_OPTS_INIT {sizeof(weft_softplus_beta_opts), NULL, 0, 0, 0}
+WEFT_API void weft_softplus_beta_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* log(1 + e^(beta x)) / beta, elementwise, and x itself where beta x exceeds the threshold: PyTorch's softplus.
+ *   x: operand; float
+ *   beta: steepness of the bend, not 0; number; default 1
+ *   threshold: where beta x exceeds it the result is x; number; default 20
+ * Fluent: y = wf_softplus_beta(s, x, .beta = 2);
+ * StableHLO: weft.softplus_beta. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_softplus_beta(weft_context* ctx, weft_tensor* x,
+    const weft_softplus_beta_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SOFTSHRINK_HAS_LAMBD ((uint64_t)1 << 0)
+/* Optional attributes of weft_softshrink. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_softshrink_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double lambd;
+} weft_softshrink_opts;
+#define WEFT_SOFTSHRINK_OPTS_INIT {sizeof(weft_softshrink_opts), NULL, 0, 0}
+WEFT_API void weft_softshrink_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* 0 where |x| <= lambd, x moved by lambd towards 0 elsewhere, elementwise.
+ *   x: operand; float
+ *   lambd: half the width of what becomes 0, at least 0; number; default 0.5
+ * Fluent: y = wf_softshrink(s, x);
+ * StableHLO: weft.softshrink. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_softshrink(weft_context* ctx, weft_tensor* x, const weft_softshrink_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x / (1 + |x|), elementwise; -1 and 1 at the infinities.
+ *   x: operand; float
+ * Fluent: y = wf_softsign(s, x);
+ * StableHLO: weft.softsign. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_softsign(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x - tanh(x), elementwise.
+ *   x: operand; float
+ * Fluent: y = wf_tanhshrink(s, x);
+ * StableHLO: weft.tanhshrink. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tanhshrink(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x where it exceeds the threshold or is NaN, the value elsewhere, elementwise.
+ *   x: operand; float
+ *   threshold: what x must exceed to stay; number
+ *   value: the result elsewhere; number
+ * Fluent: y = wf_threshold(s, x, 0, 0);
+ * StableHLO: weft.threshold. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_threshold(weft_context* ctx, weft_tensor* x, double threshold, double value,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_bce. */
+typedef enum weft_bce_reduction {
+  WEFT_BCE_REDUCTION_MEAN = 0,
+  WEFT_BCE_REDUCTION_SUM = 1,
+  WEFT_BCE_REDUCTION_NONE = 2,
+  WEFT_BCE_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_bce_reduction;
+
+#define WEFT_BCE_HAS_REDUCTION ((uint64_t)1 << 0)
+/* Optional attributes of weft_bce. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_bce_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_bce_reduction reduction;
+  int32_t reserved;
+} weft_bce_opts;
+#define WEFT_BCE_OPTS_INIT {sizeof(weft_bce_opts), NULL, 0, (weft_bce_reduction)0, 0}
+WEFT_API void weft_bce_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Binary cross entropy -(y log(x) + (1 - y) log(1 - x)) of probabilities x, times a weight where one is given.
+ * Logarithms are not below -100, where their gradient is 0.
+ *   x: prediction; float
+ *   y: target of the same shape; float
+ *   weight: of each element; broadcasts; float; may be NULL
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ * Fluent: loss = wf_bce(s, p, target, (wf_tensor){0});
+ * StableHLO: weft.bce. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bce(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight,
+    const weft_bce_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_bce_with_logits. */
+typedef enum weft_bce_with_logits_reduction {
+  WEFT_BCE_WITH_LOGITS_REDUCTION_MEAN = 0,
+  WEFT_BCE_WITH_LOGITS_REDUCTION_SUM = 1,
+  WEFT_BCE_WITH_LOGITS_REDUCTION_NONE = 2,
+  WEFT_BCE_WITH_LOGITS_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_bce_with_logits_reduction;
+
+#define WEFT_BCE_WITH_LOGITS_HAS_REDUCTION ((uint64_t)1 << 0)
+/* Optional attributes of weft_bce_with_logits. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_bce_with_logits_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_bce_with_logits_reduction reduction;
+  int32_t reserved;
+} weft_bce_with_logits_opts;
+#define WEFT_BCE_WITH_LOGITS_OPTS_INIT {sizeof(weft_bce_with_logits_opts), NULL, 0, (weft_bce_with_logits_reduction)0, 0}
+WEFT_API void weft_bce_with_logits_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Binary cross entropy of the sigmoid of x, (1 - y) x + log(1 + e^-x), without overflow; times weights where they are
+ * given.
+ *   x: logits; float
+ *   y: target of the same shape, 0 to 1; float
+ *   weight: of each element; broadcasts; float; may be NULL
+ *   pos_weight: of the part of y that is 1; broadcasts; float; may be NULL
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ * Fluent: loss = wf_bce_with_logits(s, logits, target, (wf_tensor){0}, (wf_tensor){0});
+ * StableHLO: weft.bce_with_logits. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bce_with_logits(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor* weight, weft_tensor* pos_weight, const weft_bce_with_logits_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_gaussian_nll. */
+typedef enum weft_gaussian_nll_reduction {
+  WEFT_GAUSSIAN_NLL_REDUCTION_MEAN = 0,
+  WEFT_GAUSSIAN_NLL_REDUCTION_SUM = 1,
+  WEFT_GAUSSIAN_NLL_REDUCTION_NONE = 2,
+  WEFT_GAUSSIAN_NLL_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_gaussian_nll_reduction;
+
+#define WEFT_GAUSSIAN_NLL_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_GAUSSIAN_NLL_HAS_FULL ((uint64_t)1 << 1)
+#define WEFT_GAUSSIAN_NLL_HAS_EPS ((uint64_t)1 << 2)
+/* Optional attributes of weft_gaussian_nll. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_gaussian_nll_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_gaussian_nll_reduction reduction;
+  int32_t full;
+  double eps;
+} weft_gaussian_nll_opts;
+#define WEFT_GAUSSIAN_NLL_OPTS_INIT {sizeof(weft_gaussian_nll_opts), NULL, 0, (weft_gaussian_nll_reduction)0, 0, 0}
+WEFT_API void weft_gaussian_nll_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Negative log likelihood of y under a normal distribution, (log(var) + (x - y)² / var) / 2.
+ *   x: mean; float
+ *   y: target of the same shape; float
+ *   var: variance; broadcasts; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ *   full: with the constant log(2 pi) / 2; 0 or 1; default false
+ *   eps: least variance, above 0; number; default 1e-6
+ * Fluent: loss = wf_gaussian_nll(s, mean, target, var);
+ * StableHLO: weft.gaussian_nll. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_gaussian_nll(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor* var, const weft_gaussian_nll_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_hinge_embedding. */
+typedef enum weft_hinge_embedding_reduction {
+  WEFT_HINGE_EMBEDDING_REDUCTION_MEAN = 0,
+  WEFT_HINGE_EMBEDDING_REDUCTION_SUM = 1,
+  WEFT_HINGE_EMBEDDING_REDUCTION_NONE = 2,
+  WEFT_HINGE_EMBEDDING_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_hinge_embedding_reduction;
+
+#define WEFT_HINGE_EMBEDDING_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_HINGE_EMBEDDING_HAS_MARGIN ((uint64_t)1 << 1)
+/* Optional attributes of weft_hinge_embedding. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_hinge_embedding_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_hinge_embedding_reduction reduction;
+  int32_t reserved_margin;
+  double margin;
+} weft_hinge_embedding_opts;
+#define WEFT_HINGE_EMBEDDING_OPTS_INIT {sizeof(weft_hinge_embedding_opts), NULL, 0, (weft_hinge_embedding_reduction)0, 0, 0}
+WEFT_API void weft_hinge_embedding_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x where y is 1, max(0, margin - x) where y is -1, of distances x.
+ *   x: prediction; float
+ *   y: 1 or -1, of the same shape; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ *   margin: how far apart is far enough; number; default 1
+ * Fluent: loss = wf_hinge_embedding(s, distance, same);
+ * StableHLO: weft.hinge_embedding. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_hinge_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_hinge_embedding_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_huber. */
+typedef enum weft_huber_reduction {
+  WEFT_HUBER_REDUCTION_MEAN = 0,
+  WEFT_HUBER_REDUCTION_SUM = 1,
+  WEFT_HUBER_REDUCTION_NONE = 2,
+  WEFT_HUBER_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_huber_reduction;
+
+#define WEFT_HUBER_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_HUBER_HAS_DELTA ((uint64_t)1 << 1)
+/* Optional attributes of weft_huber. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_huber_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_huber_reduction reduction;
+  int32_t reserved_delta;
+  double delta;
+} weft_huber_opts;
+#define WEFT_HUBER_OPTS_INIT {sizeof(weft_huber_opts), NULL, 0, (weft_huber_reduction)0, 0, 0}
+WEFT_API void weft_huber_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* delta (|x - y| - delta / 2), and (x - y)² / 2 where |x - y| is below delta. Source: Huber (1964).
+ *   x: prediction; float
+ *   y: target of the same shape; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ *   delta: where the square ends, above 0; number; default 1
+ * Fluent: loss = wf_huber(s, prediction, target);
+ * StableHLO: weft.huber. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_huber(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_huber_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_kl_div. */
+typedef enum weft_kl_div_reduction {
+  WEFT_KL_DIV_REDUCTION_MEAN = 0,
+  WEFT_KL_DIV_REDUCTION_SUM = 1,
+  WEFT_KL_DIV_REDUCTION_NONE = 2,
+  WEFT_KL_DIV_REDUCTION_BATCHMEAN = 3,
+  WEFT_KL_DIV_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_kl_div_reduction;
+
+#define WEFT_KL_DIV_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_KL_DIV_HAS_LOG_TARGET ((uint64_t)1 << 1)
+/* Optional attributes of weft_kl_div. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_kl_div_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_kl_div_reduction reduction;
+  int32_t log_target;
+} weft_kl_div_opts;
+#define WEFT_KL_DIV_OPTS_INIT {sizeof(weft_kl_div_opts), NULL, 0, (weft_kl_div_reduction)0, 0}
+WEFT_API void weft_kl_div_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Kullback and Leibler's divergence y (log(y) - x), x a logarithm of probabilities, y probabilities or their logarithm.
+ *   x: prediction; float
+ *   y: target of the same shape; float
+ *   reduction: mean over elements, sum over elements, none, or the sum over the first dimension's size; one of mean,
+ *   sum, none, batchmean; default mean
+ *   log_target: the target is a logarithm, too; 0 or 1; default false
+ * Fluent: loss = wf_kl_div(s, logp, q);
+ * StableHLO: weft.kl_div. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_kl_div(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_kl_div_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_l1. */
+typedef enum weft_l1_reduction {
+  WEFT_L1_REDUCTION_MEAN = 0,
+  WEFT_L1_REDUCTION_SUM = 1,
+  WEFT_L1_REDUCTION_NONE = 2,
+  WEFT_L1_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_l1_reduction;
+
+#define WEFT_L1_HAS_REDUCTION ((uint64_t)1 << 0)
+/* Optional attributes of weft_l1. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_l1_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_l1_reduction reduction;
+  int32_t reserved;
+} weft_l1_opts;
+#define WEFT_L1_OPTS_INIT {sizeof(weft_l1_opts), NULL, 0, (weft_l1_reduction)0, 0}
+WEFT_API void weft_l1_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Absolute error |x - y|, its mean unless reduction says sum or none. Where x is y the gradient is 0.
+ *   x: prediction; float
+ *   y: target of the same shape; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ * Fluent: loss = wf_l1(s, prediction, target);
+ * StableHLO: weft.l1. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_l1(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_l1_opts* opts,
+                                           weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_margin_ranking. */
+typedef enum weft_margin_ranking_reduction {
+  WEFT_MARGIN_RANKING_REDUCTION_MEAN = 0,
+  WEFT_MARGIN_RANKING_REDUCTION_SUM = 1,
+  WEFT_MARGIN_RANKING_REDUCTION_NONE = 2,
+  WEFT_MARGIN_RANKING_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_margin_ranking_reduction;
+
+#define WEFT_MARGIN_RANKING_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_MARGIN_RANKING_HAS_MARGIN ((uint64_t)1 << 1)
+/* Optional attributes of weft_margin_ranking. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_margin_ranking_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_margin_ranking_reduction reduction;
+  int32_t reserved_margin;
+  double margin;
+} weft_margin_ranking_opts;
+#define WEFT_MARGIN_RANKING_OPTS_INIT {sizeof(weft_margin_ranking_opts), NULL, 0, (weft_margin_ranking_reduction)0, 0, 0}
+WEFT_API void weft_margin_ranking_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* max(0, margin - y (x - other)).
+ *   x: first score; float
+ *   other: second score; float
+ *   y: 1 where the first should be higher, else -1; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ *   margin: how far apart is far enough; number; default 0
+ * Fluent: loss = wf_margin_ranking(s, better, worse, one);
+ * StableHLO: weft.margin_ranking. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_margin_ranking(weft_context* ctx, weft_tensor* x, weft_tensor* other,
+    weft_tensor* y, const weft_margin_ranking_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_PAIRWISE_DISTANCE_HAS_P ((uint64_t)1 << 0)
+#define WEFT_PAIRWISE_DISTANCE_HAS_EPS ((uint64_t)1 << 1)
+#define WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS ((uint64_t)1 << 2)
+/* Optional attributes of weft_pairwise_distance. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_pairwise_distance_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double p;
+  double eps;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_pairwise_distance_opts;
+#define WEFT_PAIRWISE_DISTANCE_OPTS_INIT {sizeof(weft_pairwise_distance_opts), NULL, 0, 0, 0, 0, 0}
+WEFT_API void weft_pairwise_distance_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The p-norm of x - y + eps over the last axis.
+ *   x: [..., features]; float
+ *   y: of the same shape; float
+ *   p: degree of the norm; number; default 2
+ *   eps: added to each difference; number; default 1e-6
+ *   keepdims: keep the last axis with size 1; 0 or 1; default false
+ * Fluent: d = wf_pairwise_distance(s, x, y);
+ * StableHLO: weft.pairwise_distance. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pairwise_distance(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_pairwise_distance_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_poisson_nll. */
+typedef enum weft_poisson_nll_reduction {
+  WEFT_POISSON_NLL_REDUCTION_MEAN = 0,
+  WEFT_POISSON_NLL_REDUCTION_SUM = 1,
+  WEFT_POISSON_NLL_REDUCTION_NONE = 2,
+  WEFT_POISSON_NLL_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_poisson_nll_reduction;
+
+#define WEFT_POISSON_NLL_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_POISSON_NLL_HAS_LOG_INPUT ((uint64_t)1 << 1)
+#define WEFT_POISSON_NLL_HAS_FULL ((uint64_t)1 << 2)
+#define WEFT_POISSON_NLL_HAS_EPS ((uint64_t)1 << 3)
+/* Optional attributes of weft_poisson_nll. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_poisson_nll_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_poisson_nll_reduction reduction;
+  int32_t log_input;
+  int32_t full;
+  int32_t reserved_eps;
+  double eps;
+} weft_poisson_nll_opts;
+#define WEFT_POISSON_NLL_OPTS_INIT {sizeof(weft_poisson_nll_opts), NULL, 0, (weft_poisson_nll_reduction)0, 0, 0, 0, 0}
+WEFT_API void weft_poisson_nll_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Negative log likelihood of counts y under Poisson's distribution, e^x - y x, x being the logarithm of the rate.
+ *   x: prediction; float
+ *   y: target of the same shape; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ *   log_input: x is the logarithm of the rate; 0 or 1; default true
+ *   full: with Stirling's approximation of log(y!) where y is above 1; 0 or 1; default false
+ *   eps: added to a rate whose logarithm is taken; number; default 1e-8
+ * Fluent: loss = wf_poisson_nll(s, log_rate, counts);
+ * StableHLO: weft.poisson_nll. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_poisson_nll(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_poisson_nll_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_smooth_l1. */
+typedef enum weft_smooth_l1_reduction {
+  WEFT_SMOOTH_L1_REDUCTION_MEAN = 0,
+  WEFT_SMOOTH_L1_REDUCTION_SUM = 1,
+  WEFT_SMOOTH_L1_REDUCTION_NONE = 2,
+  WEFT_SMOOTH_L1_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_smooth_l1_reduction;
+
+#define WEFT_SMOOTH_L1_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_SMOOTH_L1_HAS_BETA ((uint64_t)1 << 1)
+/* Optional attributes of weft_smooth_l1. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_smooth_l1_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_smooth_l1_reduction reduction;
+  int32_t reserved_beta;
+  double beta;
+} weft_smooth_l1_opts;
+#define WEFT_SMOOTH_L1_OPTS_INIT {sizeof(weft_smooth_l1_opts), NULL, 0, (weft_smooth_l1_reduction)0, 0, 0}
+WEFT_API void weft_smooth_l1_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* |x - y| - beta / 2, and (x - y)² / (2 beta) where |x - y| is below beta.
+ *   x: prediction; float
+ *   y: target of the same shape; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ *   beta: where the square ends, at least 0; number; default 1
+ * Fluent: loss = wf_smooth_l1(s, prediction, target);
+ * StableHLO: weft.smooth_l1. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_smooth_l1(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_smooth_l1_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_soft_margin. */
+typedef enum weft_soft_margin_reduction {
+  WEFT_SOFT_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_SOFT_MARGIN_REDUCTION_SUM = 1,
+  WEFT_SOFT_MARGIN_REDUCTION_NONE = 2,
+  WEFT_SOFT_MARGIN_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_soft_margin_reduction;
+
+#define WEFT_SOFT_MARGIN_HAS_REDUCTION ((uint64_t)1 << 0)
+/* Optional attributes of weft_soft_margin. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_soft_margin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_soft_margin_reduction reduction;
+  int32_t reserved;
+} weft_soft_margin_opts;
+#define WEFT_SOFT_MARGIN_OPTS_INIT {sizeof(weft_soft_margin_opts), NULL, 0, (weft_soft_margin_reduction)0, 0}
+WEFT_API void weft_soft_margin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* log(1 + e^(-y x)), without overflow.
+ *   x: prediction; float
+ *   y: 1 or -1, of the same shape; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ * Fluent: loss = wf_soft_margin(s, score, side);
+ * StableHLO: weft.soft_margin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_soft_margin(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_soft_margin_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_triplet_margin. */
+typedef enum weft_triplet_margin_reduction {
+  WEFT_TRIPLET_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_TRIPLET_MARGIN_REDUCTION_SUM = 1,
+  WEFT_TRIPLET_MARGIN_REDUCTION_NONE = 2,
+  WEFT_TRIPLET_MARGIN_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_triplet_margin_reduction;
+
+#define WEFT_TRIPLET_MARGIN_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_TRIPLET_MARGIN_HAS_MARGIN ((uint64_t)1 << 1)
+#define WEFT_TRIPLET_MARGIN_HAS_P ((uint64_t)1 << 2)
+#define WEFT_TRIPLET_MARGIN_HAS_EPS ((uint64_t)1 << 3)
+#define WEFT_TRIPLET_MARGIN_HAS_SWAP ((uint64_t)1 << 4)
+/* Optional attributes of weft_triplet_margin. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_triplet_margin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_triplet_margin_reduction reduction;
+  int32_t reserved_margin;
+  double margin;
+  double p;
+  double eps;
+  int32_t swap;
+  int32_t reserved;
+} weft_triplet_margin_opts;
+#define WEFT_TRIPLET_MARGIN_OPTS_INIT {sizeof(weft_triplet_margin_opts), NULL, 0, (weft_triplet_margin_reduction)0, 0, 0, 0, 0, 0, 0}
+WEFT_API void weft_triplet_margin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* max(0, margin + |anchor - positive| - |anchor - negative|) by the p-norm over the last axis.
+ *   anchor: [..., features]; float
+ *   positive: alike; float
+ *   negative: unlike; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ *   margin: how much farther is far enough; number; default 1
+ *   p: degree of the norm; number; default 2
+ *   eps: added to each difference; number; default 1e-6
+ *   swap: takes the distance from positive to negative where that is less; 0 or 1; default false
+ * Fluent: loss = wf_triplet_margin(s, anchor, alike, unlike);
+ * StableHLO: weft.triplet_margin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_triplet_margin(weft_context* ctx, weft_tensor* anchor, weft_tensor* positive,
+    weft_tensor* negative, const weft_triplet_margin_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_AMINMAX_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_AMINMAX_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_aminmax. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_aminmax_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_aminmax_opts;
+#define WEFT_AMINMAX_OPTS_INIT {sizeof(weft_aminmax_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_aminmax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Minimum and maximum over some axes, by default all; see min and max.
+ *   x: operand; any type but complex
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: ends = wf_aminmax(s, x);
+ * StableHLO: weft.aminmax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_aminmax(weft_context* ctx, weft_tensor* x, const weft_aminmax_opts* opts,
+    weft_tensor** out_min, weft_tensor** out_max) WEFT_NOEXCEPT;
+
+#define WEFT_COUNT_NONZERO_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_COUNT_NONZERO_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_count_nonzero. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_count_nonzero_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_count_nonzero_opts;
+#define WEFT_COUNT_NONZERO_OPTS_INIT {sizeof(weft_count_nonzero_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_count_nonzero_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How many elements are not 0 over some axes, by default all, as i64. NaN is not 0.
+ *   x: operand; any type
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: n = wf_count_nonzero(s, mask);
+ * StableHLO: weft.count_nonzero. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_count_nonzero(weft_context* ctx, weft_tensor* x,
+    const weft_count_nonzero_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_KTHVALUE_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_KTHVALUE_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_kthvalue. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_kthvalue_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_kthvalue_opts;
+#define WEFT_KTHVALUE_OPTS_INIT {sizeof(weft_kthvalue_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_kthvalue_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The k-th smallest element along one axis and its position as i32, of equal ones the k-th as they stand. NaN counts as
+ * the largest.
+ *   x: operand; any type but complex
+ *   k: rank of the element, 1 is the smallest; integer
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: second = wf_kthvalue(s, x, 2);
+ * StableHLO: weft.kthvalue. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_kthvalue(weft_context* ctx, weft_tensor* x, int64_t k,
+    const weft_kthvalue_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_MEDIAN_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_MEDIAN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_median. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_median_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_median_opts;
+#define WEFT_MEDIAN_OPTS_INIT {sizeof(weft_median_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_median_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The median along one axis, of two in the middle the lower one, and its position as i32; of a row with NaN the first
+ * NaN.
+ *   x: operand; any type but complex
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: middle = wf_median(s, x);
+ * StableHLO: weft.median. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_median(weft_context* ctx, weft_tensor* x, const weft_median_opts* opts,
+    weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_NANMEAN_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_NANMEAN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_nanmean. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_nanmean_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_nanmean_opts;
+#define WEFT_NANMEAN_OPTS_INIT {sizeof(weft_nanmean_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_nanmean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The mean over some axes, by default all, of what is not NaN; NaN where nothing is left.
+ *   x: operand; float
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_nanmean(s, x);
+ * StableHLO: weft.nanmean. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nanmean(weft_context* ctx, weft_tensor* x, const weft_nanmean_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_NANSUM_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_NANSUM_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_nansum. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_nansum_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_nansum_opts;
+#define WEFT_NANSUM_OPTS_INIT {sizeof(weft_nansum_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_nansum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The sum over some axes, by default all, of what is not NaN.
+ *   x: operand; float
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_nansum(s, x);
+ * StableHLO: weft.nansum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nansum(weft_context* ctx, weft_tensor* x, const weft_nansum_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_NORM_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_NORM_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_NORM_HAS_P ((uint64_t)1 << 2)
+/* Optional attributes of weft_norm. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved_p;
+  double p;
+} weft_norm_opts;
+#define WEFT_NORM_OPTS_INIT {sizeof(weft_norm_opts), NULL, 0, NULL, 0, 0, 0, 0}
+WEFT_API void weft_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The p-norm of vectors, (Σ |x|^p)^(1 / p), over some axes, by default all; real of complex numbers. The gradient of a
+ * norm of 0 is 0.
+ *   x: operand; float, complex
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ *   p: degree; inf and -inf are the extremes, 0 counts; number; default 2
+ * Fluent: n = wf_norm(s, g);
+ * StableHLO: weft.norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_norm(weft_context* ctx, weft_tensor* x, const weft_norm_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute interpolation of weft_quantile. */
+typedef enum weft_quantile_interpolation {
+  WEFT_QUANTILE_INTERPOLATION_LINEAR = 0,
+  WEFT_QUANTILE_INTERPOLATION_LOWER = 1,
+  WEFT_QUANTILE_INTERPOLATION_HIGHER = 2,
+  WEFT_QUANTILE_INTERPOLATION_NEAREST = 3,
+  WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4,
+  WEFT_QUANTILE_INTERPOLATION_FORCE32 = 0x7FFFFFFF
+} weft_quantile_interpolation;
+
+#define WEFT_QUANTILE_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_QUANTILE_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_QUANTILE_HAS_INTERPOLATION ((uint64_t)1 << 2)
+/* Optional attributes of weft_quantile. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_quantile_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  weft_quantile_interpolation interpolation;
+} weft_quantile_opts;
+#define WEFT_QUANTILE_OPTS_INIT {sizeof(weft_quantile_opts), NULL, 0, 0, 0, (weft_quantile_interpolation)0}
+WEFT_API void weft_quantile_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Quantiles along one axis, for a row of q in front of the other dimensions; NaN of a row with NaN.
+ *   x: operand; float
+ *   q: a number, or a row of them, 0 to 1; float
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ *   interpolation: what lies between two elements; one of linear, lower, higher, nearest, midpoint; default linear
+ * Fluent: y = wf_quantile(s, x, q);
+ * StableHLO: weft.quantile. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_quantile(weft_context* ctx, weft_tensor* x, weft_tensor* q,
+    const weft_quantile_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_STD_MEAN_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_STD_MEAN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_STD_MEAN_HAS_CORRECTION ((uint64_t)1 << 2)
+/* Optional attributes of weft_std_mean. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_std_mean_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved_correction;
+  int64_t correction;
+} weft_std_mean_opts;
+#define WEFT_STD_MEAN_OPTS_INIT {sizeof(weft_std_mean_opts), NULL, 0, NULL, 0, 0, 0, 0}
+WEFT_API void weft_std_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Standard deviation and mean over some axes, by default all; see std.
+ *   x: operand; float
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: spread = wf_std_mean(s, x);
+ * StableHLO: weft.std_mean. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_std_mean(weft_context* ctx, weft_tensor* x, const weft_std_mean_opts* opts,
+    weft_tensor** out_std, weft_tensor** out_mean) WEFT_NOEXCEPT;
+
+/* The sum of the main diagonal of the last two dimensions.
+ *   x: [..., rows, columns]; float, signed integer, unsigned integer, complex
+ * Fluent: y = wf_trace(s, x);
+ * StableHLO: weft.trace. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_trace(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_VAR_MEAN_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_VAR_MEAN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_VAR_MEAN_HAS_CORRECTION ((uint64_t)1 << 2)
+/* Optional attributes of weft_var_mean. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_var_mean_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved_correction;
+  int64_t correction;
+} weft_var_mean_opts;
+#define WEFT_VAR_MEAN_OPTS_INIT {sizeof(weft_var_mean_opts), NULL, 0, NULL, 0, 0, 0, 0}
+WEFT_API void weft_var_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Variance and mean over some axes, by default all; see var.
+ *   x: operand; float
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: spread = wf_var_mean(s, x);
+ * StableHLO: weft.var_mean. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean_opts* opts,
+    weft_tensor** out_var, weft_tensor** out_mean) WEFT_NOEXCEPT;
+
 #if defined(__cplusplus)
 }
 #endif

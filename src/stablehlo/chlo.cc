@@ -29,8 +29,6 @@ using ops::Sqrt;
 using ops::Sub;
 using ops::Unary;
 
-Value Nan(Builder& b, const Value& x) { return FullLike(b, x, std::numeric_limits<double>::quiet_NaN()); }
-
 using ComplexFormula = ops::Planes (*)(Builder& b, const ops::Planes& x);
 
 // Floats by an operation of ours; complex numbers by a formula.
@@ -74,41 +72,6 @@ Values ReadConj(StableHloOp& op) {
   return {ops::ComplexFrom(op.b, {x.re, Neg(op.b, x.im)})};
 }
 
-// The next number from x towards y: one more or less as integers, whose order within a sign is that of the floats.
-Values ReadNextAfter(StableHloOp& op) {
-  if (op.operands.size() != 2 || !(op.operands[0].type() == op.operands[1].type()) ||
-      !IsFloat(op.operands[0].dtype())) {
-    op.b.Fail(UserError("two operands of one type, of floats, are expected"));
-    return {};
-  }
-  Builder& b = op.b;
-  const Value &x = op.operands[0], &y = op.operands[1];
-  const int bits = BitsOf(x.dtype());
-  const DType integer = bits == 64 ? DType::kI64 : bits == 32 ? DType::kI32 : DType::kI16;
-  const auto whole = [&](int64_t value) {
-    HostTensor one(integer, {});
-    one.SetInt(0, value);
-    return ops::BroadcastInDim(b, ops::Constant(b, std::move(one)), x.dims(), {});
-  };
-  const auto image = [&](const Value& v) { return ops::Call(b, ops::kOp_bitcast_convert, {v}, {integer}); };
-  const Value sign = whole(static_cast<int64_t>(~uint64_t{0} << (bits - 1))),
-              magnitude = whole(INT64_MAX >> (64 - bits));
-  const Value i = image(x), j = image(y), zero = whole(0), one = whole(1);
-  const Value i_size = ops::And(b, i, magnitude), j_size = ops::And(b, j, magnitude);
-  const Value same_sign = Compare(b, Direction::kEq, ops::And(b, i, sign), ops::And(b, j, sign));
-  const Value grows = ops::And(b, same_sign, Compare(b, Direction::kLt, i_size, j_size));
-  const Value step = Select(b, grows, one, whole(-1));
-  // From zero to the smallest number of the other's sign; from both zeros to the other.
-  const Value smallest = ops::Call(b, ops::kOp_bitwise_or, {ops::And(b, j, sign), one});
-  const Value from_zero = Select(b, Compare(b, Direction::kEq, j_size, zero), j, smallest);
-  Value next = Select(b, Compare(b, Direction::kEq, i_size, zero), from_zero, Add(b, i, step));
-  next = Select(b, Compare(b, Direction::kEq, i, j), j, next);
-  const Value number = ops::Call(b, ops::kOp_bitcast_convert, {next}, {x.dtype()});
-  const auto nan = [&](const Value& v) { return Compare(b, Direction::kNe, v, v); };
-  const Value any = ops::Call(b, ops::kOp_bitwise_or, {nan(x), nan(y)});
-  return {Select(b, any, Nan(b, x), number)};
-}
-
 // Floats in IEEE's total order, where NaN comes first and the NaN whose sign bit is set last.
 Values ReadTopK(StableHloOp& op) {
   if (op.operands.size() != 1) {
@@ -137,7 +100,7 @@ constexpr Rule kChlo[] = {
     {"chlo.digamma", ReadOwn<ops::kOp_digamma>},
     {"chlo.erfc", ReadOwn<ops::kOp_erfc>},
     {"chlo.lgamma", ReadOwn<ops::kOp_lgamma>},
-    {"chlo.next_after", ReadNextAfter},
+    {"chlo.next_after", ReadOwn<ops::kOp_nextafter>},
     {"chlo.polygamma", ReadOwn<ops::kOp_polygamma>},
     {"chlo.zeta", ReadOwn<ops::kOp_zeta>},
     {"chlo.tan", ReadOwn<ops::kOp_tan>},

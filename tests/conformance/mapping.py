@@ -18,7 +18,6 @@ REFUSALS = {
     "alpha": "alpha, beta: no scaled sums",
     "axis of rank 0": "a tensor without dimensions has no axis 0; PyTorch alone says so",
     "contracted size 1": "a contracted size of 1 against another: PyTorch sums that one first",
-    "rounding_mode": "division of floats rounded to whole numbers",
     "correction": "a correction that is no whole number, or not below the number of elements; of those the operation takes the whole ones and gives NaN or inf, as PyTorch",
     "include_self": "include_self=False",
     "dilation": "dilated pooling windows",
@@ -59,6 +58,7 @@ class Refused(Exception):
 NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64", torch.bool: "i1",
          torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "ui8", torch.uint16: "ui16",
          torch.uint32: "ui32", torch.uint64: "ui64"}
+PREDICATES = ("is_inf", "is_pos_inf", "is_neg_inf", "signbit", "logical_and", "logical_or", "logical_xor", "logical_not", "isclose", "allclose")
 # What these tests call a few dtypes, and what the API calls them.
 _API = {"i1": "bool", "ui8": "u8", "ui16": "u16", "ui32": "u32", "ui64": "u64"}
 
@@ -114,7 +114,7 @@ class Writer:
         result = self.tape.op(name, *operands, **attrs)
         first = next((x for i, x in flat if x is not None and declared[i]["dtypes"] != ["bool"]), None)
         dtype = attrs.get("dtype") or (first.dtype if first else "f32" if name != "iota" else "i32")
-        if name in ("eq", "ne", "lt", "le", "gt", "ge", "compare", "is_nan", "is_finite", "all", "any"):
+        if name in ("eq", "ne", "lt", "le", "gt", "ge", "compare", "is_nan", "is_finite", "all", "any") + PREDICATES:
             dtype = "i1"
         if name in ("argmax", "argmin"):
             dtype = "i32"
@@ -173,11 +173,6 @@ for _name in ("relu", "relu6", "silu"):
     unary("nn.functional." + _name, _name)
 unary("isfinite", "is_finite")
 unary("isnan", "is_nan")
-
-
-@maps("logical_not")
-def logical_not(t, s):
-    return t.op("bitwise_not", t(s.input, torch.bool))
 
 
 @maps("nn.functional.gelu")
@@ -244,24 +239,12 @@ binary("__ror__", "bitwise_or", swap=True)
 binary("__rxor__", "bitwise_xor", swap=True)
 
 
-@maps("logical_and", "logical_or", "logical_xor")
-def logical(t, s):
-    return t.op(s.name.replace("logical", "bitwise"), t(s.input, torch.bool), t(s.args[0], torch.bool))
-
-
 @maps("div/no_rounding_mode", "true_divide", "__rdiv__", "atan2")
 def of_floats(t, s):
     """PyTorch takes integers to f32 first."""
     dtype = torch.result_type(s.input, s.args[0])
     x, y = pair(t, s.input, s.args[0], dtype if dtype.is_floating_point or dtype.is_complex else torch.float32)
     return t.op("atan2", x, y) if s.name == "atan2" else t.op("div", *((y, x) if s.name == "__rdiv__" else (x, y)))
-
-
-@maps("div/trunc_rounding")
-def divide_truncated(t, s):
-    if torch.result_type(s.input, s.args[0]).is_floating_point:
-        raise Refused("rounding_mode")
-    return t.op("div", *pair(t, s.input, s.args[0]))
 
 
 @maps("pow", "__rpow__")
@@ -295,12 +278,6 @@ def clamp(t, s):
 def where(t, s):
     dtype = torch.result_type(s.input, s.args[1])
     return t.op("where", t(s.args[0]), t(s.input, dtype), t(s.args[1], dtype))
-
-
-@maps("masked_fill")
-def masked_fill(t, s):
-    value = s.args[1]
-    return t.op("where", t(s.args[0]), t(value, s.input.dtype), t(s.input))
 
 
 @maps("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "to")
@@ -562,7 +539,7 @@ def axes_of(s, place=0):
 @maps("sum", "mean", "prod", "amax", "amin", "all", "any", sums=True)
 def reduction(t, s):
     x, dtype = s.input, s.kwargs.get("dtype")
-    if s.name in ("all", "any"):
+    if s.name in ("all", "any") + PREDICATES:
         dtype = torch.bool
     if dtype is None and s.name in ("sum", "prod") and not x.is_floating_point() and not x.is_complex():
         dtype = torch.int64

@@ -20,10 +20,10 @@ import unittest
 
 SOURCE = os.environ["WEFT_SOURCE"]
 BUILD = os.environ["WEFT_BUILD"]
-NEW_FILE = "src/ops/nn/tanhshrink.cc"
+NEW_FILE = "src/ops/nn/tanhgap.cc"
 LIST = "src/ops/ops.list"
 OPERATION = """\
-// tanhshrink: x - tanh(x).
+// tanhgap: x - tanh(x).
 #include <cmath>
 
 #include "src/ops/families.h"
@@ -50,12 +50,12 @@ constexpr auto kSamples = UnarySamples(-4, 4);
 
 }  // namespace
 
-constinit const OpDef kOp_tanhshrink = {
-    .name = "weft.tanhshrink",
-    .c_name = "tanhshrink",
+constinit const OpDef kOp_tanhgap = {
+    .name = "weft.tanhgap",
+    .c_name = "tanhgap",
     .kind = Kind::kComposite,
     .doc = "What tanh takes away, x - tanh(x), elementwise.",
-    .example = "y = wf_tanhshrink(s, x);",
+    .example = "y = wf_tanhgap(s, x);",
     .operands = kOperands,
     .results = kResult,
     .infer = InferSame,
@@ -204,7 +204,7 @@ class AddOperation(unittest.TestCase):
         with open(os.path.join(self.tree, NEW_FILE), "w", encoding="utf-8") as out:
             out.write(OPERATION.replace("DERIVATIVE", derivative))
         with open(os.path.join(self.tree, LIST), "a", encoding="utf-8") as out:
-            out.write("WEFT_OP(tanhshrink)\n")
+            out.write("WEFT_OP(tanhgap)\n")
 
     def compile(self, path, like):
         """The object of a file of the copy, by the command of a file of the build."""
@@ -277,16 +277,16 @@ class AddOperation(unittest.TestCase):
         tests, transforms, dump = self.programs("weft_test_ops", "weft_test_transforms", "opdump")
         code, text = run(tests, cwd=self.work)
         self.assertIn(code, (0, 1), text[-3000:])  # ran to its end
-        self.assertNotIn("tanhshrink", text, "the operation's own tests failed")
+        self.assertNotIn("tanhgap", text, "the operation's own tests failed")
         # vmap of each operation in a vmap, and that none is left out.
         self.must(transforms, "--gtest_filter=Vmap.OfVmapOfEveryOperation:Vmap.IsTestedOfEveryOperation", cwd=self.work)
 
         with open(os.path.join(self.tree, "include/c_api/ops.json"), "w", encoding="utf-8") as out:
             out.write(self.must(dump))
         self.must(sys.executable, os.path.join(self.tree, "include/c_api/generate.py"))
-        for path, text in (("include/c_api/weft_ops.h", "weft_tanhshrink("),
-                           ("include/c_api/weft_fluent.h", "wf_tanhshrink("),
-                           ("pkgconfig/weft.map", "weft_tanhshrink;")):
+        for path, text in (("include/c_api/weft_ops.h", "weft_tanhgap("),
+                           ("include/c_api/weft_fluent.h", "wf_tanhgap("),
+                           ("pkgconfig/weft.map", "weft_tanhgap;")):
             with open(os.path.join(self.tree, path), encoding="utf-8") as handle:
                 self.assertIn(text, handle.read(), path)
 
@@ -309,7 +309,7 @@ class AddOperation(unittest.TestCase):
         (tests,) = self.programs("weft_test_ops")
         code, text = run(tests, "--gtest_filter=*Gradient*", cwd=self.work)
         self.assertNotEqual(0, code, "the finite differences took a wrong gradient for right")
-        self.assertIn("tanhshrink", text)
+        self.assertIn("tanhgap", text)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,19 @@ def expect(op, inputs, wanted, tolerance=None, exact_sign=False, floor=1e-3, not
             FAILURES.append(f"{title}: {bad}")
 
 
+def refused(op, inputs, text, **attrs):
+    """The call fails while it is recorded, and its error says so."""
+    global RUNS
+    RUNS += 1
+    try:
+        apply(op, [np.asarray(x) for x in inputs], attrs)
+    except weft.WeftError as error:
+        if text not in error.message:
+            FAILURES.append(f"{op} {attrs}: the error is {error.message!r}, not {text!r}")
+    else:
+        FAILURES.append(f"{op} {attrs}: is not refused")
+
+
 NAN, INF = float("nan"), float("inf")
 EDGES = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -3.7, 1e-3, -1e-3, 20.0, -20.0, NAN, INF, -INF])
 INTS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")

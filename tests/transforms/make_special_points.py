@@ -17,6 +17,7 @@ K, C = SQRT(2 / mp.pi), mp.mpf("0.044715")
 GTANH = lambda x: x / 2 * (1 + mp.tanh(K * (x + C * x**3)))
 I0E = lambda x: mp.exp(-abs(x)) * mp.besseli(0, x)
 I1E = lambda x: mp.exp(-abs(x)) * mp.besseli(1, x)
+MISH = lambda x: x * mp.tanh(mp.log(1 + mp.exp(x)))
 inside = [x for x in PLAIN if -1 < x < 1]
 positive = [x for x in PLAIN if x > 0]
 
@@ -81,6 +82,14 @@ TABLE = {
     "relu": (PLAIN, lambda x: mp.mpf(x > 0), ZERO, {INF: (1, 0), -INF: (0, 0)}),  # PyTorch: 0 at 0
     "relu6": (PLAIN, lambda x: mp.mpf(0 < x < 6), ZERO, {6: (0, 0), **STEP}),  # PyTorch: 0 at 0 and 6
     "leaky_relu": (PLAIN, lambda x: mp.mpf(1) if x > 0 else mp.mpf("0.01"), ZERO, {INF: (1, 0), -INF: ("0.01", 0)}),
+    "mish": (PLAIN, by(MISH, 1), by(MISH, 2), {INF: (1, 0), -INF: (0, 0)}),
+    "softsign": (PLAIN, lambda x: 1 / mp.mpf(1 + abs(x)) ** 2, lambda x: -2 * mp.sign(x) / mp.mpf(1 + abs(x)) ** 3, STEP),
+    "tanhshrink": (PLAIN, lambda x: mp.tanh(x) ** 2, lambda x: 2 * mp.tanh(x) * (1 - mp.tanh(x) ** 2), {INF: (1, 0), -INF: (1, 0)}),
+    "entr": (positive, lambda x: -mp.log(x) - 1, lambda x: -1 / mp.mpf(x), {0: (INF, -INF), INF: (-INF, 0)}),
+    "logit": ([x for x in inside if x > 0], lambda x: 1 / (x * (1 - mp.mpf(x))), lambda x: (2 * x - 1) / (x * (1 - mp.mpf(x))) ** 2,
+              {0: (INF, -INF), 1: (INF, INF)}),
+    "sinc": ([x for x in PLAIN if x], by(lambda x: mp.sin(mp.pi * x) / (mp.pi * x), 1), by(lambda x: mp.sin(mp.pi * x) / (mp.pi * x), 2),
+             {0: (0, -mp.pi**2 / 3)}),
     # --- along the second operand, the first being that number
     "polygamma 0": (positive + [-0.5, -1.5], lambda x: mp.psi(1, x), lambda x: mp.psi(2, x), {INF: (0, 0)}),
     "polygamma 1": (positive, lambda x: mp.psi(2, x), lambda x: mp.psi(3, x), {INF: (0, 0)}),

@@ -394,6 +394,113 @@ const (
 	WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX RngBitGeneratorRngAlgorithm = 2
 )
 
+type BceReduction uint32
+
+const (
+	WEFT_BCE_REDUCTION_MEAN BceReduction = 0
+	WEFT_BCE_REDUCTION_SUM BceReduction = 1
+	WEFT_BCE_REDUCTION_NONE BceReduction = 2
+)
+
+type BceWithLogitsReduction uint32
+
+const (
+	WEFT_BCE_WITH_LOGITS_REDUCTION_MEAN BceWithLogitsReduction = 0
+	WEFT_BCE_WITH_LOGITS_REDUCTION_SUM BceWithLogitsReduction = 1
+	WEFT_BCE_WITH_LOGITS_REDUCTION_NONE BceWithLogitsReduction = 2
+)
+
+type GaussianNllReduction uint32
+
+const (
+	WEFT_GAUSSIAN_NLL_REDUCTION_MEAN GaussianNllReduction = 0
+	WEFT_GAUSSIAN_NLL_REDUCTION_SUM GaussianNllReduction = 1
+	WEFT_GAUSSIAN_NLL_REDUCTION_NONE GaussianNllReduction = 2
+)
+
+type HingeEmbeddingReduction uint32
+
+const (
+	WEFT_HINGE_EMBEDDING_REDUCTION_MEAN HingeEmbeddingReduction = 0
+	WEFT_HINGE_EMBEDDING_REDUCTION_SUM HingeEmbeddingReduction = 1
+	WEFT_HINGE_EMBEDDING_REDUCTION_NONE HingeEmbeddingReduction = 2
+)
+
+type HuberReduction uint32
+
+const (
+	WEFT_HUBER_REDUCTION_MEAN HuberReduction = 0
+	WEFT_HUBER_REDUCTION_SUM HuberReduction = 1
+	WEFT_HUBER_REDUCTION_NONE HuberReduction = 2
+)
+
+type KlDivReduction uint32
+
+const (
+	WEFT_KL_DIV_REDUCTION_MEAN KlDivReduction = 0
+	WEFT_KL_DIV_REDUCTION_SUM KlDivReduction = 1
+	WEFT_KL_DIV_REDUCTION_NONE KlDivReduction = 2
+	WEFT_KL_DIV_REDUCTION_BATCHMEAN KlDivReduction = 3
+)
+
+type L1Reduction uint32
+
+const (
+	WEFT_L1_REDUCTION_MEAN L1Reduction = 0
+	WEFT_L1_REDUCTION_SUM L1Reduction = 1
+	WEFT_L1_REDUCTION_NONE L1Reduction = 2
+)
+
+type MarginRankingReduction uint32
+
+const (
+	WEFT_MARGIN_RANKING_REDUCTION_MEAN MarginRankingReduction = 0
+	WEFT_MARGIN_RANKING_REDUCTION_SUM MarginRankingReduction = 1
+	WEFT_MARGIN_RANKING_REDUCTION_NONE MarginRankingReduction = 2
+)
+
+type PoissonNllReduction uint32
+
+const (
+	WEFT_POISSON_NLL_REDUCTION_MEAN PoissonNllReduction = 0
+	WEFT_POISSON_NLL_REDUCTION_SUM PoissonNllReduction = 1
+	WEFT_POISSON_NLL_REDUCTION_NONE PoissonNllReduction = 2
+)
+
+type SmoothL1Reduction uint32
+
+const (
+	WEFT_SMOOTH_L1_REDUCTION_MEAN SmoothL1Reduction = 0
+	WEFT_SMOOTH_L1_REDUCTION_SUM SmoothL1Reduction = 1
+	WEFT_SMOOTH_L1_REDUCTION_NONE SmoothL1Reduction = 2
+)
+
+type SoftMarginReduction uint32
+
+const (
+	WEFT_SOFT_MARGIN_REDUCTION_MEAN SoftMarginReduction = 0
+	WEFT_SOFT_MARGIN_REDUCTION_SUM SoftMarginReduction = 1
+	WEFT_SOFT_MARGIN_REDUCTION_NONE SoftMarginReduction = 2
+)
+
+type TripletMarginReduction uint32
+
+const (
+	WEFT_TRIPLET_MARGIN_REDUCTION_MEAN TripletMarginReduction = 0
+	WEFT_TRIPLET_MARGIN_REDUCTION_SUM TripletMarginReduction = 1
+	WEFT_TRIPLET_MARGIN_REDUCTION_NONE TripletMarginReduction = 2
+)
+
+type QuantileInterpolation uint32
+
+const (
+	WEFT_QUANTILE_INTERPOLATION_LINEAR QuantileInterpolation = 0
+	WEFT_QUANTILE_INTERPOLATION_LOWER QuantileInterpolation = 1
+	WEFT_QUANTILE_INTERPOLATION_HIGHER QuantileInterpolation = 2
+	WEFT_QUANTILE_INTERPOLATION_NEAREST QuantileInterpolation = 3
+	WEFT_QUANTILE_INTERPOLATION_MIDPOINT QuantileInterpolation = 4
+)
+
 const (
 	WEFT_ABI_MAJOR uint32 = 1
 	WEFT_ABI_MINOR uint32 = 2
@@ -563,6 +670,80 @@ const (
 	WEFT_UNIFORM_HAS_LOW uint64 = 1 << 0
 	WEFT_UNIFORM_HAS_HIGH uint64 = 1 << 1
 	WEFT_UNIFORM_HAS_DTYPE uint64 = 1 << 2
+	WEFT_ADDCDIV_HAS_VALUE uint64 = 1 << 0
+	WEFT_ADDCMUL_HAS_VALUE uint64 = 1 << 0
+	WEFT_ALLCLOSE_HAS_RTOL uint64 = 1 << 0
+	WEFT_ALLCLOSE_HAS_ATOL uint64 = 1 << 1
+	WEFT_ALLCLOSE_HAS_EQUAL_NAN uint64 = 1 << 2
+	WEFT_ISCLOSE_HAS_RTOL uint64 = 1 << 0
+	WEFT_ISCLOSE_HAS_ATOL uint64 = 1 << 1
+	WEFT_ISCLOSE_HAS_EQUAL_NAN uint64 = 1 << 2
+	WEFT_LOGIT_HAS_EPS uint64 = 1 << 0
+	WEFT_NAN_TO_NUM_HAS_NAN uint64 = 1 << 0
+	WEFT_NAN_TO_NUM_HAS_POSINF uint64 = 1 << 1
+	WEFT_NAN_TO_NUM_HAS_NEGINF uint64 = 1 << 2
+	WEFT_CELU_HAS_ALPHA uint64 = 1 << 0
+	WEFT_GLU_HAS_AXIS uint64 = 1 << 0
+	WEFT_HARDSHRINK_HAS_LAMBD uint64 = 1 << 0
+	WEFT_HARDTANH_HAS_LOW uint64 = 1 << 0
+	WEFT_HARDTANH_HAS_HIGH uint64 = 1 << 1
+	WEFT_SOFTMIN_HAS_AXIS uint64 = 1 << 0
+	WEFT_SOFTPLUS_BETA_HAS_BETA uint64 = 1 << 0
+	WEFT_SOFTPLUS_BETA_HAS_THRESHOLD uint64 = 1 << 1
+	WEFT_SOFTSHRINK_HAS_LAMBD uint64 = 1 << 0
+	WEFT_BCE_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_BCE_WITH_LOGITS_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_GAUSSIAN_NLL_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_GAUSSIAN_NLL_HAS_FULL uint64 = 1 << 1
+	WEFT_GAUSSIAN_NLL_HAS_EPS uint64 = 1 << 2
+	WEFT_HINGE_EMBEDDING_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_HINGE_EMBEDDING_HAS_MARGIN uint64 = 1 << 1
+	WEFT_HUBER_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_HUBER_HAS_DELTA uint64 = 1 << 1
+	WEFT_KL_DIV_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_KL_DIV_HAS_LOG_TARGET uint64 = 1 << 1
+	WEFT_L1_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_MARGIN_RANKING_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_MARGIN_RANKING_HAS_MARGIN uint64 = 1 << 1
+	WEFT_PAIRWISE_DISTANCE_HAS_P uint64 = 1 << 0
+	WEFT_PAIRWISE_DISTANCE_HAS_EPS uint64 = 1 << 1
+	WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS uint64 = 1 << 2
+	WEFT_POISSON_NLL_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_POISSON_NLL_HAS_LOG_INPUT uint64 = 1 << 1
+	WEFT_POISSON_NLL_HAS_FULL uint64 = 1 << 2
+	WEFT_POISSON_NLL_HAS_EPS uint64 = 1 << 3
+	WEFT_SMOOTH_L1_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_SMOOTH_L1_HAS_BETA uint64 = 1 << 1
+	WEFT_SOFT_MARGIN_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_TRIPLET_MARGIN_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_TRIPLET_MARGIN_HAS_MARGIN uint64 = 1 << 1
+	WEFT_TRIPLET_MARGIN_HAS_P uint64 = 1 << 2
+	WEFT_TRIPLET_MARGIN_HAS_EPS uint64 = 1 << 3
+	WEFT_TRIPLET_MARGIN_HAS_SWAP uint64 = 1 << 4
+	WEFT_AMINMAX_HAS_DIMS uint64 = 1 << 0
+	WEFT_AMINMAX_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_COUNT_NONZERO_HAS_DIMS uint64 = 1 << 0
+	WEFT_COUNT_NONZERO_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_KTHVALUE_HAS_AXIS uint64 = 1 << 0
+	WEFT_KTHVALUE_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_MEDIAN_HAS_AXIS uint64 = 1 << 0
+	WEFT_MEDIAN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_NANMEAN_HAS_DIMS uint64 = 1 << 0
+	WEFT_NANMEAN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_NANSUM_HAS_DIMS uint64 = 1 << 0
+	WEFT_NANSUM_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_NORM_HAS_DIMS uint64 = 1 << 0
+	WEFT_NORM_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_NORM_HAS_P uint64 = 1 << 2
+	WEFT_QUANTILE_HAS_AXIS uint64 = 1 << 0
+	WEFT_QUANTILE_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_QUANTILE_HAS_INTERPOLATION uint64 = 1 << 2
+	WEFT_STD_MEAN_HAS_DIMS uint64 = 1 << 0
+	WEFT_STD_MEAN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_STD_MEAN_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_VAR_MEAN_HAS_DIMS uint64 = 1 << 0
+	WEFT_VAR_MEAN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_VAR_MEAN_HAS_CORRECTION uint64 = 1 << 2
 )
 
 // Proc is what purego.NewCallback makes of a func().
@@ -1506,6 +1687,326 @@ type UniformOpts struct {
 	Device Device
 }
 
+type AddcdivOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Value float64
+}
+
+type AddcmulOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Value float64
+}
+
+type AllcloseOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Rtol float64
+	Atol float64
+	EqualNan int32
+	Reserved int32
+}
+
+type IscloseOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Rtol float64
+	Atol float64
+	EqualNan int32
+	Reserved int32
+}
+
+type LogitOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Eps float64
+}
+
+type NanToNumOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Nan float64
+	Posinf float64
+	Neginf float64
+}
+
+type CeluOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Alpha float64
+}
+
+type GluOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type HardshrinkOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Lambd float64
+}
+
+type HardtanhOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Low float64
+	High float64
+}
+
+type SoftminOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type SoftplusBetaOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Beta float64
+	Threshold float64
+}
+
+type SoftshrinkOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Lambd float64
+}
+
+type BceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction BceReduction
+	Reserved int32
+}
+
+type BceWithLogitsOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction BceWithLogitsReduction
+	Reserved int32
+}
+
+type GaussianNllOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction GaussianNllReduction
+	Full int32
+	Eps float64
+}
+
+type HingeEmbeddingOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction HingeEmbeddingReduction
+	ReservedMargin int32
+	Margin float64
+}
+
+type HuberOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction HuberReduction
+	ReservedDelta int32
+	Delta float64
+}
+
+type KlDivOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction KlDivReduction
+	LogTarget int32
+}
+
+type L1Opts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction L1Reduction
+	Reserved int32
+}
+
+type MarginRankingOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction MarginRankingReduction
+	ReservedMargin int32
+	Margin float64
+}
+
+type PairwiseDistanceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	P float64
+	Eps float64
+	Keepdims int32
+	Reserved int32
+}
+
+type PoissonNllOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction PoissonNllReduction
+	LogInput int32
+	Full int32
+	ReservedEps int32
+	Eps float64
+}
+
+type SmoothL1Opts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction SmoothL1Reduction
+	ReservedBeta int32
+	Beta float64
+}
+
+type SoftMarginOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction SoftMarginReduction
+	Reserved int32
+}
+
+type TripletMarginOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction TripletMarginReduction
+	ReservedMargin int32
+	Margin float64
+	P float64
+	Eps float64
+	Swap int32
+	Reserved int32
+}
+
+type AminmaxOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
+	Keepdims int32
+	Reserved int32
+}
+
+type CountNonzeroOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
+	Keepdims int32
+	Reserved int32
+}
+
+type KthvalueOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Keepdims int32
+	Reserved int32
+}
+
+type MedianOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Keepdims int32
+	Reserved int32
+}
+
+type NanmeanOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
+	Keepdims int32
+	Reserved int32
+}
+
+type NansumOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
+	Keepdims int32
+	Reserved int32
+}
+
+type NormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
+	Keepdims int32
+	ReservedP int32
+	P float64
+}
+
+type QuantileOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Keepdims int32
+	Interpolation QuantileInterpolation
+}
+
+type StdMeanOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
+	Keepdims int32
+	ReservedCorrection int32
+	Correction int64
+}
+
+type VarMeanOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
+	Keepdims int32
+	ReservedCorrection int32
+	Correction int64
+}
+
 // ApiV1 is the table; purego.RegisterFunc makes functions of its addresses.
 type ApiV1 struct {
 	StructSize uintptr
@@ -2005,6 +2506,42 @@ var (
 	NormalOptsInit func(options unsafe.Pointer, size uintptr)
 	RngBitGeneratorOptsInit func(options unsafe.Pointer, size uintptr)
 	UniformOptsInit func(options unsafe.Pointer, size uintptr)
+	AddcdivOptsInit func(options unsafe.Pointer, size uintptr)
+	AddcmulOptsInit func(options unsafe.Pointer, size uintptr)
+	AllcloseOptsInit func(options unsafe.Pointer, size uintptr)
+	IscloseOptsInit func(options unsafe.Pointer, size uintptr)
+	LogitOptsInit func(options unsafe.Pointer, size uintptr)
+	NanToNumOptsInit func(options unsafe.Pointer, size uintptr)
+	CeluOptsInit func(options unsafe.Pointer, size uintptr)
+	GluOptsInit func(options unsafe.Pointer, size uintptr)
+	HardshrinkOptsInit func(options unsafe.Pointer, size uintptr)
+	HardtanhOptsInit func(options unsafe.Pointer, size uintptr)
+	SoftminOptsInit func(options unsafe.Pointer, size uintptr)
+	SoftplusBetaOptsInit func(options unsafe.Pointer, size uintptr)
+	SoftshrinkOptsInit func(options unsafe.Pointer, size uintptr)
+	BceOptsInit func(options unsafe.Pointer, size uintptr)
+	BceWithLogitsOptsInit func(options unsafe.Pointer, size uintptr)
+	GaussianNllOptsInit func(options unsafe.Pointer, size uintptr)
+	HingeEmbeddingOptsInit func(options unsafe.Pointer, size uintptr)
+	HuberOptsInit func(options unsafe.Pointer, size uintptr)
+	KlDivOptsInit func(options unsafe.Pointer, size uintptr)
+	L1OptsInit func(options unsafe.Pointer, size uintptr)
+	MarginRankingOptsInit func(options unsafe.Pointer, size uintptr)
+	PairwiseDistanceOptsInit func(options unsafe.Pointer, size uintptr)
+	PoissonNllOptsInit func(options unsafe.Pointer, size uintptr)
+	SmoothL1OptsInit func(options unsafe.Pointer, size uintptr)
+	SoftMarginOptsInit func(options unsafe.Pointer, size uintptr)
+	TripletMarginOptsInit func(options unsafe.Pointer, size uintptr)
+	AminmaxOptsInit func(options unsafe.Pointer, size uintptr)
+	CountNonzeroOptsInit func(options unsafe.Pointer, size uintptr)
+	KthvalueOptsInit func(options unsafe.Pointer, size uintptr)
+	MedianOptsInit func(options unsafe.Pointer, size uintptr)
+	NanmeanOptsInit func(options unsafe.Pointer, size uintptr)
+	NansumOptsInit func(options unsafe.Pointer, size uintptr)
+	NormOptsInit func(options unsafe.Pointer, size uintptr)
+	QuantileOptsInit func(options unsafe.Pointer, size uintptr)
+	StdMeanOptsInit func(options unsafe.Pointer, size uintptr)
+	VarMeanOptsInit func(options unsafe.Pointer, size uintptr)
 	StopGradient func(ctx Context, x Tensor, out *Tensor) Error
 	Abs func(ctx Context, x Tensor, out *Tensor) Error
 	Add func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
@@ -2164,6 +2701,100 @@ var (
 	Normal func(ctx Context, shape *int64, shape_count uintptr, opts *NormalOpts, out *Tensor) Error
 	RngBitGenerator func(ctx Context, state Tensor, shape *int64, shape_count uintptr, opts *RngBitGeneratorOpts, out_output_state *Tensor, out_output *Tensor) Error
 	Uniform func(ctx Context, shape *int64, shape_count uintptr, opts *UniformOpts, out *Tensor) Error
+	Sinh func(ctx Context, x Tensor, out *Tensor) Error
+	Cosh func(ctx Context, x Tensor, out *Tensor) Error
+	Asinh func(ctx Context, x Tensor, out *Tensor) Error
+	Acosh func(ctx Context, x Tensor, out *Tensor) Error
+	Atanh func(ctx Context, x Tensor, out *Tensor) Error
+	Asin func(ctx Context, x Tensor, out *Tensor) Error
+	Acos func(ctx Context, x Tensor, out *Tensor) Error
+	Atan func(ctx Context, x Tensor, out *Tensor) Error
+	Erfc func(ctx Context, x Tensor, out *Tensor) Error
+	Lgamma func(ctx Context, x Tensor, out *Tensor) Error
+	Digamma func(ctx Context, x Tensor, out *Tensor) Error
+	Polygamma func(ctx Context, n Tensor, x Tensor, out *Tensor) Error
+	Zeta func(ctx Context, x Tensor, q Tensor, out *Tensor) Error
+	BesselI0e func(ctx Context, x Tensor, out *Tensor) Error
+	BesselI1e func(ctx Context, x Tensor, out *Tensor) Error
+	Addcdiv func(ctx Context, x Tensor, y Tensor, z Tensor, opts *AddcdivOpts, out *Tensor) Error
+	Addcmul func(ctx Context, x Tensor, y Tensor, z Tensor, opts *AddcmulOpts, out *Tensor) Error
+	Allclose func(ctx Context, x Tensor, y Tensor, opts *AllcloseOpts, out *Tensor) Error
+	Angle func(ctx Context, x Tensor, out *Tensor) Error
+	Copysign func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Deg2rad func(ctx Context, x Tensor, out *Tensor) Error
+	Entr func(ctx Context, x Tensor, out *Tensor) Error
+	FloorDivide func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Fmax func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Fmin func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Frac func(ctx Context, x Tensor, out *Tensor) Error
+	Heaviside func(ctx Context, x Tensor, values Tensor, out *Tensor) Error
+	Hypot func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	IsInf func(ctx Context, x Tensor, out *Tensor) Error
+	IsNegInf func(ctx Context, x Tensor, out *Tensor) Error
+	IsPosInf func(ctx Context, x Tensor, out *Tensor) Error
+	Isclose func(ctx Context, x Tensor, y Tensor, opts *IscloseOpts, out *Tensor) Error
+	Ldexp func(ctx Context, x Tensor, n Tensor, out *Tensor) Error
+	Lerp func(ctx Context, x Tensor, y Tensor, weight Tensor, out *Tensor) Error
+	Log10 func(ctx Context, x Tensor, out *Tensor) Error
+	Logaddexp func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Logaddexp2 func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	LogicalAnd func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	LogicalNot func(ctx Context, x Tensor, out *Tensor) Error
+	LogicalOr func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	LogicalXor func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Logit func(ctx Context, x Tensor, opts *LogitOpts, out *Tensor) Error
+	MaskedFill func(ctx Context, x Tensor, mask Tensor, value Tensor, out *Tensor) Error
+	Mod func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	NanToNum func(ctx Context, x Tensor, opts *NanToNumOpts, out *Tensor) Error
+	Nextafter func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Rad2deg func(ctx Context, x Tensor, out *Tensor) Error
+	Reciprocal func(ctx Context, x Tensor, out *Tensor) Error
+	RoundDecimals func(ctx Context, x Tensor, decimals int64, out *Tensor) Error
+	Signbit func(ctx Context, x Tensor, out *Tensor) Error
+	Sinc func(ctx Context, x Tensor, out *Tensor) Error
+	TruncDivide func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Xlog1py func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Xlogy func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Celu func(ctx Context, x Tensor, opts *CeluOpts, out *Tensor) Error
+	Glu func(ctx Context, x Tensor, opts *GluOpts, out *Tensor) Error
+	Hardshrink func(ctx Context, x Tensor, opts *HardshrinkOpts, out *Tensor) Error
+	Hardsigmoid func(ctx Context, x Tensor, out *Tensor) Error
+	Hardswish func(ctx Context, x Tensor, out *Tensor) Error
+	Hardtanh func(ctx Context, x Tensor, opts *HardtanhOpts, out *Tensor) Error
+	Logsigmoid func(ctx Context, x Tensor, out *Tensor) Error
+	Mish func(ctx Context, x Tensor, out *Tensor) Error
+	Prelu func(ctx Context, x Tensor, weight Tensor, out *Tensor) Error
+	Selu func(ctx Context, x Tensor, out *Tensor) Error
+	Softmin func(ctx Context, x Tensor, opts *SoftminOpts, out *Tensor) Error
+	SoftplusBeta func(ctx Context, x Tensor, opts *SoftplusBetaOpts, out *Tensor) Error
+	Softshrink func(ctx Context, x Tensor, opts *SoftshrinkOpts, out *Tensor) Error
+	Softsign func(ctx Context, x Tensor, out *Tensor) Error
+	Tanhshrink func(ctx Context, x Tensor, out *Tensor) Error
+	Threshold func(ctx Context, x Tensor, threshold float64, value float64, out *Tensor) Error
+	Bce func(ctx Context, x Tensor, y Tensor, weight Tensor, opts *BceOpts, out *Tensor) Error
+	BceWithLogits func(ctx Context, x Tensor, y Tensor, weight Tensor, pos_weight Tensor, opts *BceWithLogitsOpts, out *Tensor) Error
+	GaussianNll func(ctx Context, x Tensor, y Tensor, var_ Tensor, opts *GaussianNllOpts, out *Tensor) Error
+	HingeEmbedding func(ctx Context, x Tensor, y Tensor, opts *HingeEmbeddingOpts, out *Tensor) Error
+	Huber func(ctx Context, x Tensor, y Tensor, opts *HuberOpts, out *Tensor) Error
+	KlDiv func(ctx Context, x Tensor, y Tensor, opts *KlDivOpts, out *Tensor) Error
+	L1 func(ctx Context, x Tensor, y Tensor, opts *L1Opts, out *Tensor) Error
+	MarginRanking func(ctx Context, x Tensor, other Tensor, y Tensor, opts *MarginRankingOpts, out *Tensor) Error
+	PairwiseDistance func(ctx Context, x Tensor, y Tensor, opts *PairwiseDistanceOpts, out *Tensor) Error
+	PoissonNll func(ctx Context, x Tensor, y Tensor, opts *PoissonNllOpts, out *Tensor) Error
+	SmoothL1 func(ctx Context, x Tensor, y Tensor, opts *SmoothL1Opts, out *Tensor) Error
+	SoftMargin func(ctx Context, x Tensor, y Tensor, opts *SoftMarginOpts, out *Tensor) Error
+	TripletMargin func(ctx Context, anchor Tensor, positive Tensor, negative Tensor, opts *TripletMarginOpts, out *Tensor) Error
+	Aminmax func(ctx Context, x Tensor, opts *AminmaxOpts, out_min *Tensor, out_max *Tensor) Error
+	CountNonzero func(ctx Context, x Tensor, opts *CountNonzeroOpts, out *Tensor) Error
+	Kthvalue func(ctx Context, x Tensor, k int64, opts *KthvalueOpts, out_values *Tensor, out_indices *Tensor) Error
+	Median func(ctx Context, x Tensor, opts *MedianOpts, out_values *Tensor, out_indices *Tensor) Error
+	Nanmean func(ctx Context, x Tensor, opts *NanmeanOpts, out *Tensor) Error
+	Nansum func(ctx Context, x Tensor, opts *NansumOpts, out *Tensor) Error
+	Norm func(ctx Context, x Tensor, opts *NormOpts, out *Tensor) Error
+	Quantile func(ctx Context, x Tensor, q Tensor, opts *QuantileOpts, out *Tensor) Error
+	StdMean func(ctx Context, x Tensor, opts *StdMeanOpts, out_std *Tensor, out_mean *Tensor) Error
+	Trace func(ctx Context, x Tensor, out *Tensor) Error
+	VarMean func(ctx Context, x Tensor, opts *VarMeanOpts, out_var *Tensor, out_mean *Tensor) Error
 )
 
 // Functions has the address of each variable by the function's name in C.
@@ -2460,6 +3091,42 @@ var Functions = map[string]any{
 	"weft_normal_opts_init": &NormalOptsInit,
 	"weft_rng_bit_generator_opts_init": &RngBitGeneratorOptsInit,
 	"weft_uniform_opts_init": &UniformOptsInit,
+	"weft_addcdiv_opts_init": &AddcdivOptsInit,
+	"weft_addcmul_opts_init": &AddcmulOptsInit,
+	"weft_allclose_opts_init": &AllcloseOptsInit,
+	"weft_isclose_opts_init": &IscloseOptsInit,
+	"weft_logit_opts_init": &LogitOptsInit,
+	"weft_nan_to_num_opts_init": &NanToNumOptsInit,
+	"weft_celu_opts_init": &CeluOptsInit,
+	"weft_glu_opts_init": &GluOptsInit,
+	"weft_hardshrink_opts_init": &HardshrinkOptsInit,
+	"weft_hardtanh_opts_init": &HardtanhOptsInit,
+	"weft_softmin_opts_init": &SoftminOptsInit,
+	"weft_softplus_beta_opts_init": &SoftplusBetaOptsInit,
+	"weft_softshrink_opts_init": &SoftshrinkOptsInit,
+	"weft_bce_opts_init": &BceOptsInit,
+	"weft_bce_with_logits_opts_init": &BceWithLogitsOptsInit,
+	"weft_gaussian_nll_opts_init": &GaussianNllOptsInit,
+	"weft_hinge_embedding_opts_init": &HingeEmbeddingOptsInit,
+	"weft_huber_opts_init": &HuberOptsInit,
+	"weft_kl_div_opts_init": &KlDivOptsInit,
+	"weft_l1_opts_init": &L1OptsInit,
+	"weft_margin_ranking_opts_init": &MarginRankingOptsInit,
+	"weft_pairwise_distance_opts_init": &PairwiseDistanceOptsInit,
+	"weft_poisson_nll_opts_init": &PoissonNllOptsInit,
+	"weft_smooth_l1_opts_init": &SmoothL1OptsInit,
+	"weft_soft_margin_opts_init": &SoftMarginOptsInit,
+	"weft_triplet_margin_opts_init": &TripletMarginOptsInit,
+	"weft_aminmax_opts_init": &AminmaxOptsInit,
+	"weft_count_nonzero_opts_init": &CountNonzeroOptsInit,
+	"weft_kthvalue_opts_init": &KthvalueOptsInit,
+	"weft_median_opts_init": &MedianOptsInit,
+	"weft_nanmean_opts_init": &NanmeanOptsInit,
+	"weft_nansum_opts_init": &NansumOptsInit,
+	"weft_norm_opts_init": &NormOptsInit,
+	"weft_quantile_opts_init": &QuantileOptsInit,
+	"weft_std_mean_opts_init": &StdMeanOptsInit,
+	"weft_var_mean_opts_init": &VarMeanOptsInit,
 	"weft_stop_gradient": &StopGradient,
 	"weft_abs": &Abs,
 	"weft_add": &Add,
@@ -2619,6 +3286,100 @@ var Functions = map[string]any{
 	"weft_normal": &Normal,
 	"weft_rng_bit_generator": &RngBitGenerator,
 	"weft_uniform": &Uniform,
+	"weft_sinh": &Sinh,
+	"weft_cosh": &Cosh,
+	"weft_asinh": &Asinh,
+	"weft_acosh": &Acosh,
+	"weft_atanh": &Atanh,
+	"weft_asin": &Asin,
+	"weft_acos": &Acos,
+	"weft_atan": &Atan,
+	"weft_erfc": &Erfc,
+	"weft_lgamma": &Lgamma,
+	"weft_digamma": &Digamma,
+	"weft_polygamma": &Polygamma,
+	"weft_zeta": &Zeta,
+	"weft_bessel_i0e": &BesselI0e,
+	"weft_bessel_i1e": &BesselI1e,
+	"weft_addcdiv": &Addcdiv,
+	"weft_addcmul": &Addcmul,
+	"weft_allclose": &Allclose,
+	"weft_angle": &Angle,
+	"weft_copysign": &Copysign,
+	"weft_deg2rad": &Deg2rad,
+	"weft_entr": &Entr,
+	"weft_floor_divide": &FloorDivide,
+	"weft_fmax": &Fmax,
+	"weft_fmin": &Fmin,
+	"weft_frac": &Frac,
+	"weft_heaviside": &Heaviside,
+	"weft_hypot": &Hypot,
+	"weft_is_inf": &IsInf,
+	"weft_is_neg_inf": &IsNegInf,
+	"weft_is_pos_inf": &IsPosInf,
+	"weft_isclose": &Isclose,
+	"weft_ldexp": &Ldexp,
+	"weft_lerp": &Lerp,
+	"weft_log10": &Log10,
+	"weft_logaddexp": &Logaddexp,
+	"weft_logaddexp2": &Logaddexp2,
+	"weft_logical_and": &LogicalAnd,
+	"weft_logical_not": &LogicalNot,
+	"weft_logical_or": &LogicalOr,
+	"weft_logical_xor": &LogicalXor,
+	"weft_logit": &Logit,
+	"weft_masked_fill": &MaskedFill,
+	"weft_mod": &Mod,
+	"weft_nan_to_num": &NanToNum,
+	"weft_nextafter": &Nextafter,
+	"weft_rad2deg": &Rad2deg,
+	"weft_reciprocal": &Reciprocal,
+	"weft_round_decimals": &RoundDecimals,
+	"weft_signbit": &Signbit,
+	"weft_sinc": &Sinc,
+	"weft_trunc_divide": &TruncDivide,
+	"weft_xlog1py": &Xlog1py,
+	"weft_xlogy": &Xlogy,
+	"weft_celu": &Celu,
+	"weft_glu": &Glu,
+	"weft_hardshrink": &Hardshrink,
+	"weft_hardsigmoid": &Hardsigmoid,
+	"weft_hardswish": &Hardswish,
+	"weft_hardtanh": &Hardtanh,
+	"weft_logsigmoid": &Logsigmoid,
+	"weft_mish": &Mish,
+	"weft_prelu": &Prelu,
+	"weft_selu": &Selu,
+	"weft_softmin": &Softmin,
+	"weft_softplus_beta": &SoftplusBeta,
+	"weft_softshrink": &Softshrink,
+	"weft_softsign": &Softsign,
+	"weft_tanhshrink": &Tanhshrink,
+	"weft_threshold": &Threshold,
+	"weft_bce": &Bce,
+	"weft_bce_with_logits": &BceWithLogits,
+	"weft_gaussian_nll": &GaussianNll,
+	"weft_hinge_embedding": &HingeEmbedding,
+	"weft_huber": &Huber,
+	"weft_kl_div": &KlDiv,
+	"weft_l1": &L1,
+	"weft_margin_ranking": &MarginRanking,
+	"weft_pairwise_distance": &PairwiseDistance,
+	"weft_poisson_nll": &PoissonNll,
+	"weft_smooth_l1": &SmoothL1,
+	"weft_soft_margin": &SoftMargin,
+	"weft_triplet_margin": &TripletMargin,
+	"weft_aminmax": &Aminmax,
+	"weft_count_nonzero": &CountNonzero,
+	"weft_kthvalue": &Kthvalue,
+	"weft_median": &Median,
+	"weft_nanmean": &Nanmean,
+	"weft_nansum": &Nansum,
+	"weft_norm": &Norm,
+	"weft_quantile": &Quantile,
+	"weft_std_mean": &StdMean,
+	"weft_trace": &Trace,
+	"weft_var_mean": &VarMean,
 }
 
 // Load opens the library; one of another ABI major is refused. Functions that it does not have yet stay nil.

@@ -300,6 +300,87 @@ typedef enum weft_rng_bit_generator_rng_algorithm {
   WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX = 2,
   WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_FORCE32 = 2147483647,
 } weft_rng_bit_generator_rng_algorithm;
+typedef enum weft_bce_reduction {
+  WEFT_BCE_REDUCTION_MEAN = 0,
+  WEFT_BCE_REDUCTION_SUM = 1,
+  WEFT_BCE_REDUCTION_NONE = 2,
+  WEFT_BCE_REDUCTION_FORCE32 = 2147483647,
+} weft_bce_reduction;
+typedef enum weft_bce_with_logits_reduction {
+  WEFT_BCE_WITH_LOGITS_REDUCTION_MEAN = 0,
+  WEFT_BCE_WITH_LOGITS_REDUCTION_SUM = 1,
+  WEFT_BCE_WITH_LOGITS_REDUCTION_NONE = 2,
+  WEFT_BCE_WITH_LOGITS_REDUCTION_FORCE32 = 2147483647,
+} weft_bce_with_logits_reduction;
+typedef enum weft_gaussian_nll_reduction {
+  WEFT_GAUSSIAN_NLL_REDUCTION_MEAN = 0,
+  WEFT_GAUSSIAN_NLL_REDUCTION_SUM = 1,
+  WEFT_GAUSSIAN_NLL_REDUCTION_NONE = 2,
+  WEFT_GAUSSIAN_NLL_REDUCTION_FORCE32 = 2147483647,
+} weft_gaussian_nll_reduction;
+typedef enum weft_hinge_embedding_reduction {
+  WEFT_HINGE_EMBEDDING_REDUCTION_MEAN = 0,
+  WEFT_HINGE_EMBEDDING_REDUCTION_SUM = 1,
+  WEFT_HINGE_EMBEDDING_REDUCTION_NONE = 2,
+  WEFT_HINGE_EMBEDDING_REDUCTION_FORCE32 = 2147483647,
+} weft_hinge_embedding_reduction;
+typedef enum weft_huber_reduction {
+  WEFT_HUBER_REDUCTION_MEAN = 0,
+  WEFT_HUBER_REDUCTION_SUM = 1,
+  WEFT_HUBER_REDUCTION_NONE = 2,
+  WEFT_HUBER_REDUCTION_FORCE32 = 2147483647,
+} weft_huber_reduction;
+typedef enum weft_kl_div_reduction {
+  WEFT_KL_DIV_REDUCTION_MEAN = 0,
+  WEFT_KL_DIV_REDUCTION_SUM = 1,
+  WEFT_KL_DIV_REDUCTION_NONE = 2,
+  WEFT_KL_DIV_REDUCTION_BATCHMEAN = 3,
+  WEFT_KL_DIV_REDUCTION_FORCE32 = 2147483647,
+} weft_kl_div_reduction;
+typedef enum weft_l1_reduction {
+  WEFT_L1_REDUCTION_MEAN = 0,
+  WEFT_L1_REDUCTION_SUM = 1,
+  WEFT_L1_REDUCTION_NONE = 2,
+  WEFT_L1_REDUCTION_FORCE32 = 2147483647,
+} weft_l1_reduction;
+typedef enum weft_margin_ranking_reduction {
+  WEFT_MARGIN_RANKING_REDUCTION_MEAN = 0,
+  WEFT_MARGIN_RANKING_REDUCTION_SUM = 1,
+  WEFT_MARGIN_RANKING_REDUCTION_NONE = 2,
+  WEFT_MARGIN_RANKING_REDUCTION_FORCE32 = 2147483647,
+} weft_margin_ranking_reduction;
+typedef enum weft_poisson_nll_reduction {
+  WEFT_POISSON_NLL_REDUCTION_MEAN = 0,
+  WEFT_POISSON_NLL_REDUCTION_SUM = 1,
+  WEFT_POISSON_NLL_REDUCTION_NONE = 2,
+  WEFT_POISSON_NLL_REDUCTION_FORCE32 = 2147483647,
+} weft_poisson_nll_reduction;
+typedef enum weft_smooth_l1_reduction {
+  WEFT_SMOOTH_L1_REDUCTION_MEAN = 0,
+  WEFT_SMOOTH_L1_REDUCTION_SUM = 1,
+  WEFT_SMOOTH_L1_REDUCTION_NONE = 2,
+  WEFT_SMOOTH_L1_REDUCTION_FORCE32 = 2147483647,
+} weft_smooth_l1_reduction;
+typedef enum weft_soft_margin_reduction {
+  WEFT_SOFT_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_SOFT_MARGIN_REDUCTION_SUM = 1,
+  WEFT_SOFT_MARGIN_REDUCTION_NONE = 2,
+  WEFT_SOFT_MARGIN_REDUCTION_FORCE32 = 2147483647,
+} weft_soft_margin_reduction;
+typedef enum weft_triplet_margin_reduction {
+  WEFT_TRIPLET_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_TRIPLET_MARGIN_REDUCTION_SUM = 1,
+  WEFT_TRIPLET_MARGIN_REDUCTION_NONE = 2,
+  WEFT_TRIPLET_MARGIN_REDUCTION_FORCE32 = 2147483647,
+} weft_triplet_margin_reduction;
+typedef enum weft_quantile_interpolation {
+  WEFT_QUANTILE_INTERPOLATION_LINEAR = 0,
+  WEFT_QUANTILE_INTERPOLATION_LOWER = 1,
+  WEFT_QUANTILE_INTERPOLATION_HIGHER = 2,
+  WEFT_QUANTILE_INTERPOLATION_NEAREST = 3,
+  WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4,
+  WEFT_QUANTILE_INTERPOLATION_FORCE32 = 2147483647,
+} weft_quantile_interpolation;
 typedef struct weft_tensor_info {
   weft_dtype dtype;
   uint32_t rank;
@@ -1128,6 +1209,290 @@ typedef struct weft_uniform_opts {
   int32_t reserved;
   weft_device* device;
 } weft_uniform_opts;
+typedef struct weft_addcdiv_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double value;
+} weft_addcdiv_opts;
+typedef struct weft_addcmul_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double value;
+} weft_addcmul_opts;
+typedef struct weft_allclose_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double rtol;
+  double atol;
+  int32_t equal_nan;
+  int32_t reserved;
+} weft_allclose_opts;
+typedef struct weft_isclose_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double rtol;
+  double atol;
+  int32_t equal_nan;
+  int32_t reserved;
+} weft_isclose_opts;
+typedef struct weft_logit_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double eps;
+} weft_logit_opts;
+typedef struct weft_nan_to_num_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double nan;
+  double posinf;
+  double neginf;
+} weft_nan_to_num_opts;
+typedef struct weft_celu_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double alpha;
+} weft_celu_opts;
+typedef struct weft_glu_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_glu_opts;
+typedef struct weft_hardshrink_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double lambd;
+} weft_hardshrink_opts;
+typedef struct weft_hardtanh_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double low;
+  double high;
+} weft_hardtanh_opts;
+typedef struct weft_softmin_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_softmin_opts;
+typedef struct weft_softplus_beta_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double beta;
+  double threshold;
+} weft_softplus_beta_opts;
+typedef struct weft_softshrink_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double lambd;
+} weft_softshrink_opts;
+typedef struct weft_bce_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_bce_reduction reduction;
+  int32_t reserved;
+} weft_bce_opts;
+typedef struct weft_bce_with_logits_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_bce_with_logits_reduction reduction;
+  int32_t reserved;
+} weft_bce_with_logits_opts;
+typedef struct weft_gaussian_nll_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_gaussian_nll_reduction reduction;
+  int32_t full;
+  double eps;
+} weft_gaussian_nll_opts;
+typedef struct weft_hinge_embedding_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_hinge_embedding_reduction reduction;
+  int32_t reserved_margin;
+  double margin;
+} weft_hinge_embedding_opts;
+typedef struct weft_huber_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_huber_reduction reduction;
+  int32_t reserved_delta;
+  double delta;
+} weft_huber_opts;
+typedef struct weft_kl_div_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_kl_div_reduction reduction;
+  int32_t log_target;
+} weft_kl_div_opts;
+typedef struct weft_l1_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_l1_reduction reduction;
+  int32_t reserved;
+} weft_l1_opts;
+typedef struct weft_margin_ranking_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_margin_ranking_reduction reduction;
+  int32_t reserved_margin;
+  double margin;
+} weft_margin_ranking_opts;
+typedef struct weft_pairwise_distance_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double p;
+  double eps;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_pairwise_distance_opts;
+typedef struct weft_poisson_nll_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_poisson_nll_reduction reduction;
+  int32_t log_input;
+  int32_t full;
+  int32_t reserved_eps;
+  double eps;
+} weft_poisson_nll_opts;
+typedef struct weft_smooth_l1_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_smooth_l1_reduction reduction;
+  int32_t reserved_beta;
+  double beta;
+} weft_smooth_l1_opts;
+typedef struct weft_soft_margin_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_soft_margin_reduction reduction;
+  int32_t reserved;
+} weft_soft_margin_opts;
+typedef struct weft_triplet_margin_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_triplet_margin_reduction reduction;
+  int32_t reserved_margin;
+  double margin;
+  double p;
+  double eps;
+  int32_t swap;
+  int32_t reserved;
+} weft_triplet_margin_opts;
+typedef struct weft_aminmax_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_aminmax_opts;
+typedef struct weft_count_nonzero_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_count_nonzero_opts;
+typedef struct weft_kthvalue_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_kthvalue_opts;
+typedef struct weft_median_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_median_opts;
+typedef struct weft_nanmean_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_nanmean_opts;
+typedef struct weft_nansum_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_nansum_opts;
+typedef struct weft_norm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved_p;
+  double p;
+} weft_norm_opts;
+typedef struct weft_quantile_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  weft_quantile_interpolation interpolation;
+} weft_quantile_opts;
+typedef struct weft_std_mean_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved_correction;
+  int64_t correction;
+} weft_std_mean_opts;
+typedef struct weft_var_mean_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved_correction;
+  int64_t correction;
+} weft_var_mean_opts;
 struct weft_api_v1 {
   size_t struct_size;
   const char* (*release_version)(void);
@@ -1623,6 +1988,42 @@ void weft_categorical_opts_init(void* options, size_t size);
 void weft_normal_opts_init(void* options, size_t size);
 void weft_rng_bit_generator_opts_init(void* options, size_t size);
 void weft_uniform_opts_init(void* options, size_t size);
+void weft_addcdiv_opts_init(void* options, size_t size);
+void weft_addcmul_opts_init(void* options, size_t size);
+void weft_allclose_opts_init(void* options, size_t size);
+void weft_isclose_opts_init(void* options, size_t size);
+void weft_logit_opts_init(void* options, size_t size);
+void weft_nan_to_num_opts_init(void* options, size_t size);
+void weft_celu_opts_init(void* options, size_t size);
+void weft_glu_opts_init(void* options, size_t size);
+void weft_hardshrink_opts_init(void* options, size_t size);
+void weft_hardtanh_opts_init(void* options, size_t size);
+void weft_softmin_opts_init(void* options, size_t size);
+void weft_softplus_beta_opts_init(void* options, size_t size);
+void weft_softshrink_opts_init(void* options, size_t size);
+void weft_bce_opts_init(void* options, size_t size);
+void weft_bce_with_logits_opts_init(void* options, size_t size);
+void weft_gaussian_nll_opts_init(void* options, size_t size);
+void weft_hinge_embedding_opts_init(void* options, size_t size);
+void weft_huber_opts_init(void* options, size_t size);
+void weft_kl_div_opts_init(void* options, size_t size);
+void weft_l1_opts_init(void* options, size_t size);
+void weft_margin_ranking_opts_init(void* options, size_t size);
+void weft_pairwise_distance_opts_init(void* options, size_t size);
+void weft_poisson_nll_opts_init(void* options, size_t size);
+void weft_smooth_l1_opts_init(void* options, size_t size);
+void weft_soft_margin_opts_init(void* options, size_t size);
+void weft_triplet_margin_opts_init(void* options, size_t size);
+void weft_aminmax_opts_init(void* options, size_t size);
+void weft_count_nonzero_opts_init(void* options, size_t size);
+void weft_kthvalue_opts_init(void* options, size_t size);
+void weft_median_opts_init(void* options, size_t size);
+void weft_nanmean_opts_init(void* options, size_t size);
+void weft_nansum_opts_init(void* options, size_t size);
+void weft_norm_opts_init(void* options, size_t size);
+void weft_quantile_opts_init(void* options, size_t size);
+void weft_std_mean_opts_init(void* options, size_t size);
+void weft_var_mean_opts_init(void* options, size_t size);
 weft_error* weft_stop_gradient(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_abs(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_add(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
@@ -1782,6 +2183,100 @@ weft_error* weft_categorical(weft_context* ctx, weft_tensor* logits, const weft_
 weft_error* weft_normal(weft_context* ctx, const int64_t* shape, size_t shape_count, const weft_normal_opts* opts, weft_tensor** out);
 weft_error* weft_rng_bit_generator(weft_context* ctx, weft_tensor* state, const int64_t* shape, size_t shape_count, const weft_rng_bit_generator_opts* opts, weft_tensor** out_output_state, weft_tensor** out_output);
 weft_error* weft_uniform(weft_context* ctx, const int64_t* shape, size_t shape_count, const weft_uniform_opts* opts, weft_tensor** out);
+weft_error* weft_sinh(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_cosh(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_asinh(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_acosh(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_atanh(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_asin(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_acos(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_atan(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_erfc(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_lgamma(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_digamma(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_polygamma(weft_context* ctx, weft_tensor* n, weft_tensor* x, weft_tensor** out);
+weft_error* weft_zeta(weft_context* ctx, weft_tensor* x, weft_tensor* q, weft_tensor** out);
+weft_error* weft_bessel_i0e(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_i1e(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_addcdiv(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z, const weft_addcdiv_opts* opts, weft_tensor** out);
+weft_error* weft_addcmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z, const weft_addcmul_opts* opts, weft_tensor** out);
+weft_error* weft_allclose(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_allclose_opts* opts, weft_tensor** out);
+weft_error* weft_angle(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_copysign(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_deg2rad(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_entr(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_floor_divide(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_fmax(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_fmin(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_frac(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_heaviside(weft_context* ctx, weft_tensor* x, weft_tensor* values, weft_tensor** out);
+weft_error* weft_hypot(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_is_inf(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_is_neg_inf(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_is_pos_inf(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_isclose(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_isclose_opts* opts, weft_tensor** out);
+weft_error* weft_ldexp(weft_context* ctx, weft_tensor* x, weft_tensor* n, weft_tensor** out);
+weft_error* weft_lerp(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight, weft_tensor** out);
+weft_error* weft_log10(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_logaddexp(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_logaddexp2(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_logical_and(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_logical_not(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_logical_or(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_logical_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_logit(weft_context* ctx, weft_tensor* x, const weft_logit_opts* opts, weft_tensor** out);
+weft_error* weft_masked_fill(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor* value, weft_tensor** out);
+weft_error* weft_mod(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_nan_to_num(weft_context* ctx, weft_tensor* x, const weft_nan_to_num_opts* opts, weft_tensor** out);
+weft_error* weft_nextafter(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_rad2deg(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_reciprocal(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_round_decimals(weft_context* ctx, weft_tensor* x, int64_t decimals, weft_tensor** out);
+weft_error* weft_signbit(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_sinc(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_trunc_divide(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_xlog1py(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_xlogy(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_celu(weft_context* ctx, weft_tensor* x, const weft_celu_opts* opts, weft_tensor** out);
+weft_error* weft_glu(weft_context* ctx, weft_tensor* x, const weft_glu_opts* opts, weft_tensor** out);
+weft_error* weft_hardshrink(weft_context* ctx, weft_tensor* x, const weft_hardshrink_opts* opts, weft_tensor** out);
+weft_error* weft_hardsigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_hardswish(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_hardtanh(weft_context* ctx, weft_tensor* x, const weft_hardtanh_opts* opts, weft_tensor** out);
+weft_error* weft_logsigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_mish(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_prelu(weft_context* ctx, weft_tensor* x, weft_tensor* weight, weft_tensor** out);
+weft_error* weft_selu(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_softmin(weft_context* ctx, weft_tensor* x, const weft_softmin_opts* opts, weft_tensor** out);
+weft_error* weft_softplus_beta(weft_context* ctx, weft_tensor* x, const weft_softplus_beta_opts* opts, weft_tensor** out);
+weft_error* weft_softshrink(weft_context* ctx, weft_tensor* x, const weft_softshrink_opts* opts, weft_tensor** out);
+weft_error* weft_softsign(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_tanhshrink(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_threshold(weft_context* ctx, weft_tensor* x, double threshold, double value, weft_tensor** out);
+weft_error* weft_bce(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight, const weft_bce_opts* opts, weft_tensor** out);
+weft_error* weft_bce_with_logits(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight, weft_tensor* pos_weight, const weft_bce_with_logits_opts* opts, weft_tensor** out);
+weft_error* weft_gaussian_nll(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* var, const weft_gaussian_nll_opts* opts, weft_tensor** out);
+weft_error* weft_hinge_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_hinge_embedding_opts* opts, weft_tensor** out);
+weft_error* weft_huber(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_huber_opts* opts, weft_tensor** out);
+weft_error* weft_kl_div(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_kl_div_opts* opts, weft_tensor** out);
+weft_error* weft_l1(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_l1_opts* opts, weft_tensor** out);
+weft_error* weft_margin_ranking(weft_context* ctx, weft_tensor* x, weft_tensor* other, weft_tensor* y, const weft_margin_ranking_opts* opts, weft_tensor** out);
+weft_error* weft_pairwise_distance(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_pairwise_distance_opts* opts, weft_tensor** out);
+weft_error* weft_poisson_nll(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_poisson_nll_opts* opts, weft_tensor** out);
+weft_error* weft_smooth_l1(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_smooth_l1_opts* opts, weft_tensor** out);
+weft_error* weft_soft_margin(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_soft_margin_opts* opts, weft_tensor** out);
+weft_error* weft_triplet_margin(weft_context* ctx, weft_tensor* anchor, weft_tensor* positive, weft_tensor* negative, const weft_triplet_margin_opts* opts, weft_tensor** out);
+weft_error* weft_aminmax(weft_context* ctx, weft_tensor* x, const weft_aminmax_opts* opts, weft_tensor** out_min, weft_tensor** out_max);
+weft_error* weft_count_nonzero(weft_context* ctx, weft_tensor* x, const weft_count_nonzero_opts* opts, weft_tensor** out);
+weft_error* weft_kthvalue(weft_context* ctx, weft_tensor* x, int64_t k, const weft_kthvalue_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_median(weft_context* ctx, weft_tensor* x, const weft_median_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_nanmean(weft_context* ctx, weft_tensor* x, const weft_nanmean_opts* opts, weft_tensor** out);
+weft_error* weft_nansum(weft_context* ctx, weft_tensor* x, const weft_nansum_opts* opts, weft_tensor** out);
+weft_error* weft_norm(weft_context* ctx, weft_tensor* x, const weft_norm_opts* opts, weft_tensor** out);
+weft_error* weft_quantile(weft_context* ctx, weft_tensor* x, weft_tensor* q, const weft_quantile_opts* opts, weft_tensor** out);
+weft_error* weft_std_mean(weft_context* ctx, weft_tensor* x, const weft_std_mean_opts* opts, weft_tensor** out_std, weft_tensor** out_mean);
+weft_error* weft_trace(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean_opts* opts, weft_tensor** out_var, weft_tensor** out_mean);
 ]]
 ffi.cdef(M.cdef)
 
@@ -1953,6 +2448,80 @@ M.WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM = 0x2ULL
 M.WEFT_UNIFORM_HAS_LOW = 0x1ULL
 M.WEFT_UNIFORM_HAS_HIGH = 0x2ULL
 M.WEFT_UNIFORM_HAS_DTYPE = 0x4ULL
+M.WEFT_ADDCDIV_HAS_VALUE = 0x1ULL
+M.WEFT_ADDCMUL_HAS_VALUE = 0x1ULL
+M.WEFT_ALLCLOSE_HAS_RTOL = 0x1ULL
+M.WEFT_ALLCLOSE_HAS_ATOL = 0x2ULL
+M.WEFT_ALLCLOSE_HAS_EQUAL_NAN = 0x4ULL
+M.WEFT_ISCLOSE_HAS_RTOL = 0x1ULL
+M.WEFT_ISCLOSE_HAS_ATOL = 0x2ULL
+M.WEFT_ISCLOSE_HAS_EQUAL_NAN = 0x4ULL
+M.WEFT_LOGIT_HAS_EPS = 0x1ULL
+M.WEFT_NAN_TO_NUM_HAS_NAN = 0x1ULL
+M.WEFT_NAN_TO_NUM_HAS_POSINF = 0x2ULL
+M.WEFT_NAN_TO_NUM_HAS_NEGINF = 0x4ULL
+M.WEFT_CELU_HAS_ALPHA = 0x1ULL
+M.WEFT_GLU_HAS_AXIS = 0x1ULL
+M.WEFT_HARDSHRINK_HAS_LAMBD = 0x1ULL
+M.WEFT_HARDTANH_HAS_LOW = 0x1ULL
+M.WEFT_HARDTANH_HAS_HIGH = 0x2ULL
+M.WEFT_SOFTMIN_HAS_AXIS = 0x1ULL
+M.WEFT_SOFTPLUS_BETA_HAS_BETA = 0x1ULL
+M.WEFT_SOFTPLUS_BETA_HAS_THRESHOLD = 0x2ULL
+M.WEFT_SOFTSHRINK_HAS_LAMBD = 0x1ULL
+M.WEFT_BCE_HAS_REDUCTION = 0x1ULL
+M.WEFT_BCE_WITH_LOGITS_HAS_REDUCTION = 0x1ULL
+M.WEFT_GAUSSIAN_NLL_HAS_REDUCTION = 0x1ULL
+M.WEFT_GAUSSIAN_NLL_HAS_FULL = 0x2ULL
+M.WEFT_GAUSSIAN_NLL_HAS_EPS = 0x4ULL
+M.WEFT_HINGE_EMBEDDING_HAS_REDUCTION = 0x1ULL
+M.WEFT_HINGE_EMBEDDING_HAS_MARGIN = 0x2ULL
+M.WEFT_HUBER_HAS_REDUCTION = 0x1ULL
+M.WEFT_HUBER_HAS_DELTA = 0x2ULL
+M.WEFT_KL_DIV_HAS_REDUCTION = 0x1ULL
+M.WEFT_KL_DIV_HAS_LOG_TARGET = 0x2ULL
+M.WEFT_L1_HAS_REDUCTION = 0x1ULL
+M.WEFT_MARGIN_RANKING_HAS_REDUCTION = 0x1ULL
+M.WEFT_MARGIN_RANKING_HAS_MARGIN = 0x2ULL
+M.WEFT_PAIRWISE_DISTANCE_HAS_P = 0x1ULL
+M.WEFT_PAIRWISE_DISTANCE_HAS_EPS = 0x2ULL
+M.WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS = 0x4ULL
+M.WEFT_POISSON_NLL_HAS_REDUCTION = 0x1ULL
+M.WEFT_POISSON_NLL_HAS_LOG_INPUT = 0x2ULL
+M.WEFT_POISSON_NLL_HAS_FULL = 0x4ULL
+M.WEFT_POISSON_NLL_HAS_EPS = 0x8ULL
+M.WEFT_SMOOTH_L1_HAS_REDUCTION = 0x1ULL
+M.WEFT_SMOOTH_L1_HAS_BETA = 0x2ULL
+M.WEFT_SOFT_MARGIN_HAS_REDUCTION = 0x1ULL
+M.WEFT_TRIPLET_MARGIN_HAS_REDUCTION = 0x1ULL
+M.WEFT_TRIPLET_MARGIN_HAS_MARGIN = 0x2ULL
+M.WEFT_TRIPLET_MARGIN_HAS_P = 0x4ULL
+M.WEFT_TRIPLET_MARGIN_HAS_EPS = 0x8ULL
+M.WEFT_TRIPLET_MARGIN_HAS_SWAP = 0x10ULL
+M.WEFT_AMINMAX_HAS_DIMS = 0x1ULL
+M.WEFT_AMINMAX_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_COUNT_NONZERO_HAS_DIMS = 0x1ULL
+M.WEFT_COUNT_NONZERO_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_KTHVALUE_HAS_AXIS = 0x1ULL
+M.WEFT_KTHVALUE_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_MEDIAN_HAS_AXIS = 0x1ULL
+M.WEFT_MEDIAN_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_NANMEAN_HAS_DIMS = 0x1ULL
+M.WEFT_NANMEAN_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_NANSUM_HAS_DIMS = 0x1ULL
+M.WEFT_NANSUM_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_NORM_HAS_DIMS = 0x1ULL
+M.WEFT_NORM_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_NORM_HAS_P = 0x4ULL
+M.WEFT_QUANTILE_HAS_AXIS = 0x1ULL
+M.WEFT_QUANTILE_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_QUANTILE_HAS_INTERPOLATION = 0x4ULL
+M.WEFT_STD_MEAN_HAS_DIMS = 0x1ULL
+M.WEFT_STD_MEAN_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_STD_MEAN_HAS_CORRECTION = 0x4ULL
+M.WEFT_VAR_MEAN_HAS_DIMS = 0x1ULL
+M.WEFT_VAR_MEAN_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_VAR_MEAN_HAS_CORRECTION = 0x4ULL
 
 -- Opens the library; one of another ABI major is refused.
 function M.load(path)

@@ -177,6 +177,80 @@ WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM = 0x2
 WEFT_UNIFORM_HAS_LOW = 0x1
 WEFT_UNIFORM_HAS_HIGH = 0x2
 WEFT_UNIFORM_HAS_DTYPE = 0x4
+WEFT_ADDCDIV_HAS_VALUE = 0x1
+WEFT_ADDCMUL_HAS_VALUE = 0x1
+WEFT_ALLCLOSE_HAS_RTOL = 0x1
+WEFT_ALLCLOSE_HAS_ATOL = 0x2
+WEFT_ALLCLOSE_HAS_EQUAL_NAN = 0x4
+WEFT_ISCLOSE_HAS_RTOL = 0x1
+WEFT_ISCLOSE_HAS_ATOL = 0x2
+WEFT_ISCLOSE_HAS_EQUAL_NAN = 0x4
+WEFT_LOGIT_HAS_EPS = 0x1
+WEFT_NAN_TO_NUM_HAS_NAN = 0x1
+WEFT_NAN_TO_NUM_HAS_POSINF = 0x2
+WEFT_NAN_TO_NUM_HAS_NEGINF = 0x4
+WEFT_CELU_HAS_ALPHA = 0x1
+WEFT_GLU_HAS_AXIS = 0x1
+WEFT_HARDSHRINK_HAS_LAMBD = 0x1
+WEFT_HARDTANH_HAS_LOW = 0x1
+WEFT_HARDTANH_HAS_HIGH = 0x2
+WEFT_SOFTMIN_HAS_AXIS = 0x1
+WEFT_SOFTPLUS_BETA_HAS_BETA = 0x1
+WEFT_SOFTPLUS_BETA_HAS_THRESHOLD = 0x2
+WEFT_SOFTSHRINK_HAS_LAMBD = 0x1
+WEFT_BCE_HAS_REDUCTION = 0x1
+WEFT_BCE_WITH_LOGITS_HAS_REDUCTION = 0x1
+WEFT_GAUSSIAN_NLL_HAS_REDUCTION = 0x1
+WEFT_GAUSSIAN_NLL_HAS_FULL = 0x2
+WEFT_GAUSSIAN_NLL_HAS_EPS = 0x4
+WEFT_HINGE_EMBEDDING_HAS_REDUCTION = 0x1
+WEFT_HINGE_EMBEDDING_HAS_MARGIN = 0x2
+WEFT_HUBER_HAS_REDUCTION = 0x1
+WEFT_HUBER_HAS_DELTA = 0x2
+WEFT_KL_DIV_HAS_REDUCTION = 0x1
+WEFT_KL_DIV_HAS_LOG_TARGET = 0x2
+WEFT_L1_HAS_REDUCTION = 0x1
+WEFT_MARGIN_RANKING_HAS_REDUCTION = 0x1
+WEFT_MARGIN_RANKING_HAS_MARGIN = 0x2
+WEFT_PAIRWISE_DISTANCE_HAS_P = 0x1
+WEFT_PAIRWISE_DISTANCE_HAS_EPS = 0x2
+WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS = 0x4
+WEFT_POISSON_NLL_HAS_REDUCTION = 0x1
+WEFT_POISSON_NLL_HAS_LOG_INPUT = 0x2
+WEFT_POISSON_NLL_HAS_FULL = 0x4
+WEFT_POISSON_NLL_HAS_EPS = 0x8
+WEFT_SMOOTH_L1_HAS_REDUCTION = 0x1
+WEFT_SMOOTH_L1_HAS_BETA = 0x2
+WEFT_SOFT_MARGIN_HAS_REDUCTION = 0x1
+WEFT_TRIPLET_MARGIN_HAS_REDUCTION = 0x1
+WEFT_TRIPLET_MARGIN_HAS_MARGIN = 0x2
+WEFT_TRIPLET_MARGIN_HAS_P = 0x4
+WEFT_TRIPLET_MARGIN_HAS_EPS = 0x8
+WEFT_TRIPLET_MARGIN_HAS_SWAP = 0x10
+WEFT_AMINMAX_HAS_DIMS = 0x1
+WEFT_AMINMAX_HAS_KEEPDIMS = 0x2
+WEFT_COUNT_NONZERO_HAS_DIMS = 0x1
+WEFT_COUNT_NONZERO_HAS_KEEPDIMS = 0x2
+WEFT_KTHVALUE_HAS_AXIS = 0x1
+WEFT_KTHVALUE_HAS_KEEPDIMS = 0x2
+WEFT_MEDIAN_HAS_AXIS = 0x1
+WEFT_MEDIAN_HAS_KEEPDIMS = 0x2
+WEFT_NANMEAN_HAS_DIMS = 0x1
+WEFT_NANMEAN_HAS_KEEPDIMS = 0x2
+WEFT_NANSUM_HAS_DIMS = 0x1
+WEFT_NANSUM_HAS_KEEPDIMS = 0x2
+WEFT_NORM_HAS_DIMS = 0x1
+WEFT_NORM_HAS_KEEPDIMS = 0x2
+WEFT_NORM_HAS_P = 0x4
+WEFT_QUANTILE_HAS_AXIS = 0x1
+WEFT_QUANTILE_HAS_KEEPDIMS = 0x2
+WEFT_QUANTILE_HAS_INTERPOLATION = 0x4
+WEFT_STD_MEAN_HAS_DIMS = 0x1
+WEFT_STD_MEAN_HAS_KEEPDIMS = 0x2
+WEFT_STD_MEAN_HAS_CORRECTION = 0x4
+WEFT_VAR_MEAN_HAS_DIMS = 0x1
+WEFT_VAR_MEAN_HAS_KEEPDIMS = 0x2
+WEFT_VAR_MEAN_HAS_CORRECTION = 0x4
 weft_code = c.c_uint32
 WEFT_OK = 0
 WEFT_CANCELLED = 1
@@ -382,6 +456,61 @@ weft_rng_bit_generator_rng_algorithm = c.c_uint32
 WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT = 0
 WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY = 1
 WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX = 2
+weft_bce_reduction = c.c_uint32
+WEFT_BCE_REDUCTION_MEAN = 0
+WEFT_BCE_REDUCTION_SUM = 1
+WEFT_BCE_REDUCTION_NONE = 2
+weft_bce_with_logits_reduction = c.c_uint32
+WEFT_BCE_WITH_LOGITS_REDUCTION_MEAN = 0
+WEFT_BCE_WITH_LOGITS_REDUCTION_SUM = 1
+WEFT_BCE_WITH_LOGITS_REDUCTION_NONE = 2
+weft_gaussian_nll_reduction = c.c_uint32
+WEFT_GAUSSIAN_NLL_REDUCTION_MEAN = 0
+WEFT_GAUSSIAN_NLL_REDUCTION_SUM = 1
+WEFT_GAUSSIAN_NLL_REDUCTION_NONE = 2
+weft_hinge_embedding_reduction = c.c_uint32
+WEFT_HINGE_EMBEDDING_REDUCTION_MEAN = 0
+WEFT_HINGE_EMBEDDING_REDUCTION_SUM = 1
+WEFT_HINGE_EMBEDDING_REDUCTION_NONE = 2
+weft_huber_reduction = c.c_uint32
+WEFT_HUBER_REDUCTION_MEAN = 0
+WEFT_HUBER_REDUCTION_SUM = 1
+WEFT_HUBER_REDUCTION_NONE = 2
+weft_kl_div_reduction = c.c_uint32
+WEFT_KL_DIV_REDUCTION_MEAN = 0
+WEFT_KL_DIV_REDUCTION_SUM = 1
+WEFT_KL_DIV_REDUCTION_NONE = 2
+WEFT_KL_DIV_REDUCTION_BATCHMEAN = 3
+weft_l1_reduction = c.c_uint32
+WEFT_L1_REDUCTION_MEAN = 0
+WEFT_L1_REDUCTION_SUM = 1
+WEFT_L1_REDUCTION_NONE = 2
+weft_margin_ranking_reduction = c.c_uint32
+WEFT_MARGIN_RANKING_REDUCTION_MEAN = 0
+WEFT_MARGIN_RANKING_REDUCTION_SUM = 1
+WEFT_MARGIN_RANKING_REDUCTION_NONE = 2
+weft_poisson_nll_reduction = c.c_uint32
+WEFT_POISSON_NLL_REDUCTION_MEAN = 0
+WEFT_POISSON_NLL_REDUCTION_SUM = 1
+WEFT_POISSON_NLL_REDUCTION_NONE = 2
+weft_smooth_l1_reduction = c.c_uint32
+WEFT_SMOOTH_L1_REDUCTION_MEAN = 0
+WEFT_SMOOTH_L1_REDUCTION_SUM = 1
+WEFT_SMOOTH_L1_REDUCTION_NONE = 2
+weft_soft_margin_reduction = c.c_uint32
+WEFT_SOFT_MARGIN_REDUCTION_MEAN = 0
+WEFT_SOFT_MARGIN_REDUCTION_SUM = 1
+WEFT_SOFT_MARGIN_REDUCTION_NONE = 2
+weft_triplet_margin_reduction = c.c_uint32
+WEFT_TRIPLET_MARGIN_REDUCTION_MEAN = 0
+WEFT_TRIPLET_MARGIN_REDUCTION_SUM = 1
+WEFT_TRIPLET_MARGIN_REDUCTION_NONE = 2
+weft_quantile_interpolation = c.c_uint32
+WEFT_QUANTILE_INTERPOLATION_LINEAR = 0
+WEFT_QUANTILE_INTERPOLATION_LOWER = 1
+WEFT_QUANTILE_INTERPOLATION_HIGHER = 2
+WEFT_QUANTILE_INTERPOLATION_NEAREST = 3
+WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4
 
 
 class weft_error(c.c_void_p):
@@ -1553,6 +1682,398 @@ class weft_uniform_opts(c.Structure):
     ]
 
 
+class weft_addcdiv_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("value", c.c_double),
+    ]
+
+
+class weft_addcmul_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("value", c.c_double),
+    ]
+
+
+class weft_allclose_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("rtol", c.c_double),
+        ("atol", c.c_double),
+        ("equal_nan", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_isclose_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("rtol", c.c_double),
+        ("atol", c.c_double),
+        ("equal_nan", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_logit_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("eps", c.c_double),
+    ]
+
+
+class weft_nan_to_num_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("nan", c.c_double),
+        ("posinf", c.c_double),
+        ("neginf", c.c_double),
+    ]
+
+
+class weft_celu_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("alpha", c.c_double),
+    ]
+
+
+class weft_glu_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_hardshrink_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("lambd", c.c_double),
+    ]
+
+
+class weft_hardtanh_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("low", c.c_double),
+        ("high", c.c_double),
+    ]
+
+
+class weft_softmin_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_softplus_beta_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("beta", c.c_double),
+        ("threshold", c.c_double),
+    ]
+
+
+class weft_softshrink_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("lambd", c.c_double),
+    ]
+
+
+class weft_bce_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_bce_reduction),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_bce_with_logits_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_bce_with_logits_reduction),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_gaussian_nll_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_gaussian_nll_reduction),
+        ("full", c.c_int32),
+        ("eps", c.c_double),
+    ]
+
+
+class weft_hinge_embedding_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_hinge_embedding_reduction),
+        ("reserved_margin", c.c_int32),
+        ("margin", c.c_double),
+    ]
+
+
+class weft_huber_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_huber_reduction),
+        ("reserved_delta", c.c_int32),
+        ("delta", c.c_double),
+    ]
+
+
+class weft_kl_div_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_kl_div_reduction),
+        ("log_target", c.c_int32),
+    ]
+
+
+class weft_l1_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_l1_reduction),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_margin_ranking_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_margin_ranking_reduction),
+        ("reserved_margin", c.c_int32),
+        ("margin", c.c_double),
+    ]
+
+
+class weft_pairwise_distance_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("p", c.c_double),
+        ("eps", c.c_double),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_poisson_nll_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_poisson_nll_reduction),
+        ("log_input", c.c_int32),
+        ("full", c.c_int32),
+        ("reserved_eps", c.c_int32),
+        ("eps", c.c_double),
+    ]
+
+
+class weft_smooth_l1_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_smooth_l1_reduction),
+        ("reserved_beta", c.c_int32),
+        ("beta", c.c_double),
+    ]
+
+
+class weft_soft_margin_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_soft_margin_reduction),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_triplet_margin_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_triplet_margin_reduction),
+        ("reserved_margin", c.c_int32),
+        ("margin", c.c_double),
+        ("p", c.c_double),
+        ("eps", c.c_double),
+        ("swap", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_aminmax_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_count_nonzero_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_kthvalue_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_median_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_nanmean_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_nansum_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_norm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+        ("keepdims", c.c_int32),
+        ("reserved_p", c.c_int32),
+        ("p", c.c_double),
+    ]
+
+
+class weft_quantile_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("keepdims", c.c_int32),
+        ("interpolation", weft_quantile_interpolation),
+    ]
+
+
+class weft_std_mean_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+        ("keepdims", c.c_int32),
+        ("reserved_correction", c.c_int32),
+        ("correction", c.c_int64),
+    ]
+
+
+class weft_var_mean_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+        ("keepdims", c.c_int32),
+        ("reserved_correction", c.c_int32),
+        ("correction", c.c_int64),
+    ]
+
+
 class weft_api_v1(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -2053,6 +2574,42 @@ FUNCTIONS = {
     "weft_normal_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_rng_bit_generator_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_uniform_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_addcdiv_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_addcmul_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_allclose_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_isclose_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_logit_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_nan_to_num_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_celu_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_glu_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_hardshrink_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_hardtanh_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_softmin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_softplus_beta_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_softshrink_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_bce_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_bce_with_logits_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_gaussian_nll_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_hinge_embedding_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_huber_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_kl_div_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_l1_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_margin_ranking_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_pairwise_distance_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_poisson_nll_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_smooth_l1_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_soft_margin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_triplet_margin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_aminmax_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_count_nonzero_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_kthvalue_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_median_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_nanmean_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_nansum_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_quantile_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_std_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_var_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_stop_gradient": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_abs": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_add": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
@@ -2212,6 +2769,100 @@ FUNCTIONS = {
     "weft_normal": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_normal_opts), c.POINTER(weft_tensor)]),
     "weft_rng_bit_generator": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_rng_bit_generator_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_uniform": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_uniform_opts), c.POINTER(weft_tensor)]),
+    "weft_sinh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_cosh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_asinh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_acosh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_atanh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_asin": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_acos": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_atan": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_erfc": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_lgamma": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_digamma": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_polygamma": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_zeta": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_i0e": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_i1e": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_addcdiv": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_addcdiv_opts), c.POINTER(weft_tensor)]),
+    "weft_addcmul": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_addcmul_opts), c.POINTER(weft_tensor)]),
+    "weft_allclose": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_allclose_opts), c.POINTER(weft_tensor)]),
+    "weft_angle": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_copysign": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_deg2rad": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_entr": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_floor_divide": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_fmax": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_fmin": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_frac": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_heaviside": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_hypot": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_is_inf": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_is_neg_inf": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_is_pos_inf": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_isclose": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_isclose_opts), c.POINTER(weft_tensor)]),
+    "weft_ldexp": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_lerp": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_log10": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_logaddexp": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_logaddexp2": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_logical_and": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_logical_not": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_logical_or": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_logical_xor": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_logit": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_logit_opts), c.POINTER(weft_tensor)]),
+    "weft_masked_fill": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_mod": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_nan_to_num": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_nan_to_num_opts), c.POINTER(weft_tensor)]),
+    "weft_nextafter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_rad2deg": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_reciprocal": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_round_decimals": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_signbit": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_sinc": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_trunc_divide": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_xlog1py": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_xlogy": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_celu": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_celu_opts), c.POINTER(weft_tensor)]),
+    "weft_glu": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_glu_opts), c.POINTER(weft_tensor)]),
+    "weft_hardshrink": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_hardshrink_opts), c.POINTER(weft_tensor)]),
+    "weft_hardsigmoid": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_hardswish": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_hardtanh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_hardtanh_opts), c.POINTER(weft_tensor)]),
+    "weft_logsigmoid": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_mish": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_prelu": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_selu": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_softmin": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_softmin_opts), c.POINTER(weft_tensor)]),
+    "weft_softplus_beta": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_softplus_beta_opts), c.POINTER(weft_tensor)]),
+    "weft_softshrink": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_softshrink_opts), c.POINTER(weft_tensor)]),
+    "weft_softsign": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_tanhshrink": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_threshold": (weft_error, [weft_context, weft_tensor, c.c_double, c.c_double, c.POINTER(weft_tensor)]),
+    "weft_bce": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_bce_opts), c.POINTER(weft_tensor)]),
+    "weft_bce_with_logits": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_bce_with_logits_opts), c.POINTER(weft_tensor)]),
+    "weft_gaussian_nll": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_gaussian_nll_opts), c.POINTER(weft_tensor)]),
+    "weft_hinge_embedding": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_hinge_embedding_opts), c.POINTER(weft_tensor)]),
+    "weft_huber": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_huber_opts), c.POINTER(weft_tensor)]),
+    "weft_kl_div": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_kl_div_opts), c.POINTER(weft_tensor)]),
+    "weft_l1": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_l1_opts), c.POINTER(weft_tensor)]),
+    "weft_margin_ranking": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_margin_ranking_opts), c.POINTER(weft_tensor)]),
+    "weft_pairwise_distance": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_pairwise_distance_opts), c.POINTER(weft_tensor)]),
+    "weft_poisson_nll": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_poisson_nll_opts), c.POINTER(weft_tensor)]),
+    "weft_smooth_l1": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_smooth_l1_opts), c.POINTER(weft_tensor)]),
+    "weft_soft_margin": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_soft_margin_opts), c.POINTER(weft_tensor)]),
+    "weft_triplet_margin": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_triplet_margin_opts), c.POINTER(weft_tensor)]),
+    "weft_aminmax": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_aminmax_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_count_nonzero": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_count_nonzero_opts), c.POINTER(weft_tensor)]),
+    "weft_kthvalue": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_kthvalue_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_median": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_median_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_nanmean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_nanmean_opts), c.POINTER(weft_tensor)]),
+    "weft_nansum": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_nansum_opts), c.POINTER(weft_tensor)]),
+    "weft_norm": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_norm_opts), c.POINTER(weft_tensor)]),
+    "weft_quantile": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_quantile_opts), c.POINTER(weft_tensor)]),
+    "weft_std_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_std_mean_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_trace": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_var_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_var_mean_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
 }
 
 

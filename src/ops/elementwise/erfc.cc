@@ -74,6 +74,7 @@ constinit const OpDef kOp_erfc = Special({
     .name = "weft.erfc",
     .c_name = "erfc",
     .doc = "Elementwise complementary error function 1 - erf(x), to full accuracy where that is small.",
+    .example = "y = wf_erfc(s, x);",
     .gradient = GradientUnary<Slope>,
     .expand = ExpandUnary<Erfc>,
     .samples = kSamples,

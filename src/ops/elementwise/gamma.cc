@@ -177,12 +177,6 @@ absl::Status ZetaGradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
-template <Value (*f)(Builder&, const Value&, const Value&)>
-absl::Status ExpandBinary(const ExpandCall& call, std::span<Value> results) {
-  results[0] = f(call.b, call.operands[0], call.operands[1]);
-  return absl::OkStatus();
-}
-
 constexpr OperandDef kOrders[] = {{"n", kF, "order, a whole number from 0 on"}, {"x", kF, "operand"}};
 constexpr OperandDef kExponents[] = {{"x", kF, "exponent, above 1"}, {"q", kF, "where the sum begins"}};
 constexpr auto kPositive = UnarySamples(0.3, 4);
@@ -201,6 +195,7 @@ constinit const OpDef kOp_lgamma = Special({
     .name = "weft.lgamma",
     .c_name = "lgamma",
     .doc = "Elementwise logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ….",
+    .example = "y = wf_lgamma(s, x);",
     .gradient = GradientUnary<LgammaSlope>,
     .expand = ExpandUnary<Lgamma>,
     .samples = kPositive,
@@ -210,6 +205,7 @@ constinit const OpDef kOp_digamma = Special({
     .name = "weft.digamma",
     .c_name = "digamma",
     .doc = "Elementwise derivative of lgamma; NaN at 0, -1, -2, ….",
+    .example = "y = wf_digamma(s, x);",
     .gradient = GradientUnary<DigammaSlope>,
     .expand = ExpandUnary<Digamma>,
     .samples = kPositive,
@@ -220,7 +216,9 @@ constinit const OpDef kOp_polygamma = Special({
     .c_name = "polygamma",
     .doc =
         "Elementwise derivative of digamma of order n, a whole number; NaN of others. Along n there is no derivative: NaN.",
+    .example = "y = wf_polygamma(s, n, x);",
     .operands = kOrders,
+    .rule = OperandRule::kBroadcast,
     .gradient = PolygammaGradient,
     .expand = ExpandBinary<Polygamma>,
     .samples = kWhole,
@@ -230,7 +228,9 @@ constinit const OpDef kOp_zeta = Special({
     .name = "weft.zeta",
     .c_name = "zeta",
     .doc = "Elementwise zeta function of Hurwitz, the sum over k >= 0 of (q + k)^-x.",
+    .example = "y = wf_zeta(s, x, q);",
     .operands = kExponents,
+    .rule = OperandRule::kBroadcast,
     .gradient = ZetaGradient,
     .expand = ExpandBinary<Zeta>,
     .samples = kSums,

@@ -1,5 +1,5 @@
-// What elementwise functions that StableHLO programs bring (CHLO's) have in common. Each is a composite with a rule of its own: its
-// expansion, put together of pieces by abs, sign and where, gives no derivative where these have none.
+// Makers of special functions, and of operations that are formulas of others. A special function is a composite with a gradient of
+// its own: its expansion, put together of pieces by abs, sign and where, gives no derivative where these have none.
 #pragma once
 
 #include <cmath>
@@ -14,22 +14,43 @@ namespace weft::ops {
 #undef WEFT_OP
 
 inline constexpr ir::OperandDef kSpecialOperands[] = {{"x", ir::kF, "operand"}};
-inline constexpr ir::Absent kSpecialAbsent[] = {{ir::Part::kReference, ir::Reason::kExpands},
-                                                {ir::Part::kStableHlo, ir::Reason::kExpands},
-                                                {ir::Part::kExample, ir::Reason::kFromStableHlo}};
 
 // Each says its names, documentation, samples and tolerance.
 consteval ir::OpDef Special(ir::OpDef named) {
-  named.since = 1;
+  named.since = 2;
   named.kind = ir::Kind::kComposite;
   if (named.operands.empty()) named.operands = kSpecialOperands;
   named.results = kResult;
-  named.infer = InferSame;
+  if (named.infer == nullptr) named.infer = InferSame;
   named.batching = BatchLeading;
   named.lowering = ir::Lowering::kExpand;
-  named.absent = kSpecialAbsent;
-  named.exported = false;
+  named.absent = kCompositeAbsent;
   return named;
+}
+
+// An operation that is a formula of others: a macro, which is differentiated, batched and computed as what it stands for. Operands
+// broadcast, and the result has the type of the first, unless it says otherwise.
+consteval ir::OpDef Formula(ir::OpDef named) {
+  named.since = 2;
+  named.kind = ir::Kind::kMacro;
+  if (named.operands.empty()) named.operands = kSpecialOperands;
+  if (named.results.empty()) named.results = kResult;
+  if (named.infer == nullptr) named.infer = InferSame;
+  named.lowering = ir::Lowering::kExpand;
+  if (named.absent.empty()) named.absent = kMacroAbsent;
+  return named;
+}
+// The same of operands that broadcast.
+consteval ir::OpDef Broadcasting(ir::OpDef named) {
+  named.rule = ir::OperandRule::kBroadcast;
+  return Formula(named);
+}
+
+// Expansion of a one-result composite or macro of two operands.
+template <ir::Value (*f)(ir::Builder&, const ir::Value&, const ir::Value&)>
+absl::Status ExpandBinary(const ir::ExpandCall& call, std::span<ir::Value> results) {
+  results[0] = f(call.b, call.operands[0], call.operands[1]);
+  return absl::OkStatus();
 }
 
 // x beyond a size and x within it, each with 1 in the place of the other: what is computed of one and not chosen is finite, and 0

@@ -245,6 +245,80 @@ pub const WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM: u64 = 1 << 1;
 pub const WEFT_UNIFORM_HAS_LOW: u64 = 1 << 0;
 pub const WEFT_UNIFORM_HAS_HIGH: u64 = 1 << 1;
 pub const WEFT_UNIFORM_HAS_DTYPE: u64 = 1 << 2;
+pub const WEFT_ADDCDIV_HAS_VALUE: u64 = 1 << 0;
+pub const WEFT_ADDCMUL_HAS_VALUE: u64 = 1 << 0;
+pub const WEFT_ALLCLOSE_HAS_RTOL: u64 = 1 << 0;
+pub const WEFT_ALLCLOSE_HAS_ATOL: u64 = 1 << 1;
+pub const WEFT_ALLCLOSE_HAS_EQUAL_NAN: u64 = 1 << 2;
+pub const WEFT_ISCLOSE_HAS_RTOL: u64 = 1 << 0;
+pub const WEFT_ISCLOSE_HAS_ATOL: u64 = 1 << 1;
+pub const WEFT_ISCLOSE_HAS_EQUAL_NAN: u64 = 1 << 2;
+pub const WEFT_LOGIT_HAS_EPS: u64 = 1 << 0;
+pub const WEFT_NAN_TO_NUM_HAS_NAN: u64 = 1 << 0;
+pub const WEFT_NAN_TO_NUM_HAS_POSINF: u64 = 1 << 1;
+pub const WEFT_NAN_TO_NUM_HAS_NEGINF: u64 = 1 << 2;
+pub const WEFT_CELU_HAS_ALPHA: u64 = 1 << 0;
+pub const WEFT_GLU_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_HARDSHRINK_HAS_LAMBD: u64 = 1 << 0;
+pub const WEFT_HARDTANH_HAS_LOW: u64 = 1 << 0;
+pub const WEFT_HARDTANH_HAS_HIGH: u64 = 1 << 1;
+pub const WEFT_SOFTMIN_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SOFTPLUS_BETA_HAS_BETA: u64 = 1 << 0;
+pub const WEFT_SOFTPLUS_BETA_HAS_THRESHOLD: u64 = 1 << 1;
+pub const WEFT_SOFTSHRINK_HAS_LAMBD: u64 = 1 << 0;
+pub const WEFT_BCE_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_BCE_WITH_LOGITS_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_GAUSSIAN_NLL_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_GAUSSIAN_NLL_HAS_FULL: u64 = 1 << 1;
+pub const WEFT_GAUSSIAN_NLL_HAS_EPS: u64 = 1 << 2;
+pub const WEFT_HINGE_EMBEDDING_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_HINGE_EMBEDDING_HAS_MARGIN: u64 = 1 << 1;
+pub const WEFT_HUBER_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_HUBER_HAS_DELTA: u64 = 1 << 1;
+pub const WEFT_KL_DIV_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_KL_DIV_HAS_LOG_TARGET: u64 = 1 << 1;
+pub const WEFT_L1_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_MARGIN_RANKING_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_MARGIN_RANKING_HAS_MARGIN: u64 = 1 << 1;
+pub const WEFT_PAIRWISE_DISTANCE_HAS_P: u64 = 1 << 0;
+pub const WEFT_PAIRWISE_DISTANCE_HAS_EPS: u64 = 1 << 1;
+pub const WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS: u64 = 1 << 2;
+pub const WEFT_POISSON_NLL_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_POISSON_NLL_HAS_LOG_INPUT: u64 = 1 << 1;
+pub const WEFT_POISSON_NLL_HAS_FULL: u64 = 1 << 2;
+pub const WEFT_POISSON_NLL_HAS_EPS: u64 = 1 << 3;
+pub const WEFT_SMOOTH_L1_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_SMOOTH_L1_HAS_BETA: u64 = 1 << 1;
+pub const WEFT_SOFT_MARGIN_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_TRIPLET_MARGIN_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_TRIPLET_MARGIN_HAS_MARGIN: u64 = 1 << 1;
+pub const WEFT_TRIPLET_MARGIN_HAS_P: u64 = 1 << 2;
+pub const WEFT_TRIPLET_MARGIN_HAS_EPS: u64 = 1 << 3;
+pub const WEFT_TRIPLET_MARGIN_HAS_SWAP: u64 = 1 << 4;
+pub const WEFT_AMINMAX_HAS_DIMS: u64 = 1 << 0;
+pub const WEFT_AMINMAX_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_COUNT_NONZERO_HAS_DIMS: u64 = 1 << 0;
+pub const WEFT_COUNT_NONZERO_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_KTHVALUE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_KTHVALUE_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_MEDIAN_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_MEDIAN_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_NANMEAN_HAS_DIMS: u64 = 1 << 0;
+pub const WEFT_NANMEAN_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_NANSUM_HAS_DIMS: u64 = 1 << 0;
+pub const WEFT_NANSUM_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_NORM_HAS_DIMS: u64 = 1 << 0;
+pub const WEFT_NORM_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_NORM_HAS_P: u64 = 1 << 2;
+pub const WEFT_QUANTILE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_QUANTILE_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_QUANTILE_HAS_INTERPOLATION: u64 = 1 << 2;
+pub const WEFT_STD_MEAN_HAS_DIMS: u64 = 1 << 0;
+pub const WEFT_STD_MEAN_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_STD_MEAN_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_VAR_MEAN_HAS_DIMS: u64 = 1 << 0;
+pub const WEFT_VAR_MEAN_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_VAR_MEAN_HAS_CORRECTION: u64 = 1 << 2;
 
 pub type weft_code = u32;
 pub const WEFT_OK: weft_code = 0;
@@ -485,6 +559,74 @@ pub type weft_rng_bit_generator_rng_algorithm = u32;
 pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT: weft_rng_bit_generator_rng_algorithm = 0;
 pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY: weft_rng_bit_generator_rng_algorithm = 1;
 pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX: weft_rng_bit_generator_rng_algorithm = 2;
+
+pub type weft_bce_reduction = u32;
+pub const WEFT_BCE_REDUCTION_MEAN: weft_bce_reduction = 0;
+pub const WEFT_BCE_REDUCTION_SUM: weft_bce_reduction = 1;
+pub const WEFT_BCE_REDUCTION_NONE: weft_bce_reduction = 2;
+
+pub type weft_bce_with_logits_reduction = u32;
+pub const WEFT_BCE_WITH_LOGITS_REDUCTION_MEAN: weft_bce_with_logits_reduction = 0;
+pub const WEFT_BCE_WITH_LOGITS_REDUCTION_SUM: weft_bce_with_logits_reduction = 1;
+pub const WEFT_BCE_WITH_LOGITS_REDUCTION_NONE: weft_bce_with_logits_reduction = 2;
+
+pub type weft_gaussian_nll_reduction = u32;
+pub const WEFT_GAUSSIAN_NLL_REDUCTION_MEAN: weft_gaussian_nll_reduction = 0;
+pub const WEFT_GAUSSIAN_NLL_REDUCTION_SUM: weft_gaussian_nll_reduction = 1;
+pub const WEFT_GAUSSIAN_NLL_REDUCTION_NONE: weft_gaussian_nll_reduction = 2;
+
+pub type weft_hinge_embedding_reduction = u32;
+pub const WEFT_HINGE_EMBEDDING_REDUCTION_MEAN: weft_hinge_embedding_reduction = 0;
+pub const WEFT_HINGE_EMBEDDING_REDUCTION_SUM: weft_hinge_embedding_reduction = 1;
+pub const WEFT_HINGE_EMBEDDING_REDUCTION_NONE: weft_hinge_embedding_reduction = 2;
+
+pub type weft_huber_reduction = u32;
+pub const WEFT_HUBER_REDUCTION_MEAN: weft_huber_reduction = 0;
+pub const WEFT_HUBER_REDUCTION_SUM: weft_huber_reduction = 1;
+pub const WEFT_HUBER_REDUCTION_NONE: weft_huber_reduction = 2;
+
+pub type weft_kl_div_reduction = u32;
+pub const WEFT_KL_DIV_REDUCTION_MEAN: weft_kl_div_reduction = 0;
+pub const WEFT_KL_DIV_REDUCTION_SUM: weft_kl_div_reduction = 1;
+pub const WEFT_KL_DIV_REDUCTION_NONE: weft_kl_div_reduction = 2;
+pub const WEFT_KL_DIV_REDUCTION_BATCHMEAN: weft_kl_div_reduction = 3;
+
+pub type weft_l1_reduction = u32;
+pub const WEFT_L1_REDUCTION_MEAN: weft_l1_reduction = 0;
+pub const WEFT_L1_REDUCTION_SUM: weft_l1_reduction = 1;
+pub const WEFT_L1_REDUCTION_NONE: weft_l1_reduction = 2;
+
+pub type weft_margin_ranking_reduction = u32;
+pub const WEFT_MARGIN_RANKING_REDUCTION_MEAN: weft_margin_ranking_reduction = 0;
+pub const WEFT_MARGIN_RANKING_REDUCTION_SUM: weft_margin_ranking_reduction = 1;
+pub const WEFT_MARGIN_RANKING_REDUCTION_NONE: weft_margin_ranking_reduction = 2;
+
+pub type weft_poisson_nll_reduction = u32;
+pub const WEFT_POISSON_NLL_REDUCTION_MEAN: weft_poisson_nll_reduction = 0;
+pub const WEFT_POISSON_NLL_REDUCTION_SUM: weft_poisson_nll_reduction = 1;
+pub const WEFT_POISSON_NLL_REDUCTION_NONE: weft_poisson_nll_reduction = 2;
+
+pub type weft_smooth_l1_reduction = u32;
+pub const WEFT_SMOOTH_L1_REDUCTION_MEAN: weft_smooth_l1_reduction = 0;
+pub const WEFT_SMOOTH_L1_REDUCTION_SUM: weft_smooth_l1_reduction = 1;
+pub const WEFT_SMOOTH_L1_REDUCTION_NONE: weft_smooth_l1_reduction = 2;
+
+pub type weft_soft_margin_reduction = u32;
+pub const WEFT_SOFT_MARGIN_REDUCTION_MEAN: weft_soft_margin_reduction = 0;
+pub const WEFT_SOFT_MARGIN_REDUCTION_SUM: weft_soft_margin_reduction = 1;
+pub const WEFT_SOFT_MARGIN_REDUCTION_NONE: weft_soft_margin_reduction = 2;
+
+pub type weft_triplet_margin_reduction = u32;
+pub const WEFT_TRIPLET_MARGIN_REDUCTION_MEAN: weft_triplet_margin_reduction = 0;
+pub const WEFT_TRIPLET_MARGIN_REDUCTION_SUM: weft_triplet_margin_reduction = 1;
+pub const WEFT_TRIPLET_MARGIN_REDUCTION_NONE: weft_triplet_margin_reduction = 2;
+
+pub type weft_quantile_interpolation = u32;
+pub const WEFT_QUANTILE_INTERPOLATION_LINEAR: weft_quantile_interpolation = 0;
+pub const WEFT_QUANTILE_INTERPOLATION_LOWER: weft_quantile_interpolation = 1;
+pub const WEFT_QUANTILE_INTERPOLATION_HIGHER: weft_quantile_interpolation = 2;
+pub const WEFT_QUANTILE_INTERPOLATION_NEAREST: weft_quantile_interpolation = 3;
+pub const WEFT_QUANTILE_INTERPOLATION_MIDPOINT: weft_quantile_interpolation = 4;
 
 pub type weft_proc = Option<unsafe extern "C" fn()>;
 pub type weft_release_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
@@ -1608,6 +1750,398 @@ pub struct weft_uniform_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_addcdiv_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub value: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_addcmul_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub value: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_allclose_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub rtol: f64,
+    pub atol: f64,
+    pub equal_nan: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_isclose_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub rtol: f64,
+    pub atol: f64,
+    pub equal_nan: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_logit_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub eps: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_nan_to_num_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub nan: f64,
+    pub posinf: f64,
+    pub neginf: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_celu_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub alpha: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_glu_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_hardshrink_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub lambd: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_hardtanh_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub low: f64,
+    pub high: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_softmin_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_softplus_beta_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub beta: f64,
+    pub threshold: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_softshrink_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub lambd: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_bce_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_bce_reduction,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_bce_with_logits_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_bce_with_logits_reduction,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_gaussian_nll_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_gaussian_nll_reduction,
+    pub full: i32,
+    pub eps: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_hinge_embedding_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_hinge_embedding_reduction,
+    pub reserved_margin: i32,
+    pub margin: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_huber_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_huber_reduction,
+    pub reserved_delta: i32,
+    pub delta: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_kl_div_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_kl_div_reduction,
+    pub log_target: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_l1_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_l1_reduction,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_margin_ranking_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_margin_ranking_reduction,
+    pub reserved_margin: i32,
+    pub margin: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_pairwise_distance_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub p: f64,
+    pub eps: f64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_poisson_nll_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_poisson_nll_reduction,
+    pub log_input: i32,
+    pub full: i32,
+    pub reserved_eps: i32,
+    pub eps: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_smooth_l1_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_smooth_l1_reduction,
+    pub reserved_beta: i32,
+    pub beta: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_soft_margin_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_soft_margin_reduction,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_triplet_margin_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_triplet_margin_reduction,
+    pub reserved_margin: i32,
+    pub margin: f64,
+    pub p: f64,
+    pub eps: f64,
+    pub swap: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_aminmax_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_count_nonzero_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_kthvalue_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_median_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_nanmean_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_nansum_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_norm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+    pub keepdims: i32,
+    pub reserved_p: i32,
+    pub p: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_quantile_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub keepdims: i32,
+    pub interpolation: weft_quantile_interpolation,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_std_mean_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+    pub keepdims: i32,
+    pub reserved_correction: i32,
+    pub correction: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_var_mean_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+    pub keepdims: i32,
+    pub reserved_correction: i32,
+    pub correction: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_api_v1 {
     pub struct_size: usize,
     pub release_version: Option<unsafe extern "C" fn() -> *const c_char>,
@@ -2106,6 +2640,42 @@ extern "C" {
     pub fn weft_normal_opts_init(options: *mut c_void, size: usize);
     pub fn weft_rng_bit_generator_opts_init(options: *mut c_void, size: usize);
     pub fn weft_uniform_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_addcdiv_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_addcmul_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_allclose_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_isclose_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_logit_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_nan_to_num_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_celu_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_glu_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_hardshrink_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_hardtanh_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_softmin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_softplus_beta_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_softshrink_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_bce_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_bce_with_logits_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_gaussian_nll_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_hinge_embedding_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_huber_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_kl_div_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_l1_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_margin_ranking_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_pairwise_distance_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_poisson_nll_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_smooth_l1_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_soft_margin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_triplet_margin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_aminmax_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_count_nonzero_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_kthvalue_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_median_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_nanmean_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_nansum_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_norm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_quantile_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_std_mean_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_var_mean_opts_init(options: *mut c_void, size: usize);
     pub fn weft_stop_gradient(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_abs(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_add(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -2265,4 +2835,98 @@ extern "C" {
     pub fn weft_normal(ctx: *mut weft_context, shape: *const i64, shape_count: usize, opts: *const weft_normal_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_rng_bit_generator(ctx: *mut weft_context, state: *mut weft_tensor, shape: *const i64, shape_count: usize, opts: *const weft_rng_bit_generator_opts, out_output_state: *mut *mut weft_tensor, out_output: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_uniform(ctx: *mut weft_context, shape: *const i64, shape_count: usize, opts: *const weft_uniform_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_sinh(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cosh(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_asinh(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_acosh(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_atanh(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_asin(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_acos(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_atan(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_erfc(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_lgamma(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_digamma(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_polygamma(ctx: *mut weft_context, n: *mut weft_tensor, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_zeta(ctx: *mut weft_context, x: *mut weft_tensor, q: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_i0e(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_i1e(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_addcdiv(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, z: *mut weft_tensor, opts: *const weft_addcdiv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_addcmul(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, z: *mut weft_tensor, opts: *const weft_addcmul_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_allclose(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_allclose_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_angle(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_copysign(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_deg2rad(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_entr(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_floor_divide(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_fmax(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_fmin(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_frac(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_heaviside(ctx: *mut weft_context, x: *mut weft_tensor, values: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_hypot(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_is_inf(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_is_neg_inf(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_is_pos_inf(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_isclose(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_isclose_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_ldexp(ctx: *mut weft_context, x: *mut weft_tensor, n: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_lerp(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, weight: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_log10(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logaddexp(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logaddexp2(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logical_and(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logical_not(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logical_or(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logical_xor(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logit(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_logit_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_masked_fill(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, value: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_mod(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nan_to_num(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_nan_to_num_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nextafter(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_rad2deg(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_reciprocal(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_round_decimals(ctx: *mut weft_context, x: *mut weft_tensor, decimals: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_signbit(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_sinc(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_trunc_divide(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_xlog1py(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_xlogy(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_celu(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_celu_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_glu(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_glu_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_hardshrink(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_hardshrink_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_hardsigmoid(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_hardswish(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_hardtanh(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_hardtanh_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logsigmoid(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_mish(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_prelu(ctx: *mut weft_context, x: *mut weft_tensor, weight: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_selu(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_softmin(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_softmin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_softplus_beta(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_softplus_beta_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_softshrink(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_softshrink_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_softsign(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tanhshrink(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_threshold(ctx: *mut weft_context, x: *mut weft_tensor, threshold: f64, value: f64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bce(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, weight: *mut weft_tensor, opts: *const weft_bce_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bce_with_logits(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, weight: *mut weft_tensor, pos_weight: *mut weft_tensor, opts: *const weft_bce_with_logits_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_gaussian_nll(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, var: *mut weft_tensor, opts: *const weft_gaussian_nll_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_hinge_embedding(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_hinge_embedding_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_huber(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_huber_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_kl_div(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_kl_div_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_l1(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_l1_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_margin_ranking(ctx: *mut weft_context, x: *mut weft_tensor, other: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_margin_ranking_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_pairwise_distance(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_pairwise_distance_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_poisson_nll(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_poisson_nll_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_smooth_l1(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_smooth_l1_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_soft_margin(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_soft_margin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_triplet_margin(ctx: *mut weft_context, anchor: *mut weft_tensor, positive: *mut weft_tensor, negative: *mut weft_tensor, opts: *const weft_triplet_margin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_aminmax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_aminmax_opts, out_min: *mut *mut weft_tensor, out_max: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_count_nonzero(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_count_nonzero_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_kthvalue(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_kthvalue_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_median(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_median_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nanmean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_nanmean_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nansum(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_nansum_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_norm(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_norm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_quantile(ctx: *mut weft_context, x: *mut weft_tensor, q: *mut weft_tensor, opts: *const weft_quantile_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_std_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_std_mean_opts, out_std: *mut *mut weft_tensor, out_mean: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_trace(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_var_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_var_mean_opts, out_var: *mut *mut weft_tensor, out_mean: *mut *mut weft_tensor) -> *mut weft_error;
 }

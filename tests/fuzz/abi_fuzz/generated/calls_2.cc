@@ -348,6 +348,294 @@ void Call_weft_uniform_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_addcdiv_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_addcdiv_opts), &size);
+  f.Enter();
+  weft_addcdiv_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_addcmul_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_addcmul_opts), &size);
+  f.Enter();
+  weft_addcmul_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_allclose_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_allclose_opts), &size);
+  f.Enter();
+  weft_allclose_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_isclose_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_isclose_opts), &size);
+  f.Enter();
+  weft_isclose_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_logit_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_logit_opts), &size);
+  f.Enter();
+  weft_logit_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nan_to_num_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nan_to_num_opts), &size);
+  f.Enter();
+  weft_nan_to_num_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_celu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_celu_opts), &size);
+  f.Enter();
+  weft_celu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_glu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_glu_opts), &size);
+  f.Enter();
+  weft_glu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hardshrink_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hardshrink_opts), &size);
+  f.Enter();
+  weft_hardshrink_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hardtanh_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hardtanh_opts), &size);
+  f.Enter();
+  weft_hardtanh_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softmin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softmin_opts), &size);
+  f.Enter();
+  weft_softmin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softplus_beta_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softplus_beta_opts), &size);
+  f.Enter();
+  weft_softplus_beta_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softshrink_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softshrink_opts), &size);
+  f.Enter();
+  weft_softshrink_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bce_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bce_opts), &size);
+  f.Enter();
+  weft_bce_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bce_with_logits_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bce_with_logits_opts), &size);
+  f.Enter();
+  weft_bce_with_logits_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gaussian_nll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gaussian_nll_opts), &size);
+  f.Enter();
+  weft_gaussian_nll_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hinge_embedding_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hinge_embedding_opts), &size);
+  f.Enter();
+  weft_hinge_embedding_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_huber_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_huber_opts), &size);
+  f.Enter();
+  weft_huber_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_kl_div_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
+  f.Enter();
+  weft_kl_div_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_l1_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_l1_opts), &size);
+  f.Enter();
+  weft_l1_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_margin_ranking_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_margin_ranking_opts), &size);
+  f.Enter();
+  weft_margin_ranking_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_pairwise_distance_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_pairwise_distance_opts), &size);
+  f.Enter();
+  weft_pairwise_distance_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_poisson_nll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_poisson_nll_opts), &size);
+  f.Enter();
+  weft_poisson_nll_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_smooth_l1_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_smooth_l1_opts), &size);
+  f.Enter();
+  weft_smooth_l1_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_soft_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_soft_margin_opts), &size);
+  f.Enter();
+  weft_soft_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_triplet_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_triplet_margin_opts), &size);
+  f.Enter();
+  weft_triplet_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_aminmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_aminmax_opts), &size);
+  f.Enter();
+  weft_aminmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_count_nonzero_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_count_nonzero_opts), &size);
+  f.Enter();
+  weft_count_nonzero_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_kthvalue_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_kthvalue_opts), &size);
+  f.Enter();
+  weft_kthvalue_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_median_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_median_opts), &size);
+  f.Enter();
+  weft_median_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nanmean_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nanmean_opts), &size);
+  f.Enter();
+  weft_nanmean_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nansum_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nansum_opts), &size);
+  f.Enter();
+  weft_nansum_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_norm_opts), &size);
+  f.Enter();
+  weft_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_quantile_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_quantile_opts), &size);
+  f.Enter();
+  weft_quantile_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_std_mean_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_std_mean_opts), &size);
+  f.Enter();
+  weft_std_mean_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_var_mean_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_var_mean_opts), &size);
+  f.Enter();
+  weft_var_mean_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_stop_gradient(Fuzz& f) {
   f.BeginOp(kOps[0]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -578,388 +866,6 @@ void Call_weft_exp2(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_exp2(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp(Fuzz& f) {
-  f.BeginOp(kOps[21]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_expm1(Fuzz& f) {
-  f.BeginOp(kOps[22]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_expm1(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_floor(Fuzz& f) {
-  f.BeginOp(kOps[23]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_floor(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ge(Fuzz& f) {
-  f.BeginOp(kOps[24]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ge(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gt(Fuzz& f) {
-  f.BeginOp(kOps[25]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gt(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_imag(Fuzz& f) {
-  f.BeginOp(kOps[26]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_imag(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_integer_pow(Fuzz& f) {
-  f.BeginOp(kOps[27]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t exponent = {};
-  exponent = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_integer_pow(ctx, x, exponent, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_finite(Fuzz& f) {
-  f.BeginOp(kOps[28]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_finite(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_nan(Fuzz& f) {
-  f.BeginOp(kOps[29]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_nan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_le(Fuzz& f) {
-  f.BeginOp(kOps[30]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_le(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log(Fuzz& f) {
-  f.BeginOp(kOps[31]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log2(Fuzz& f) {
-  f.BeginOp(kOps[32]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log2(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log1p(Fuzz& f) {
-  f.BeginOp(kOps[33]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log1p(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sigmoid(Fuzz& f) {
-  f.BeginOp(kOps[34]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lt(Fuzz& f) {
-  f.BeginOp(kOps[35]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lt(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_maximum(Fuzz& f) {
-  f.BeginOp(kOps[36]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_maximum(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_minimum(Fuzz& f) {
-  f.BeginOp(kOps[37]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_minimum(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mul(Fuzz& f) {
-  f.BeginOp(kOps[38]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mul(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ne(Fuzz& f) {
-  f.BeginOp(kOps[39]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ne(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_neg(Fuzz& f) {
-  f.BeginOp(kOps[40]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_neg(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_not(Fuzz& f) {
-  f.BeginOp(kOps[41]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_not(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_or(Fuzz& f) {
-  f.BeginOp(kOps[42]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_or(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_popcount(Fuzz& f) {
-  f.BeginOp(kOps[43]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_popcount(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pow(Fuzz& f) {
-  f.BeginOp(kOps[44]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pow(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_real(Fuzz& f) {
-  f.BeginOp(kOps[45]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_real(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce_precision(Fuzz& f) {
-  f.BeginOp(kOps[46]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t exponent_bits = {};
-  exponent_bits = f.IntAttr(0);
-  int64_t mantissa_bits = {};
-  mantissa_bits = f.IntAttr(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce_precision(ctx, x, exponent_bits, mantissa_bits, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rem(Fuzz& f) {
-  f.BeginOp(kOps[47]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rem(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_round_away(Fuzz& f) {
-  f.BeginOp(kOps[48]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_round_away(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_round(Fuzz& f) {
-  f.BeginOp(kOps[49]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_round(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rsqrt(Fuzz& f) {
-  f.BeginOp(kOps[50]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rsqrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_where(Fuzz& f) {
-  f.BeginOp(kOps[51]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const condition = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_tensor* const y = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_where(ctx, condition, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_shift_left(Fuzz& f) {
-  f.BeginOp(kOps[52]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_shift_left(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_shift_right_arithmetic(Fuzz& f) {
-  f.BeginOp(kOps[53]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_shift_right_arithmetic(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_shift_right_logical(Fuzz& f) {
-  f.BeginOp(kOps[54]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_shift_right_logical(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sign(Fuzz& f) {
-  f.BeginOp(kOps[55]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sign(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sin(Fuzz& f) {
-  f.BeginOp(kOps[56]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sin(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,717 @@
 
 namespace weft::fuzz {
 
+void Call_weft_fft(Fuzz& f) {
+  f.BeginOp(kOps[121]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_fft_type fft_type = {};
+  fft_type = static_cast<weft_fft_type>(f.EnumAttr(0));
+  const int64_t* fft_length = {};
+  size_t fft_length_count = {};
+  f.Ints(1, &fft_length, &fft_length_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fft(ctx, x, fft_type, fft_length, fft_length_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_matmul(Fuzz& f) {
+  f.BeginOp(kOps[122]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_matmul_opts* const opts = f.Options<weft_matmul_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MATMUL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_MATMUL_HAS_PRECISION;
+    opts->precision = static_cast<weft_matmul_precision>(f.EnumAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_matmul(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_triangular_solve(Fuzz& f) {
+  f.BeginOp(kOps[123]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_triangular_solve_opts* const opts = f.Options<weft_triangular_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE;
+    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL;
+    opts->unit_diagonal = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A;
+    opts->transpose_a = static_cast<weft_triangular_solve_transpose_a>(f.EnumAttr(3));
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triangular_solve(ctx, a, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_avg_pool(Fuzz& f) {
+  f.BeginOp(kOps[124]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  weft_avg_pool_opts* const opts = f.Options<weft_avg_pool_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_AVG_POOL_HAS_STRIDES;
+    f.Ints(1, &opts->strides, &opts->strides_count);
+    if (f.Given(2)) opts->present |= WEFT_AVG_POOL_HAS_PADDING;
+    opts->padding = static_cast<weft_avg_pool_padding>(f.EnumAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_AVG_POOL_HAS_PADS;
+    f.Ints(3, &opts->pads, &opts->pads_count);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_avg_pool(ctx, x, window, window_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_conv(Fuzz& f) {
+  f.BeginOp(kOps[125]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_conv_opts* const opts = f.Options<weft_conv_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CONV_HAS_STRIDES;
+    f.Ints(0, &opts->strides, &opts->strides_count);
+    if (f.Given(1)) opts->present |= WEFT_CONV_HAS_PADDING;
+    opts->padding = static_cast<weft_conv_padding>(f.EnumAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_CONV_HAS_PADS;
+    f.Ints(2, &opts->pads, &opts->pads_count);
+    if (f.Given(3)) opts->present |= WEFT_CONV_HAS_DILATION;
+    f.Ints(3, &opts->dilation, &opts->dilation_count);
+    if (f.Given(4)) opts->present |= WEFT_CONV_HAS_GROUPS;
+    opts->groups = f.IntAttr(4);
+    if (f.Given(5)) opts->present |= WEFT_CONV_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
+    if (f.Given(6)) opts->present |= WEFT_CONV_HAS_PRECISION;
+    opts->precision = static_cast<weft_conv_precision>(f.EnumAttr(6));
+    opts->present ^= f.StrayBits(7);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_conv(ctx, x, w, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_conv_transpose(Fuzz& f) {
+  f.BeginOp(kOps[126]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_conv_transpose_opts* const opts = f.Options<weft_conv_transpose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_STRIDES;
+    f.Ints(0, &opts->strides, &opts->strides_count);
+    if (f.Given(1)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_PADS;
+    f.Ints(1, &opts->pads, &opts->pads_count);
+    if (f.Given(2)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING;
+    f.Ints(2, &opts->output_padding, &opts->output_padding_count);
+    if (f.Given(3)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_DILATION;
+    f.Ints(3, &opts->dilation, &opts->dilation_count);
+    if (f.Given(4)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_GROUPS;
+    opts->groups = f.IntAttr(4);
+    if (f.Given(5)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
+    if (f.Given(6)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_PRECISION;
+    opts->precision = static_cast<weft_conv_transpose_precision>(f.EnumAttr(6));
+    opts->present ^= f.StrayBits(7);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_conv_transpose(ctx, x, w, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convolution(Fuzz& f) {
+  f.BeginOp(kOps[127]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const input = f.Operand(0);
+  weft_tensor* const kernel = f.Operand(1);
+  const int64_t* window_strides = {};
+  size_t window_strides_count = {};
+  f.Ints(0, &window_strides, &window_strides_count);
+  const int64_t* padding = {};
+  size_t padding_count = {};
+  f.Ints(1, &padding, &padding_count);
+  const int64_t* lhs_dilation = {};
+  size_t lhs_dilation_count = {};
+  f.Ints(2, &lhs_dilation, &lhs_dilation_count);
+  const int64_t* rhs_dilation = {};
+  size_t rhs_dilation_count = {};
+  f.Ints(3, &rhs_dilation, &rhs_dilation_count);
+  const int64_t* input_dimensions = {};
+  size_t input_dimensions_count = {};
+  f.Ints(4, &input_dimensions, &input_dimensions_count);
+  const int64_t* kernel_dimensions = {};
+  size_t kernel_dimensions_count = {};
+  f.Ints(5, &kernel_dimensions, &kernel_dimensions_count);
+  const int64_t* output_dimensions = {};
+  size_t output_dimensions_count = {};
+  f.Ints(6, &output_dimensions, &output_dimensions_count);
+  weft_convolution_opts* const opts = f.Options<weft_convolution_opts>();
+  if (opts != nullptr) {
+    if (f.Given(7)) opts->present |= WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT;
+    opts->feature_group_count = f.IntAttr(7);
+    if (f.Given(8)) opts->present |= WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT;
+    opts->batch_group_count = f.IntAttr(8);
+    if (f.Given(9)) opts->present |= WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL;
+    f.Ints(9, &opts->window_reversal, &opts->window_reversal_count);
+    if (f.Given(10)) opts->present |= WEFT_CONVOLUTION_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(10));
+    if (f.Given(11)) opts->present |= WEFT_CONVOLUTION_HAS_PRECISION;
+    opts->precision = static_cast<weft_convolution_precision>(f.EnumAttr(11));
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_convolution(ctx, input, kernel, window_strides, window_strides_count, padding, padding_count, lhs_dilation, lhs_dilation_count, rhs_dilation, rhs_dilation_count, input_dimensions, input_dimensions_count, kernel_dimensions, kernel_dimensions_count, output_dimensions, output_dimensions_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_max_pool(Fuzz& f) {
+  f.BeginOp(kOps[128]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  weft_max_pool_opts* const opts = f.Options<weft_max_pool_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_MAX_POOL_HAS_STRIDES;
+    f.Ints(1, &opts->strides, &opts->strides_count);
+    if (f.Given(2)) opts->present |= WEFT_MAX_POOL_HAS_PADDING;
+    opts->padding = static_cast<weft_max_pool_padding>(f.EnumAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_MAX_POOL_HAS_PADS;
+    f.Ints(3, &opts->pads, &opts->pads_count);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_max_pool(ctx, x, window, window_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reduce_window(Fuzz& f) {
+  f.BeginOp(kOps[129]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window_dimensions = {};
+  size_t window_dimensions_count = {};
+  f.Ints(0, &window_dimensions, &window_dimensions_count);
+  weft_reduce_window_reducer reducer = {};
+  reducer = static_cast<weft_reduce_window_reducer>(f.EnumAttr(1));
+  weft_reduce_window_opts* const opts = f.Options<weft_reduce_window_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES;
+    f.Ints(2, &opts->window_strides, &opts->window_strides_count);
+    if (f.Given(3)) opts->present |= WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS;
+    f.Ints(3, &opts->base_dilations, &opts->base_dilations_count);
+    if (f.Given(4)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS;
+    f.Ints(4, &opts->window_dilations, &opts->window_dilations_count);
+    if (f.Given(5)) opts->present |= WEFT_REDUCE_WINDOW_HAS_PADDING;
+    f.Ints(5, &opts->padding, &opts->padding_count);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce_window(ctx, x, window_dimensions, window_dimensions_count, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_select_and_scatter(Fuzz& f) {
+  f.BeginOp(kOps[130]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const operand = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  const int64_t* window_dimensions = {};
+  size_t window_dimensions_count = {};
+  f.Ints(0, &window_dimensions, &window_dimensions_count);
+  weft_select_and_scatter_opts* const opts = f.Options<weft_select_and_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES;
+    f.Ints(1, &opts->window_strides, &opts->window_strides_count);
+    if (f.Given(2)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
+    f.Ints(2, &opts->padding, &opts->padding_count);
+    if (f.Given(3)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_SELECT;
+    opts->select = static_cast<weft_select_and_scatter_select>(f.EnumAttr(3));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_select_and_scatter(ctx, operand, source, window_dimensions, window_dimensions_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_batch_norm(Fuzz& f) {
+  f.BeginOp(kOps[131]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_batch_norm_opts* const opts = f.Options<weft_batch_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_variance = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm(ctx, x, scale, offset, opts, out_result, out_batch_mean, out_batch_variance))) return;
+  f.Keep(out_result);
+  f.Keep(out_batch_mean);
+  f.Keep(out_batch_variance);
+}
+
+void Call_weft_batch_norm_grad(Fuzz& f) {
+  f.BeginOp(kOps[132]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const mean = f.Operand(2);
+  weft_tensor* const variance = f.Operand(3);
+  weft_tensor* const grad_output = f.Operand(4);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_grad_operand = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_scale = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_offset = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_grad(ctx, x, scale, mean, variance, grad_output, epsilon, feature_index, out_grad_operand, out_grad_scale, out_grad_offset))) return;
+  f.Keep(out_grad_operand);
+  f.Keep(out_grad_scale);
+  f.Keep(out_grad_offset);
+}
+
+void Call_weft_batch_norm_training(Fuzz& f) {
+  f.BeginOp(kOps[133]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_var = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_training(ctx, x, scale, offset, epsilon, feature_index, out_output, out_batch_mean, out_batch_var))) return;
+  f.Keep(out_output);
+  f.Keep(out_batch_mean);
+  f.Keep(out_batch_var);
+}
+
+void Call_weft_batch_norm_inference(Fuzz& f) {
+  f.BeginOp(kOps[134]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_tensor* const mean = f.Operand(3);
+  weft_tensor* const variance = f.Operand(4);
+  weft_batch_norm_inference_opts* const opts = f.Options<weft_batch_norm_inference_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_inference(ctx, x, scale, offset, mean, variance, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cross_entropy(Fuzz& f) {
+  f.BeginOp(kOps[135]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    opts->label_smoothing = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dropout(Fuzz& f) {
+  f.BeginOp(kOps[136]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
+    opts->rate = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_elu(Fuzz& f) {
+  f.BeginOp(kOps[137]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_embedding(Fuzz& f) {
+  f.BeginOp(kOps[138]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const table = f.Operand(0);
+  weft_tensor* const ids = f.Operand(1);
+  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gelu(Fuzz& f) {
+  f.BeginOp(kOps[139]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
+    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_layer_norm(Fuzz& f) {
+  f.BeginOp(kOps[140]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_leaky_relu(Fuzz& f) {
+  f.BeginOp(kOps[141]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
+    opts->slope = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear(Fuzz& f) {
+  f.BeginOp(kOps[142]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear_with(Fuzz& f) {
+  f.BeginOp(kOps[143]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log_softmax(Fuzz& f) {
+  f.BeginOp(kOps[144]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mse(Fuzz& f) {
+  f.BeginOp(kOps[145]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_one_hot(Fuzz& f) {
+  f.BeginOp(kOps[146]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const labels = f.Operand(0);
+  int64_t depth = {};
+  depth = f.IntAttr(0);
+  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_relu(Fuzz& f) {
+  f.BeginOp(kOps[147]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_relu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_relu6(Fuzz& f) {
+  f.BeginOp(kOps[148]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_relu6(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rms_norm(Fuzz& f) {
+  f.BeginOp(kOps[149]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scaled_dot_product_attention(Fuzz& f) {
+  f.BeginOp(kOps[150]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const q = f.Operand(0);
+  weft_tensor* const k = f.Operand(1);
+  weft_tensor* const v = f.Operand(2);
+  weft_tensor* const mask = f.Operand(3);
+  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
+    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
+    opts->scale = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
+    opts->enable_gqa = static_cast<int32_t>(f.BoolAttr(3));
+    if (f.Given(4)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT;
+    opts->causal_alignment = static_cast<weft_scaled_dot_product_attention_causal_alignment>(f.EnumAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN;
+    opts->nan_if_unseen = static_cast<int32_t>(f.BoolAttr(5));
+    opts->present ^= f.StrayBits(6);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_silu(Fuzz& f) {
+  f.BeginOp(kOps[151]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_silu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softmax(Fuzz& f) {
+  f.BeginOp(kOps[152]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SOFTMAX_HAS_SAFE;
+    opts->safe = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softplus(Fuzz& f) {
+  f.BeginOp(kOps[153]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softplus(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bernoulli(Fuzz& f) {
+  f.BeginOp(kOps[154]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_bernoulli_opts* const opts = f.Options<weft_bernoulli_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_BERNOULLI_HAS_PROBABILITY;
+    opts->probability = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bernoulli(ctx, shape, shape_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_categorical(Fuzz& f) {
+  f.BeginOp(kOps[155]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_categorical_opts* const opts = f.Options<weft_categorical_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CATEGORICAL_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CATEGORICAL_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_CATEGORICAL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_categorical(ctx, logits, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_normal(Fuzz& f) {
+  f.BeginOp(kOps[156]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_normal_opts* const opts = f.Options<weft_normal_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_NORMAL_HAS_MEAN;
+    opts->mean = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_NORMAL_HAS_DEVIATION;
+    opts->deviation = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_NORMAL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_normal(ctx, shape, shape_count, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_rng_bit_generator(Fuzz& f) {
   f.BeginOp(kOps[157]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -46,6 +757,731 @@ void Call_weft_uniform(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_uniform(ctx, shape, shape_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sinh(Fuzz& f) {
+  f.BeginOp(kOps[159]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sinh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cosh(Fuzz& f) {
+  f.BeginOp(kOps[160]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cosh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_asinh(Fuzz& f) {
+  f.BeginOp(kOps[161]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_asinh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_acosh(Fuzz& f) {
+  f.BeginOp(kOps[162]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_acosh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_atanh(Fuzz& f) {
+  f.BeginOp(kOps[163]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_atanh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_asin(Fuzz& f) {
+  f.BeginOp(kOps[164]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_asin(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_acos(Fuzz& f) {
+  f.BeginOp(kOps[165]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_acos(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_atan(Fuzz& f) {
+  f.BeginOp(kOps[166]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_atan(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erfc(Fuzz& f) {
+  f.BeginOp(kOps[167]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erfc(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lgamma(Fuzz& f) {
+  f.BeginOp(kOps[168]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lgamma(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_digamma(Fuzz& f) {
+  f.BeginOp(kOps[169]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_digamma(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_polygamma(Fuzz& f) {
+  f.BeginOp(kOps[170]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const n = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_polygamma(ctx, n, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_zeta(Fuzz& f) {
+  f.BeginOp(kOps[171]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const q = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_zeta(ctx, x, q, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_i0e(Fuzz& f) {
+  f.BeginOp(kOps[172]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_i0e(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_i1e(Fuzz& f) {
+  f.BeginOp(kOps[173]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_i1e(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_addcdiv(Fuzz& f) {
+  f.BeginOp(kOps[174]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const z = f.Operand(2);
+  weft_addcdiv_opts* const opts = f.Options<weft_addcdiv_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDCDIV_HAS_VALUE;
+    opts->value = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addcdiv(ctx, x, y, z, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_addcmul(Fuzz& f) {
+  f.BeginOp(kOps[175]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const z = f.Operand(2);
+  weft_addcmul_opts* const opts = f.Options<weft_addcmul_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDCMUL_HAS_VALUE;
+    opts->value = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addcmul(ctx, x, y, z, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_allclose(Fuzz& f) {
+  f.BeginOp(kOps[176]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_allclose_opts* const opts = f.Options<weft_allclose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ALLCLOSE_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ALLCLOSE_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ALLCLOSE_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_allclose(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_angle(Fuzz& f) {
+  f.BeginOp(kOps[177]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_angle(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_copysign(Fuzz& f) {
+  f.BeginOp(kOps[178]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_copysign(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_deg2rad(Fuzz& f) {
+  f.BeginOp(kOps[179]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_deg2rad(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_entr(Fuzz& f) {
+  f.BeginOp(kOps[180]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_entr(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_floor_divide(Fuzz& f) {
+  f.BeginOp(kOps[181]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_floor_divide(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_fmax(Fuzz& f) {
+  f.BeginOp(kOps[182]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fmax(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_fmin(Fuzz& f) {
+  f.BeginOp(kOps[183]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fmin(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_frac(Fuzz& f) {
+  f.BeginOp(kOps[184]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_frac(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_heaviside(Fuzz& f) {
+  f.BeginOp(kOps[185]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_heaviside(ctx, x, values, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hypot(Fuzz& f) {
+  f.BeginOp(kOps[186]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hypot(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_inf(Fuzz& f) {
+  f.BeginOp(kOps[187]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_neg_inf(Fuzz& f) {
+  f.BeginOp(kOps[188]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_neg_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_pos_inf(Fuzz& f) {
+  f.BeginOp(kOps[189]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_pos_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_isclose(Fuzz& f) {
+  f.BeginOp(kOps[190]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_isclose_opts* const opts = f.Options<weft_isclose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ISCLOSE_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ISCLOSE_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ISCLOSE_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_isclose(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ldexp(Fuzz& f) {
+  f.BeginOp(kOps[191]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const n = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ldexp(ctx, x, n, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lerp(Fuzz& f) {
+  f.BeginOp(kOps[192]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lerp(ctx, x, y, weight, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log10(Fuzz& f) {
+  f.BeginOp(kOps[193]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log10(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logaddexp(Fuzz& f) {
+  f.BeginOp(kOps[194]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logaddexp(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logaddexp2(Fuzz& f) {
+  f.BeginOp(kOps[195]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logaddexp2(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_and(Fuzz& f) {
+  f.BeginOp(kOps[196]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_and(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_not(Fuzz& f) {
+  f.BeginOp(kOps[197]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_not(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_or(Fuzz& f) {
+  f.BeginOp(kOps[198]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_or(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_xor(Fuzz& f) {
+  f.BeginOp(kOps[199]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_xor(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logit(Fuzz& f) {
+  f.BeginOp(kOps[200]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_logit_opts* const opts = f.Options<weft_logit_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOGIT_HAS_EPS;
+    opts->eps = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logit(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_masked_fill(Fuzz& f) {
+  f.BeginOp(kOps[201]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  weft_tensor* const value = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_fill(ctx, x, mask, value, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mod(Fuzz& f) {
+  f.BeginOp(kOps[202]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mod(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nan_to_num(Fuzz& f) {
+  f.BeginOp(kOps[203]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_nan_to_num_opts* const opts = f.Options<weft_nan_to_num_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NAN_TO_NUM_HAS_NAN;
+    opts->nan = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_NAN_TO_NUM_HAS_POSINF;
+    opts->posinf = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_NAN_TO_NUM_HAS_NEGINF;
+    opts->neginf = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nan_to_num(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nextafter(Fuzz& f) {
+  f.BeginOp(kOps[204]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nextafter(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rad2deg(Fuzz& f) {
+  f.BeginOp(kOps[205]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rad2deg(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reciprocal(Fuzz& f) {
+  f.BeginOp(kOps[206]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reciprocal(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_round_decimals(Fuzz& f) {
+  f.BeginOp(kOps[207]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t decimals = {};
+  decimals = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_round_decimals(ctx, x, decimals, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_signbit(Fuzz& f) {
+  f.BeginOp(kOps[208]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_signbit(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sinc(Fuzz& f) {
+  f.BeginOp(kOps[209]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sinc(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_trunc_divide(Fuzz& f) {
+  f.BeginOp(kOps[210]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trunc_divide(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_xlog1py(Fuzz& f) {
+  f.BeginOp(kOps[211]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_xlog1py(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_xlogy(Fuzz& f) {
+  f.BeginOp(kOps[212]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_xlogy(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_celu(Fuzz& f) {
+  f.BeginOp(kOps[213]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_celu_opts* const opts = f.Options<weft_celu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_celu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_glu(Fuzz& f) {
+  f.BeginOp(kOps[214]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_glu_opts* const opts = f.Options<weft_glu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GLU_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_glu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardshrink(Fuzz& f) {
+  f.BeginOp(kOps[215]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardshrink_opts* const opts = f.Options<weft_hardshrink_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDSHRINK_HAS_LAMBD;
+    opts->lambd = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardshrink(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[216]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardswish(Fuzz& f) {
+  f.BeginOp(kOps[217]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardswish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardtanh(Fuzz& f) {
+  f.BeginOp(kOps[218]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardtanh_opts* const opts = f.Options<weft_hardtanh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDTANH_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_HARDTANH_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardtanh(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[219]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mish(Fuzz& f) {
+  f.BeginOp(kOps[220]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mish(ctx, x, out))) return;
   f.Keep(out);
 }
 

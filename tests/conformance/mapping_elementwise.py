@@ -1,0 +1,207 @@
+"""Functions element by element that mapping.py does not have: special functions, formulas of arithmetic, activations. See there."""
+import torch
+
+from mapping import MAPPED, NAMES, SUMS, Refused, argument, axis_of, maps, pair, unary  # noqa: F401
+
+for _name in ("sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "erfc", "lgamma", "digamma", "log10", "deg2rad", "rad2deg",
+              "reciprocal", "sinc"):
+    unary(_name, _name, floats=True)
+unary("special.i0e", "bessel_i0e", floats=True)
+unary("special.i1e", "bessel_i1e", floats=True)
+unary("special.entr", "entr", floats=True)
+unary("frac", "frac")
+unary("isinf", "is_inf")
+unary("isneginf", "is_neg_inf")
+unary("isposinf", "is_pos_inf")
+unary("angle", "angle", floats=True)
+
+
+@maps("signbit")
+def signbit(t, s):
+    return t.op("signbit", t(s.input, torch.uint8 if s.input.dtype == torch.bool else None))
+
+
+@maps("polygamma/polygamma_n_0", "polygamma/polygamma_n_1", "polygamma/polygamma_n_2", "polygamma/polygamma_n_3", "polygamma/polygamma_n_4",
+      "special.polygamma/special_polygamma_n_0")
+def polygamma(t, s):
+    # OpInfo calls polygamma(x, n) through a lambda.
+    dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    return t.op("polygamma", t(float(argument(s, 0, "n", 0)), dtype), t(s.input, dtype))
+
+
+def of_floats(torch_name, weft_name):
+    @maps(torch_name)
+    def call(t, s):
+        dtype = torch.result_type(s.input, s.args[0])
+        return t.op(weft_name, *pair(t, s.input, s.args[0], dtype if dtype.is_floating_point or dtype.is_complex else torch.float32))
+
+
+for _name, _own in (("special.zeta", "zeta"), ("xlogy", "xlogy"), ("special.xlog1py", "xlog1py"), ("logaddexp", "logaddexp"),
+                    ("logaddexp2", "logaddexp2"), ("hypot", "hypot"), ("copysign", "copysign"), ("nextafter", "nextafter")):
+    of_floats(_name, _own)
+
+
+def plain(torch_name, weft_name, swap=False):
+    @maps(torch_name)
+    def call(t, s):
+        x, y = pair(t, s.input, s.args[0])
+        return t.op(weft_name, *((y, x) if swap else (x, y)))
+
+
+for _name, _own in (("remainder", "mod"), ("floor_divide", "floor_divide"), ("div/floor_rounding", "floor_divide"), ("fmax", "fmax"),
+                    ("fmin", "fmin"), ("heaviside", "heaviside")):
+    plain(_name, _own)
+plain("__rmod__", "mod", swap=True)
+
+
+@maps("logical_and", "logical_or", "logical_xor")
+def logical(t, s):
+    return t.op(s.name, *pair(t, s.input, s.args[0]))
+
+
+@maps("logical_not")
+def logical_not(t, s):
+    return t.op("logical_not", t(s.input))
+
+
+@maps("div/trunc_rounding")
+def trunc_divide(t, s):
+    return t.op("trunc_divide", *pair(t, s.input, s.args[0]))
+
+
+@maps("ldexp")
+def ldexp(t, s):
+    dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    return t.op("ldexp", t(s.input, dtype), t(s.args[0]))
+
+
+@maps("logit")
+def logit(t, s):
+    eps = argument(s, 0, "eps")
+    x = t(s.input, s.input.dtype if s.input.is_floating_point() else torch.float32)
+    return t.op("logit", x, **({} if eps is None else {"eps": float(eps)}))
+
+
+@maps("nan_to_num")
+def nan_to_num(t, s):
+    given = {name: argument(s, i, name) for i, name in enumerate(("nan", "posinf", "neginf"))}
+    return t.op("nan_to_num", t(s.input), **{name: float(x) for name, x in given.items() if x is not None})
+
+
+@maps("round/decimals_3", "round/decimals_neg_3")
+def round_decimals(t, s):
+    return t.op("round_decimals", t(s.input), decimals=int(s.kwargs["decimals"]))
+
+
+@maps("lerp")
+def lerp(t, s):
+    dtype = torch.result_type(s.input, s.args[0])
+    return t.op("lerp", t(s.input, dtype), t(s.args[0], dtype), t(argument(s, 1, "weight"), dtype))
+
+
+@maps("addcmul", "addcdiv")
+def scaled(t, s):
+    dtype = torch.promote_types(torch.result_type(s.input, s.args[0]), s.args[1].dtype)
+    return t.op(s.name, t(s.input, dtype), t(s.args[0], dtype), t(s.args[1], dtype), value=float(s.kwargs.get("value", 1)))
+
+
+@maps("masked_fill")
+def masked_fill(t, s):
+    return t.op("masked_fill", t(s.input), t(s.args[0]), t(s.args[1], s.input.dtype))
+
+
+@maps("isclose", "allclose")
+def isclose(t, s):
+    options = {name: s.kwargs[name] for name in ("rtol", "atol", "equal_nan") if name in s.kwargs}
+    return t.op(s.name, *pair(t, s.input, s.args[0]), **options)
+
+
+# --- activations -----------------------------------------------------------------------------------------------------
+
+for _name in ("hardsigmoid", "hardswish", "logsigmoid", "mish", "selu", "softsign", "tanhshrink"):
+    unary("nn.functional." + _name, _name)
+
+
+def attributes(torch_name, weft_name, **names):
+    """An activation whose numbers come by position or by name: Weft's name and PyTorch's, its default."""
+    @maps(torch_name)
+    def call(t, s):
+        return t.op(weft_name, t(s.input), **{own: float(argument(s, i, theirs, default)) for i, (own, (theirs, default)) in enumerate(names.items())})
+
+
+attributes("nn.functional.celu", "celu", alpha=("alpha", 1.0))
+attributes("nn.functional.hardshrink", "hardshrink", lambd=("lambd", 0.5))
+attributes("nn.functional.softshrink", "softshrink", lambd=("lambd", 0.5))
+attributes("nn.functional.threshold", "threshold", threshold=("threshold", 0.0), value=("value", 0.0))
+
+
+@maps("nn.functional.glu")
+def glu(t, s):
+    return t.op("glu", t(s.input), axis=axis_of(argument(s, 0, "dim", -1), s.input.dim()))
+
+
+@maps("nn.functional.softmin")
+def softmin(t, s):
+    return t.op("softmin", t(s.input), axis=axis_of(argument(s, 0, "dim"), max(1, s.input.dim())))
+
+
+# --- losses ----------------------------------------------------------------------------------------------------------
+
+def loss(torch_name, weft_name, *options):
+    @maps(torch_name, sums=True)
+    def call(t, s):
+        given = {name: s.kwargs[name] for name in options if name in s.kwargs}
+        given = {name: float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else x for name, x in given.items()}
+        return t.op(weft_name, t(s.input), *[t(x, s.input.dtype) for x in s.args if isinstance(x, torch.Tensor)], reduction=s.kwargs.get("reduction", "mean"), **given)
+
+
+loss("nn.functional.l1_loss", "l1")
+loss("nn.functional.smooth_l1_loss", "smooth_l1", "beta")
+loss("nn.functional.huber_loss", "huber", "delta")
+loss("nn.functional.kl_div", "kl_div", "log_target")
+loss("nn.functional.poisson_nll_loss", "poisson_nll", "log_input", "full", "eps")
+loss("nn.functional.gaussian_nll_loss", "gaussian_nll", "full", "eps")
+loss("nn.functional.hinge_embedding_loss", "hinge_embedding", "margin")
+loss("nn.functional.margin_ranking_loss", "margin_ranking", "margin")
+loss("nn.functional.soft_margin_loss", "soft_margin")
+loss("nn.functional.triplet_margin_loss", "triplet_margin", "margin", "p", "eps", "swap")
+
+
+@maps("nn.functional.binary_cross_entropy", sums=True)
+def bce(t, s):
+    weight = s.kwargs.get("weight")
+    return t.op("bce", t(s.input), t(s.args[0]), t(weight) if weight is not None else None, reduction=s.kwargs.get("reduction", "mean"))
+
+
+@maps("nn.functional.binary_cross_entropy_with_logits", sums=True)
+def bce_with_logits(t, s):
+    given = [t(s.kwargs[name]) if s.kwargs.get(name) is not None else None for name in ("weight", "pos_weight")]
+    return t.op("bce_with_logits", t(s.input), t(s.args[0]), *given, reduction=s.kwargs.get("reduction", "mean"))
+
+
+# --- measures --------------------------------------------------------------------------------------------------------
+
+@maps("trace")
+def trace(t, s):
+    return t.op("trace", t(s.input, None if s.input.is_floating_point() else torch.int64))
+
+
+@maps("kthvalue")
+def kthvalue(t, s):
+    return t.op("kthvalue", t(s.input), k=int(s.args[0]), axis=axis_of(argument(s, 1, "dim", -1), max(1, s.input.dim())),
+                keepdims=bool(argument(s, 2, "keepdim", False)))
+
+
+@maps("quantile")
+def quantile(t, s):
+    if argument(s, 1, "dim") is None:
+        raise Refused("slices")
+    return t.op("quantile", t(s.input), t(s.args[0], s.input.dtype), axis=axis_of(argument(s, 1, "dim"), max(1, s.input.dim())),
+                keepdims=bool(argument(s, 2, "keepdim", False)), interpolation=s.kwargs.get("interpolation", "linear"))
+
+
+@maps("count_nonzero")
+def count_nonzero(t, s):
+    dim = argument(s, 0, "dim")
+    dims = None if dim is None else [int(d) for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
+    return t.op("count_nonzero", t(s.input), dims=dims or None)
