@@ -8,6 +8,7 @@ import threading
 import torch
 
 OLDEST = (2, 10)
+REPETITION_NODES = 10_000  # the library's own is 1000
 _VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 if _VERSION < OLDEST or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError(f"torch_xla over Weft needs torch {OLDEST[0]}.{OLDEST[1]} or newer; this is torch {torch.__version__}")
@@ -93,6 +94,15 @@ def context_made():
     return bool(_addresses) and C.used()
 
 
+def _defaults():
+    """Options that are others here than in the library, where the environment does not choose them."""
+    # An optimizer's lists of tensors look like a loop, and a step that is cut inside is not replayed. PyTorch/XLA's programs say
+    # where a step ends; a loop that does not is cut all the same, by its nodes.
+    if "WEFT_REPETITION_NODES" in os.environ:
+        return {}
+    return {"repetition_nodes": str(REPETITION_NODES)}
+
+
 def ensure():
     """Makes the context where there is none yet."""
     global _process
@@ -100,7 +110,8 @@ def ensure():
         return
     with _lock:
         if not _addresses:
-            made = C.start(tuple(_options), tuple(_options.values()))
+            options = {**_defaults(), **_options}
+            made = C.start(tuple(options), tuple(options.values()))
             if _process is None:
                 atexit.register(_end)
             _process = os.getpid()
