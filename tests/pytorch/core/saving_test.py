@@ -20,9 +20,9 @@ print(torch.load(PATH, map_location="cpu").tolist())
 """
 VIEWS = {
     "row": lambda x: x[1], "column": lambda x: x[:, 2], "transposed": lambda x: x.transpose(0, 2),
-    "steps": lambda x: x[..., 1::2], "expanded": lambda x: x[:1].expand(5, 3, 4), "strided": lambda x: x.as_strided((3, 3), (1, 4), 2),
-    "one wide": lambda x: x[:, :1].transpose(0, 1), "element": lambda x: x[1, 2, 3],
-    "part": lambda x: x[1:, :2].permute(2, 0, 1),
+    "steps": lambda x: x[..., 1::2], "expanded": lambda x: x[:1].expand(5, 3, 4),
+    "strided": lambda x: x.as_strided((3, 3), (1, 4), 2), "one wide": lambda x: x[:, :1].transpose(0, 1),
+    "element": lambda x: x[1, 2, 3], "part": lambda x: x[1:, :2].permute(2, 0, 1),
 }  # fmt: skip
 COPIES = {
     "cpu": lambda t: t.cpu(), "to the cpu": lambda t: t.to("cpu"), "to a dtype": lambda t: t.to(torch.float64),
