@@ -31,6 +31,16 @@ for name, wrong in {
 }.items():
     try: found[name] = str(wrong())
     except RuntimeError as error: found[name] = str(error)
+at = lambda n: torch.ones(2, device=f"xla:{n}", requires_grad=True)
+for name, backward in {
+    "backward": lambda: (at(1) * 2).sum().backward(), "grad": lambda: torch.autograd.grad((at(1) * 2).sum(), at(1)),
+    "backward of a part": lambda: (at(0).to("xla:1") * 2).sum().backward(),
+}.items():
+    try: found[name] = str(backward())
+    except NotImplementedError as error: found[name] = str(error)
+leaf = at(0)
+(leaf * 2).sum().backward()
+found["backward at home"] = leaf.grad.tolist()
 print(json.dumps(found))
 """
 
@@ -108,6 +118,9 @@ class Errors(unittest.TestCase):
         self.assertEqual(found.pop("devices"), ["xla:0", "xla:1", "xla:1", "xla:0"])
         self.assertEqual(found.pop("third"), "xla:2 is no device: there are 2")
         self.assertEqual(found.pop("generator"), "Expected a generator of xla:0 but found one of xla:1")
+        self.assertEqual(found.pop("backward at home"), [2.0, 2.0])
+        for name in ("backward", "grad", "backward of a part"):
+            self.assertIn("backward is there on xla:0 alone: PyTorch's autograd counts one device", found.pop(name), name)
         self.assertEqual(len(found), 14)
         for name, text in found.items():
             with self.subTest(name):

@@ -6,10 +6,30 @@ import os
 import pickle
 import tempfile
 import unittest
+import zipfile
 
-from common import DEVICE, core, same
+from common import DEVICE, child, core, same
 import torch
 from torch import nn
+
+LOAD = """
+for options in ({}, {"weights_only": False}):
+    try: print(torch.load(PATH, **options).device)
+    except Exception as error: print(type(error).__name__, str(error).splitlines()[0])
+print(torch.load(PATH, map_location="cpu").tolist())
+"""
+VIEWS = {
+    "row": lambda x: x[1], "column": lambda x: x[:, 2], "transposed": lambda x: x.transpose(0, 2),
+    "steps": lambda x: x[..., 1::2], "expanded": lambda x: x[:1].expand(5, 3, 4),
+    "strided": lambda x: x.as_strided((3, 3), (1, 4), 2), "one wide": lambda x: x[:, :1].transpose(0, 1),
+    "element": lambda x: x[1, 2, 3], "part": lambda x: x[1:, :2].permute(2, 0, 1),
+}  # fmt: skip
+COPIES = {
+    "cpu": lambda t: t.cpu(), "to the cpu": lambda t: t.to("cpu"), "to a dtype": lambda t: t.to(torch.float64),
+    "to the cpu and a dtype": lambda t: t.to("cpu", torch.bfloat16), "to itself": lambda t: t.to(t.device),
+    "copied": lambda t: t.to(t.device, copy=True), "deepcopy": copy.deepcopy, "clone": lambda t: t.clone(),
+    "double": lambda t: t.double(), "like another": lambda t: t.to(t.new_empty(0, dtype=torch.int32)),
+}  # fmt: skip
 
 
 class Saving(unittest.TestCase):
@@ -24,6 +44,70 @@ class Saving(unittest.TestCase):
         self.assertIsInstance(other, nn.Parameter)
         same(self, self.x, parameter.detach())
         same(self, self.x + 1, other.detach())
+
+    def test_copies_of_views(self):
+        """Values, dtype, strides and offset are torch's, and a write goes where torch's goes."""
+        for name, view in VIEWS.items():
+            for how, make in COPIES.items():
+                with self.subTest(name, how=how):
+                    bases = [self.x.clone(), self.x.to(DEVICE)]
+                    views = [view(base) for base in bases]
+                    host, ours = (make(one) for one in views)
+                    self.assertTrue(torch.equal(ours.cpu(), host))
+                    self.assertEqual(ours.dtype, host.dtype)
+                    if "cpu" not in how:  # to the CPU torch itself copies otherwise than within it
+                        self.assertEqual((ours.stride(), ours.storage_offset()), (host.stride(), host.storage_offset()))
+                        self.assertEqual(ours is views[1], host is views[0])
+                    if name != "expanded" and ours.device.type == "xla":
+                        for copied in (host, ours):
+                            copied.mul_(3)
+                        same(self, host, ours)
+                        same(self, bases[0], bases[1])
+
+    def test_deepcopy_of_tied_weights(self):
+        tied = nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.Linear(4, 4)}).to(DEVICE)
+        tied["b"].weight = tied["a"].weight
+        other = copy.deepcopy(tied)
+        self.assertIs(other["a"].weight, other["b"].weight)
+        self.assertIsNot(other["a"].weight, tied["a"].weight)
+
+    def test_deepcopy_keeps_one_memory_one(self):
+        for device in ("cpu", DEVICE):
+            y = self.x.to(device, copy=True).requires_grad_()
+            y.sum().backward()
+            y.note = ["said"]
+            parts = copy.deepcopy([y.detach()[0], y.detach().view(torch.int32)[1], y])
+            self.assertTrue(parts[2].requires_grad)
+            self.assertEqual((parts[2].grad.tolist(), parts[2].note), (y.grad.tolist(), ["said"]))
+            self.assertIsNot(parts[2].note, y.note)
+            parts[2].grad.zero_()
+            parts[2].detach().zero_()
+            self.assertEqual((parts[0].sum().item(), parts[1].sum().item()), (0, 0))
+            self.assertTrue(torch.equal(y.detach().cpu(), self.x) and y.grad.sum() == 24)
+        with self.assertRaisesRegex(RuntimeError, "Only Tensors created explicitly by the user"):
+            copy.deepcopy(y * 2)
+
+    def test_load_without_the_device(self):
+        """A program that lacks torch_xla, or the device, gets an error; map_location helps both."""
+        with tempfile.TemporaryDirectory() as folder:
+            path, other = os.path.join(folder, "t.pt"), os.path.join(folder, "other.pt")
+            torch.save(self.y[1], path)
+            with zipfile.ZipFile(path) as written, zipfile.ZipFile(other, "w") as file:
+                for name in written.namelist():
+                    file.writestr(name, written.read(name).replace(b"xla:0", b"xla:3"))
+            values = str(self.x[1].tolist())
+            for file, package, text in (
+                (path, "torch", "NotImplementedError Could not run 'aten::empty.memory_format' with arguments from the 'XLA'"),
+                (other, "torch_xla._weft", "RuntimeError xla:3 is no device: there is 1"),
+                (path, "torch_xla._weft", "xla:0"),
+            ):
+                run = child(f"import {package}\nPATH = {file!r}\n" + LOAD)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                lines = run.stdout.splitlines()
+                self.assertEqual(len(lines), 3, run.stdout)
+                for line in lines[:2]:
+                    self.assertTrue(line.startswith(text), line)
+                self.assertEqual(lines[2], values)
 
     def test_pickle_and_torch_save(self):
         same(self, self.x, pickle.loads(pickle.dumps(self.y)))

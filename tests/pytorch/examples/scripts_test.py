@@ -1,4 +1,5 @@
 """The training scripts of examples/pytorch/test: the documents' command lines and flags, at sizes of seconds."""
+import importlib.util
 import os
 import re
 import sys
@@ -10,6 +11,17 @@ import support  # noqa: E402
 
 SCRIPTS = os.path.join(support.ROOT, "examples", "pytorch", "test")
 DATA = "/usr/share/datasets/fashion-mnist"
+LIGHTNING = """
+import lightning_seed, torch_xla
+for devices in (1, 8):
+    torch_xla.device_count = lambda: devices
+    for cores, precision in ((1, 32), (8, 16), (None, 32)):
+        found = lightning_seed.trainer_arguments(cores, precision, max_epochs=2)
+        print(*(found.get(name) for name in ("accelerator", "devices", "precision", "max_epochs")))
+for cores, precision in ((2, 32), (0, 32), ("8", 32), (8, 64)):
+    try: lightning_seed.trainer(cores, precision)
+    except ValueError as error: print(error)
+"""
 # As `python script` begins it.
 PROGRAM = "import runpy\nrunpy.run_path({!r}, run_name='__main__')\n"
 
@@ -64,6 +76,16 @@ class Scripts(unittest.TestCase):
         done = run("test_train_mnist.py", "--samples=256", "--num_epochs=1", "--target_accuracy=99.5", "--num_cores=0")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("is below the target of 99.50%", done.stderr)
+
+    @unittest.skipUnless(importlib.util.find_spec("pytorch_lightning"), "pytorch_lightning is not installed")
+    def test_lightnings_old_arguments(self):
+        """Of 2020: 1 or 8 cores, which today are devices; 16 bits were bfloat16 on TPUs; whatever else is refused."""
+        text = self._check(support.run(LIGHTNING, path=[os.path.dirname(SCRIPTS)]))
+        self.assertEqual(text.splitlines(), [
+            "tpu 1 32-true 2", "tpu auto bf16-true 2", "None None 32 2",
+            "tpu 1 32-true 2", "tpu 8 bf16-true 2", "None None 32 2",
+            "num_tpu_cores has to be 1 or 8, not 2", "num_tpu_cores has to be 1 or 8, not 0",
+            "num_tpu_cores has to be 1 or 8, not 8", "precision has to be 16 or 32, not 64"])
 
     def test_missing_files_are_named(self):
         done = run("test_train_mnist.py", "--datadir=/nowhere")

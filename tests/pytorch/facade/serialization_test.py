@@ -100,6 +100,32 @@ class OwnCheckpoints(unittest.TestCase):
                    "before = peak()\nxser.save(data, sys.argv[1])\nprint(peak() - before)\n")
         self.assertLess(int(support.check(self, support.run(program, self.path))), 64)
 
+    def test_large_tensors_are_the_programs_own(self):
+        """Their memory is the one that was read into: it can be written, and stays when what else was loaded goes."""
+        large = torch.arange(9 << 20, dtype=torch.float32).reshape(3, -1)
+        xser.save({"large": large.to(DEVICE), "half": large.to(DEVICE).bfloat16()}, self.path)
+        loaded = xser.load(self.path)
+        half = loaded["half"]
+        self.assertTrue(torch.equal(half, large.bfloat16()))
+        half += 1
+        loaded["large"][1:].mul_(2)
+        other = torch.nn.Parameter(loaded.pop("large"))
+        del loaded
+        self.assertTrue(torch.equal(half, large.bfloat16() + 1))
+        self.assertTrue(torch.equal(other[0], large[0]) and torch.equal(other[1:], large[1:] * 2))
+        self.assertTrue(torch.equal(xser.load(self.path)["large"], large))
+
+    def test_large_tensors_outlive_their_library(self):
+        """The process ends well with such a tensor alive, and a forked child reads it."""
+        program = ("import os, sys, torch, torch_xla\nimport torch_xla.utils.serialization as xser\n"
+                   "xser.save([torch.ones(9 << 20, device='xla')], sys.argv[1])\n"
+                   "kept = xser.load(sys.argv[1])[0]\n"
+                   "if os.fork() == 0:\n    print(kept.sum().item(), flush=True)\n    del kept\n    os._exit(0)\n"
+                   "os.wait()\nkept.add_(1)\nprint(kept.sum().item())\n")
+        done = support.run(program, self.path, fresh=True)
+        self.assertEqual(support.check(self, done), f"{float(9 << 20)}\n{float(18 << 20)}\n")
+        self.assertEqual(done.stderr, "")
+
     def test_not_the_master(self):
         with unittest.mock.patch("torch_xla.core.xla_model.get_ordinal", lambda: 1):
             xser.save([1], self.path, global_master=True)

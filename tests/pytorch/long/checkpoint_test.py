@@ -62,10 +62,10 @@ class Gibibyte(unittest.TestCase):
         self.assertLessEqual(loaded, MIB)
 
     def test_few_tensors(self):
-        """Saving streams a tensor in pieces. Loading holds one of them twice: on the device and on the host."""
+        """Saving streams a tensor in pieces, and loading gives the memory that was read into."""
         saved, loaded = self._grows(4, 256)
         self.assertLessEqual(saved, MIB)
-        self.assertLessEqual(loaded, 256 + MIB)
+        self.assertLessEqual(loaded, MIB)
 
 
 if __name__ == "__main__":

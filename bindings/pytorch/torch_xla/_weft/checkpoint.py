@@ -8,6 +8,8 @@ from . import factory, runtime
 from .runtime import C, call, context, library
 
 _SIZE = ctypes.c_size_t
+# From here on a tensor is not copied where the device's memory is the host's: the host would have room for it twice.
+_LENT_BYTES = 32 << 20
 
 
 class _Options(ctypes.Structure):
@@ -55,12 +57,30 @@ def _bytes_of(tree, name):
     return ctypes.string_at(data, size.value)
 
 
+def _lent(handle):
+    """A CPU tensor that shows the memory of a tensor of Weft's, which is given back with it; None where others cannot read it.
+
+    Nobody else has the tensor, so writing to its memory changes nothing of the device's.
+    """
+    managed = ctypes.c_void_p()
+    try:
+        call("weft_tensor_to_dlpack_legacy", handle, ctypes.byref(managed))
+    except RuntimeError:
+        return None
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return torch.utils.dlpack.from_dlpack(capsule(managed, b"dltensor", None))
+
+
 def _download(handle):
     dtype, rank, dims = ctypes.c_int(), _SIZE(), (ctypes.c_int64 * 32)()
     call("weft_tensor_dtype", handle, ctypes.byref(dtype))
     call("weft_tensor_dims", handle, dims, _SIZE(32), ctypes.byref(rank))
     out = torch.empty(list(dims[:rank.value]), dtype=runtime.TORCH_DTYPES[dtype.value])
     size = out.numel() * out.element_size()
+    lent = _lent(handle) if size >= _LENT_BYTES else None
+    if lent is not None:
+        return lent
     if size:
         call("weft_tensor_to_host", handle, ctypes.c_void_p(out.data_ptr()), _SIZE(size))
     return out

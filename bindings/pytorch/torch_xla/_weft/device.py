@@ -1,4 +1,6 @@
 """The device `xla`: torch's PrivateUse1 under that name, with the module, the hooks and the guard that torch asks for."""
+import copy
+import functools
 import itertools
 import os
 import threading
@@ -190,6 +192,49 @@ def _set_device(device, /):
     runtime.set_current_device(runtime.index_of(device))
 
 
+def _deepcopy_with_aliases(original):
+    """copy.deepcopy, which torch has clone a tensor of any device named xla: here tensors of one memory get one copy of it."""
+
+    def __deepcopy__(self, memo):
+        plain = type(self) is torch.Tensor and self.device.type == "xla" and self.is_leaf and self.numel() > 0
+        if not plain or self.is_conj() or self.is_neg() or id(self) in memo:
+            return original(self, memo)
+        storage = self.untyped_storage()
+        count, rest = divmod(storage.nbytes(), self.element_size())
+        copies = memo.setdefault("torch", {})
+        if rest and storage._cdata not in copies:
+            return original(self, memo)
+        with torch.no_grad():
+            if storage._cdata not in copies:
+                whole = torch.ops.aten.as_strided(self.detach(), [count], [1], 0).clone()
+                copies[storage._cdata] = whole.untyped_storage()
+            new = self.new_empty(0).set_(copies[storage._cdata], self.storage_offset(), self.size(), self.stride())
+        new.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            new.grad = copy.deepcopy(self.grad, memo)
+        new.__dict__ = copy.deepcopy(self.__dict__, memo)
+        memo[id(self)] = new
+        return new
+
+    return __deepcopy__
+
+
+def _backward_with_a_name(original):
+    """Autograd's engine, which ends with an assertion of its own where a gradient is to be computed on another device."""
+
+    @functools.wraps(original)
+    def run_backward(*arguments, **options):
+        try:
+            return original(*arguments, **options)
+        except RuntimeError as error:
+            if "device_ready_queues_" not in str(error):
+                raise
+        raise NotImplementedError("backward is there on xla:0 alone: PyTorch's autograd counts one device where its hooks "
+                                  "come from Python. Tensors, copies and operations work on the others")
+
+    return run_backward
+
+
 def _install_accelerator():
     """What torch.accelerator asks hooks, guards and allocators that only C++ can give."""
     functions = {
@@ -222,6 +267,9 @@ def install():
     torch.nn.Module.xla = _module_xla
     torch.nn.Module._apply = _ties_kept(torch.nn.Module._apply)
     _install_accelerator()
+    torch.autograd.graph._engine_run_backward = _backward_with_a_name(torch.autograd.graph._engine_run_backward)
+    torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward
+    torch.Tensor.__deepcopy__ = _deepcopy_with_aliases(torch.Tensor.__deepcopy__)
     torch.Tensor.pin_memory = _pin_memory(torch.Tensor.pin_memory)
     torch.Tensor.is_pinned = _is_pinned(torch.Tensor.is_pinned)
     generator.install()

@@ -125,22 +125,12 @@ def clone(self, memory_format=None):
     value = plain_value(self)
     if memory_format is torch.contiguous_format:
         return C.wrap(value)
-    if memory_format in _CHANNELS_LAST or (memory_format in (None, torch.preserve_format) and not self.is_contiguous()
-                                           and _dense(self)):
+    if memory_format in _CHANNELS_LAST or not self.is_contiguous():
         out = torch.empty_like(self, memory_format=memory_format or torch.preserve_format)
-        C.write(out, value)
-        return out
+        if list(out.stride()) != contiguous_strides(self.shape):
+            C.write(out, value)
+            return out
     return C.wrap(value)
-
-
-def _dense(tensor):
-    """Whether torch keeps the strides of a copy: no gaps and no element shown twice."""
-    step = 1
-    for size, stride in sorted(((n, s) for n, s in zip(tensor.shape, tensor.stride()) if n != 1), key=lambda pair: pair[1]):
-        if stride != step:
-            return False
-        step *= size
-    return True
 
 
 def number(value, dtype, index):

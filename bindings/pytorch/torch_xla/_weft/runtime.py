@@ -9,8 +9,8 @@ import torch
 
 OLDEST = (2, 10)
 REPETITION_NODES = 10_000  # the library's own is 1000
-_VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
-if _VERSION < OLDEST or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+if VERSION < OLDEST or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError(f"torch_xla over Weft needs torch {OLDEST[0]}.{OLDEST[1]} or newer; this is torch {torch.__version__}")
 
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -60,7 +60,7 @@ def _load():
     if not _LIBRARY.exists():
         raise ImportError(f"the library of Weft was looked for at {_LIBRARY} (variable WEFT_LIBRARY) and is not there")
     from . import _weft_torch as module
-    major, minor = _VERSION
+    major, minor = VERSION
     folder = pathlib.Path(torch.__file__).resolve().parent / "lib"
     module.load(str(_LIBRARY), str(folder / "libtorch_cpu.so"), (major << 56) | (minor << 48),
                 torch.Tensor.__dlpack_c_exchange_api__, _result_number,
