@@ -315,10 +315,14 @@ absl::Status PjrtExecutable::Take(const DeviceArguments& given, Device* device, 
 }
 
 absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<const DeviceArguments> devices) {
+  const Program& program = its_->program;
+  if (const uint64_t processes = uint64_t{program.replicas} * program.partitions; processes > 1) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "a launch of a program of ", processes,
+                       " processes; this version compiles such programs and runs those of one");
+  }
   if (devices.size() != 1) return InternalError("a plugin's program runs on one device, ", devices.size(), " given");
   const DeviceArguments& given = devices[0];
   Device* const device = given.device != nullptr ? given.device : devices_[0];
-  const Program& program = its_->program;
   const std::shared_ptr<Client>& client = its_->client;
   const auto launch = std::make_shared<Launch>(its_, device->id);
   int64_t gone = 0, more = 0;
