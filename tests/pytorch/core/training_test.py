@@ -144,6 +144,24 @@ class Training(unittest.TestCase):
         self.assertGreaterEqual(after["steps_replayed"] - before["steps_replayed"], 9)
         self.assertGreaterEqual(after["buffers_donated"] - before["buffers_donated"], 10 * 8)
 
+    def test_steps_of_many_parameters_are_replayed(self):
+        """An optimizer's lists of tensors repeat like a loop; the step must not be cut inside."""
+        model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(50))).to(DEVICE)
+        optimizer, data = torch.optim.AdamW(model.parameters(), 1e-3), torch.ones(4, 8, device=DEVICE)
+
+        def steps(count):
+            for _ in range(count):
+                optimizer.zero_grad()
+                model(data).square().mean().backward()
+                optimizer.step()
+                core.sync()
+            return json.loads(core.weft_metrics_json())["counters"]
+
+        before, after = steps(4), steps(10)
+        self.assertGreater(after["nodes_recorded"] - before["nodes_recorded"], 10 * 1000)  # more than the library's own bound
+        self.assertEqual(after["cut_repetition"], before["cut_repetition"])
+        self.assertGreaterEqual(after["steps_replayed"] - before["steps_replayed"], 9)
+
     def test_memory_is_flat(self):
         layer = nn.Linear(64, 64).to(DEVICE)
         optimizer = torch.optim.SGD(layer.parameters(), 1e-3, momentum=0.9)
