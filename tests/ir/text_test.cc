@@ -59,14 +59,14 @@ TEST(Text, KeepsEverythingANodeCarries) {
   auto none = Node::Create(kEverything, {Value{node, 1}}, {}, {});
   auto user = Node::Create(kEverything, {Value{node, 1}, Value{node, 0}}, {}, {Type::Tensor(DType::kC128, {0, 2})});
   ParameterInfo info{.donated_to = 0, .device = 9};
-  Module module{{Function::Create("main", {Value{p, 0}}, {Value{user, 0}, Value{node, 0}}, {info})}, 5, 2, 4};
+  Module module{{Function::Create("main", {Value{p, 0}}, {Value{user, 0}, Value{node, 0}}, {info})}, 5, {.replicas = 2, .partitions = 4}};
   const std::string text = Print(module);
   auto back = Parse(text, FindTestOp);
   ASSERT_TRUE(back.ok()) << back.status() << "\n" << text;
   EXPECT_EQ(Print(*back), text);
   EXPECT_EQ(back->argument_words, 5u);
-  EXPECT_EQ(back->replicas, 2u);
-  EXPECT_EQ(back->partitions, 4u);
+  EXPECT_EQ(back->participants.replicas, 2u);
+  EXPECT_EQ(back->participants.partitions, 4u);
   const Node& copy = *back->main().nodes()[1];
   EXPECT_TRUE(copy.attrs() == node->attrs()) << text;
   EXPECT_EQ(*copy.extras(), *node->extras());
