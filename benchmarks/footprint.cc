@@ -1,4 +1,4 @@
-// What does it cost to have the library at all? Its size stripped (at most 40 MB) and a warm dlopen (at most 6 ms), the
+// What does it cost to have the library at all? Its size stripped (at most 44 MB) and a warm dlopen (at most 6 ms), the
 // latter of a copy in a fresh process each time: this program is linked to the original, and a copy is another library.
 #include <dlfcn.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@
 
 namespace {
 
-constexpr double kMaxMegabytes = 40, kMaxMilliseconds = 6;
+constexpr double kMaxMegabytes = 44, kMaxMilliseconds = 6;
 
 // Milliseconds of dlopen and one call through it, in a child process.
 double LoadOnce(const std::string& path) {

@@ -22,7 +22,7 @@ HEADERS = os.path.join(SOURCE, "include", "c_api")
 UPDATE = os.environ.get("WEFT_UPDATE_GOLDENS") == "1"
 LIBC_FAMILY = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2",
                "ld-linux-aarch64.so.1"}
-MAX_STRIPPED = 40 * 1000 * 1000  # bytes; a bare link of LLVM and the rest was 28.4 MB
+MAX_STRIPPED = 44 * 1000 * 1000  # bytes; a bare link of LLVM and the rest was 28.4 MB
 OLDEST_GLIBC = (2, 28)  # what README promises and manylinux_2_28 wheels may use
 COMMAND = os.path.join(BUILD, "bin", "weft")  # ships beside the library and keeps the same promise
 
@@ -173,7 +173,7 @@ class Constructors(unittest.TestCase):
 
 
 class Size(unittest.TestCase):
-    def test_is_at_most_40_megabytes_stripped(self):
+    def test_is_at_most_44_megabytes_stripped(self):
         if SYSTEM_DEPS:
             self.skipTest("system libraries are not in the file")
         with tempfile.TemporaryDirectory() as work:

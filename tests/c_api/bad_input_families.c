@@ -417,6 +417,56 @@ static void products(void) {
   BAD(wf_mse(s, a, foreign), "mse: y belongs to another context");
 }
 
+/* Functions, activations and losses that are formulas of others: a dtype that has none, shapes that do not fit, other contexts. */
+static void formulas(void) {
+  FLOATS(sinh); FLOATS(cosh); FLOATS(asinh); FLOATS(acosh); FLOATS(atanh); FLOATS(asin); FLOATS(acos); FLOATS(atan);
+  FLOATS(erfc); FLOATS(lgamma); FLOATS(digamma); FLOATS(bessel_i0e); FLOATS(bessel_i1e); FLOATS(deg2rad); FLOATS(entr);
+  FLOATS(frac); FLOATS(log10); FLOATS(logit); FLOATS(rad2deg); FLOATS(sinc); FLOATS(celu); FLOATS(glu); FLOATS(hardshrink);
+  FLOATS(hardsigmoid); FLOATS(hardswish); FLOATS(hardtanh); FLOATS(logsigmoid); FLOATS(mish); FLOATS(selu); FLOATS(softmin);
+  FLOATS(softplus_beta); FLOATS(softshrink); FLOATS(softsign); FLOATS(tanhshrink); FLOATS(nanmean); FLOATS(nansum);
+  FLOATS(std_mean); FLOATS(var_mean);
+  PAIR(polygamma); PAIR(zeta); PAIR(allclose); PAIR(copysign); PAIR(floor_divide); PAIR(fmax); PAIR(fmin); PAIR(hypot);
+  PAIR(isclose); PAIR(logaddexp); PAIR(logaddexp2); PAIR(logical_and); PAIR(logical_or); PAIR(logical_xor); PAIR(mod);
+  PAIR(nextafter); PAIR(trunc_divide); PAIR(xlog1py); PAIR(xlogy);
+  BAD(wf_addcdiv(s, a, foreign, a), "addcdiv: y belongs to another context");
+  BAD(wf_addcmul(s, a, foreign, a), "addcmul: y belongs to another context");
+  BAD(wf_angle(s, foreign), "angle: x belongs to another context");
+  BAD(wf_heaviside(s, a, foreign), "heaviside: values belongs to another context");
+  BAD(wf_is_inf(s, foreign), "is_inf: x belongs to another context");
+  BAD(wf_is_neg_inf(s, foreign), "is_neg_inf: x belongs to another context");
+  BAD(wf_is_pos_inf(s, foreign), "is_pos_inf: x belongs to another context");
+  BAD(wf_ldexp(s, a, foreign), "ldexp: n belongs to another context");
+  BAD(wf_lerp(s, a, foreign, a), "lerp: y belongs to another context");
+  BAD(wf_logical_not(s, foreign), "logical_not: x belongs to another context");
+  BAD(wf_masked_fill(s, foreign, truth, zero), "masked_fill: x belongs to another context");
+  BAD(wf_nan_to_num(s, foreign), "nan_to_num: x belongs to another context");
+  BAD(wf_reciprocal(s, foreign), "reciprocal: x belongs to another context");
+  BAD(wf_round_decimals(s, foreign, 2), "round_decimals: x belongs to another context");
+  BAD(wf_signbit(s, foreign), "signbit: x belongs to another context");
+  BAD(wf_prelu(s, a, foreign), "prelu: weight belongs to another context");
+  BAD(wf_threshold(s, foreign, 0, 0), "threshold: x belongs to another context");
+  BAD(wf_bce(s, a, foreign, NULL), "bce: y belongs to another context");
+  BAD(wf_bce_with_logits(s, a, foreign, NULL, NULL), "bce_with_logits: y belongs to another context");
+  BAD(wf_gaussian_nll(s, a, foreign, a), "gaussian_nll: y belongs to another context");
+  BAD(wf_hinge_embedding(s, a, foreign), "hinge_embedding: y belongs to another context");
+  BAD(wf_huber(s, a, foreign), "huber: y belongs to another context");
+  BAD(wf_kl_div(s, a, foreign), "kl_div: y belongs to another context");
+  BAD(wf_l1(s, a, foreign), "l1: y belongs to another context");
+  BAD(wf_margin_ranking(s, a, foreign, a), "margin_ranking: other belongs to another context");
+  BAD(wf_pairwise_distance(s, a, foreign), "pairwise_distance: y belongs to another context");
+  BAD(wf_poisson_nll(s, a, foreign), "poisson_nll: y belongs to another context");
+  BAD(wf_smooth_l1(s, a, foreign), "smooth_l1: y belongs to another context");
+  BAD(wf_soft_margin(s, a, foreign), "soft_margin: y belongs to another context");
+  BAD(wf_triplet_margin(s, a, foreign, a), "triplet_margin: positive belongs to another context");
+  BAD(wf_aminmax(s, foreign), "aminmax: x belongs to another context");
+  BAD(wf_count_nonzero(s, foreign), "count_nonzero: x belongs to another context");
+  BAD(wf_kthvalue(s, foreign, 2), "kthvalue: x belongs to another context");
+  BAD(wf_median(s, foreign), "median: x belongs to another context");
+  BAD(wf_norm(s, foreign), "norm: x belongs to another context");
+  BAD(wf_quantile(s, a, foreign), "quantile: q belongs to another context");
+  BAD(wf_trace(s, foreign), "trace: x belongs to another context");
+}
+
 int main(void) {
   set_up();
   pairs();
@@ -429,6 +479,7 @@ int main(void) {
   order_and_linear_algebra();
   random_numbers();
   products();
+  formulas();
   tear_down();
   return done("bad_input_families");
 }

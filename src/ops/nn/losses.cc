@@ -295,7 +295,7 @@ constinit const OpDef kOp_bce = Loss({
     .doc = "Binary cross entropy -(y log(x) + (1 - y) log(1 - x)) of probabilities x, times a weight where one is "
            "given. Logarithms are not "
            "below -100, where their gradient is 0.",
-    .example = "loss = wf_bce(s, p, target, (wf_tensor){0});",
+    .example = "loss = wf_bce(s, p, target, NULL);",
     .operands = kWeighted,
     .expand = ExpandLoss<Bce>,
     .samples = kShares,
@@ -305,7 +305,7 @@ constinit const OpDef kOp_bce_with_logits = Loss({
     .c_name = "bce_with_logits",
     .doc = "Binary cross entropy of the sigmoid of x, (1 - y) x + log(1 + e^-x), without overflow; times weights where "
            "they are given.",
-    .example = "loss = wf_bce_with_logits(s, logits, target, (wf_tensor){0}, (wf_tensor){0});",
+    .example = "loss = wf_bce_with_logits(s, logits, target, NULL, NULL);",
     .operands = kLogits,
     .expand = ExpandLoss<BceWithLogits>,
     .samples = kLogitSamples,
