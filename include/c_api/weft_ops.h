@@ -4319,7 +4319,7 @@ WEFT_API void weft_bce_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   y: target of the same shape; float
  *   weight: of each element; broadcasts; float; may be NULL
  *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
- * Fluent: loss = wf_bce(s, p, target, (wf_tensor){0});
+ * Fluent: loss = wf_bce(s, p, target, NULL);
  * StableHLO: weft.bce. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.2.
  */
@@ -4355,7 +4355,7 @@ WEFT_API void weft_bce_with_logits_opts_init(void* options, size_t size) WEFT_NO
  *   weight: of each element; broadcasts; float; may be NULL
  *   pos_weight: of the part of y that is 1; broadcasts; float; may be NULL
  *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
- * Fluent: loss = wf_bce_with_logits(s, logits, target, (wf_tensor){0}, (wf_tensor){0});
+ * Fluent: loss = wf_bce_with_logits(s, logits, target, NULL, NULL);
  * StableHLO: weft.bce_with_logits. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.2.
  */

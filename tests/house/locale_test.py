@@ -17,6 +17,7 @@ FLOATS = re.compile(r'printf\s*\([^;]*"[^"]*%[-+ #0-9.*]*l?[aefgAEFG]')
 # What may stay, and why.
 MAY = {
     ("src/cli/show.cc", "strftime"): "of digits alone: %Y-%m-%dT%H:%M:%SZ",
+    ("src/ops/generated/attributes.h", "atol"): "the name of an attribute",
     ("src/cli/machine.cc", "atoll"): "reads an integer of the kernel's; no locale has another form for digits alone",
 }
 
