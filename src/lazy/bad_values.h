@@ -15,7 +15,7 @@ enum class Bad : uint8_t { kOff, kNan, kInf, kAny };
 // "NaN", "infinite", "NaN or infinite".
 std::string_view NameOf(Bad bad);
 
-// Reads the elements of a float or complex type once and stops at a bad one; other types hold none.
+// Reads the elements of a float or complex type once, again where one is not finite; other types hold none.
 bool HoldsBad(DType dtype, std::span<const std::byte> elements, Bad bad);
 
 // What a tensor holds. Of a complex element either part counts.
