@@ -11,6 +11,7 @@
 
 #include "src/autodiff/gradient.h"
 #include "src/ops/build.h"
+#include "tests/support/only_op.h"
 #include "tests/ops/op_matrix.h"
 
 namespace weft {
@@ -220,6 +221,7 @@ bool Excused(const ir::OpDef& op) {
 template <typename F>
 void ForEachCase(uint64_t seed, F check) {
   for (const ir::OpDef* op : ops::AllOps()) {
+    if (test::LeftOut(*op)) continue;
     if (Excused(*op)) continue;
     for (const ir::Sample& sample : op->samples) {
       const std::vector<DType> types = ops::SampleTypes(*op, sample);
@@ -236,6 +238,7 @@ void ForEachCase(uint64_t seed, F check) {
 void ExpectCompared(const Tallies& tallies, double share) {
   Tally all;
   for (const ir::OpDef* op : ops::AllOps()) {
+    if (test::LeftOut(*op)) continue;
     const bool floats = std::any_of(op->operands.begin(), op->operands.end(),
                                     [](const ir::OperandDef& operand) { return ir::Contains(operand.types, DType::kF64); });
     // Carried functions: tests/lazy/frames_test. Types of their own: complex_gradient_test.cc.

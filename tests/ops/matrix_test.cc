@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/ops/op_matrix.h"
+#include "tests/support/only_op.h"
 
 namespace weft {
 namespace {
@@ -14,6 +15,7 @@ using test::Case;
 template <typename F>
 void ForEachCase(F f, ops::Spread spread = ops::Spread::kSample) {
   for (const OpDef* op : ops::AllOps()) {
+    if (weft::test::LeftOut(*op)) continue;
     for (const ir::Sample& sample : op->samples) {
       for (DType dtype : ops::SampleTypes(*op, sample)) {
         absl::StatusOr<Case> c = test::MakeCase(*op, sample, dtype, /*seed=*/1, spread);
