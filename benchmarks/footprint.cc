@@ -1,4 +1,4 @@
-// What does it cost to have the library at all? Its size stripped (at most 44 MB) and a warm dlopen (at most 6 ms), the
+// This program measures what the library costs by being there: its stripped size (at most 44 MB) and a warm dlopen (at most 6 ms), the
 // latter of a copy in a fresh process each time: this program is linked to the original, and a copy is another library.
 #include <dlfcn.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Who runs a program together, and which part of a value each of them has. Devices are named by slots, places in the list
+// These types say which processes run a program together, and which part of a value each of them has. Devices are named by slots, places in the list
 // that a program is launched on, never by ids: a program is the same wherever it runs.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Mesh {
     friend bool operator==(const Axis&, const Axis&) = default;
   };
   std::vector<Axis> axes;
-  // By position, the last axis fastest: the slot that stands there, each once. Empty: 0, 1, 2, … in this order.
+  // The slot at each position, in row-major order (the last axis fastest), each slot once. Empty: 0, 1, 2, … in this order.
   std::vector<uint32_t> slots;
 
   // Slots in order may be given or not.
@@ -70,16 +70,16 @@ struct Participants {
 
   uint64_t count() const { return uint64_t{replicas} * partitions; }
   bool alone() const { return count() == 1; }
-  // What most programs have: one process and nothing to say.
+  // Returns true for most programs: one process, no mesh, no shardings.
   bool usual() const;
   // Compares what is meant: lists of whole values may be given or not.
   friend bool operator==(const Participants& a, const Participants& b);
 };
 
-// Whether each is, so that the list may as well be empty.
+// Returns true if every sharding is whole, so that the list may as well be empty.
 bool AllWhole(const std::vector<Sharding>& shardings);
 
-// As people write them. A mesh: "data=2,model=4", and behind '@' slots that are not in order: "data=2,model=2@0,2,1,3". A
+// These functions convert to and from the text that people write. A mesh: "data=2,model=4", and behind '@' slots that are not in order: "data=2,model=2@0,2,1,3". A
 // sharding: a word a dimension, "data+model,-"; "-" is whole, and '?' behind a word means open. That of a scalar is "".
 std::string ToString(const Mesh& mesh);
 std::string ToString(const Mesh& mesh, const Sharding& sharding, size_t rank);

@@ -70,7 +70,7 @@ class StableHloWriter {
     if (status_.ok()) status_ = std::move(status);
   }
   const Node& node() const { return *node_; }
-  // Of the module.
+  // Returns the processes that run the module.
   const Participants& participants() const { return *participants_; }
   // The handle of a channel that no operation of the module has.
   int64_t FreshChannel() { return ++channels_; }

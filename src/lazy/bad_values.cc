@@ -29,7 +29,7 @@ bool AnyNotFinite(std::span<const std::byte> elements) {
   return std::isnan(rest);
 }
 
-// Of the 16-bit formats: all bits of the exponent are set.
+// A 16-bit float is not finite if all bits of its exponent are set.
 bool AnyNotFinite(std::span<const std::byte> elements, uint16_t exponent) {
   const size_t count = elements.size() / sizeof(uint16_t);
   const auto* const x = reinterpret_cast<const uint16_t*>(elements.data());

@@ -18,7 +18,7 @@ std::string_view NameOf(Bad bad);
 // Reads the elements of a float or complex type once, again where one is not finite; other types hold none.
 bool HoldsBad(DType dtype, std::span<const std::byte> elements, Bad bad);
 
-// What a tensor holds. Of a complex element either part counts.
+// A summary of a tensor's elements. A complex element is bad if either part is.
 struct Contents {
   int64_t first = -1;  // bad element; -1: none
   int64_t bad = 0, count = 0;

@@ -33,7 +33,7 @@ constexpr std::string_view kReasons[] = {"a value was read",
                                          "the size of a result was asked for",
                                          "the host calls a custom operation"};
 
-// By reason, as PyTorch/XLA names the records of a graph file.
+// The record's name in a graph file for each reason, as PyTorch/XLA writes it.
 constexpr std::string_view kGraphNames[] = {"GetTensors",   "ScheduleSyncTensorsGraph",
                                             "GetTensors",   "AutomaticCut",
                                             "AutomaticCut", "AutomaticCut",

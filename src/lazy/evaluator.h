@@ -115,12 +115,12 @@ class Evaluator {
   }
   absl::Status WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut);
 
-  // Whether the options want the cut computed one operation at a time.
+  // Returns true if the option op_by_op asks to compute this cut one operation at a time.
   bool OneByOne(CutReason reason) const;
   absl::Status ComputeOneByOne(Lock& lock, MeshState& state, const Cut& cut);
 
   // --- The option first_bad
-  // What a launch is made of, for the look at its results behind it; empty where nobody looks.
+  // The inputs and outputs of a launch, kept for the inspection of its results; empty if first_bad is off.
   struct Made {
     std::vector<Ref<Data>> arguments;
     std::vector<ir::Value> outputs;

@@ -22,7 +22,7 @@ class GraphFile {
   enum class Format : uint8_t { kText, kDot, kStableHlo };
   GraphFile(std::shared_ptr<LineFile> file, Format format, std::string precision)
       : file_(std::move(file)), format_(format), precision_(std::move(precision)) {}
-  // What is about to be launched: `name` says why, `hash` is the program's key, `at` where it was asked for.
+  // Writes the graph that is about to be launched: `name` says why, `hash` is the program's key, `at` is the caller's position.
   void Write(const compiler::Trace& trace, std::string_view name, std::string_view hash, ir::Location at) const;
 
  private:

@@ -26,7 +26,7 @@ constexpr int kDeepest = 64;
 // The end of an error's text that says what operands and results hold: it stays the end when a place is added.
 constexpr std::string_view kPayloadValues = "weft.values";
 
-// What Check looks at: a buffer, held so that no launch of others writes there meanwhile, or a literal, or nothing.
+// Check reads one of these: a buffer, held so that no other launch overwrites it meanwhile, or a literal.
 struct Looked {
   size_t number;
   Ref<Buffer> buffer;
@@ -62,7 +62,7 @@ absl::StatusOr<Contents> ContentsOf(const Looked& looked, Bad bad) {
   return ContentsOf(host, bad);
 }
 
-// Waits for the buffer. False, too, if what was to make it has failed.
+// Reads a buffer that is ready: in place on a host, through a copy elsewhere.
 absl::StatusOr<bool> HoldsBad(Buffer& buffer, Bad bad) {
   const size_t bytes = static_cast<size_t>(buffer.bytes());
   if (buffer.device()->is_host()) {
@@ -216,7 +216,7 @@ absl::Status Inspector::Run(Lock& lock, MeshState& state, const Body& body, ir::
   const Ref<const ir::Function> function = Ref<const ir::Function>::Share(&body.function);
   const auto parameters = function->parameters();
   const auto nodes = function->nodes().subspan(parameters.size());
-  // What nobody needs any more goes: a whole network's values are more than a step holds at a time.
+  // A value is released after its last use (liveness): all values of a network together need more memory than a step.
   HashMap<const ir::Node*, size_t> last;
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (const ir::Value& operand : nodes[i]->operands()) {
@@ -435,7 +435,7 @@ absl::Status Inspector::FirstOf(Lock& lock, MeshState& state, const compiler::Pr
   });
   LetGo(looked);
   WEFT_RETURN_IF_ERROR(read);
-  // What a caller gives as infinite is often meant, as literals are.
+  // Callers often pass infinities on purpose, as literals do.
   if (!given.empty()) return options_.first_bad == Bad::kInf ? absl::OkStatus() : error(given);
   return error("; computed one operation after the other, no operation makes it of good numbers");
 }

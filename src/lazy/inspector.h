@@ -31,7 +31,7 @@ class Inspector {
   // An operation whose operands and results are known. FAILED_PRECONDITION names it if a result is bad and no operand is.
   absl::Status Check(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
                      std::span<const ir::Value> results);
-  // What Check says of a node, or of the operation in a function that it carries which is the first.
+  // Returns the error of the first bad operation inside the node's functions, or `status`, Check's of the node itself.
   absl::Status Narrowed(Lock& lock, MeshState& state, const ir::Node& node, const ir::Values& operands,
                         absl::Status status);
   // Both.
@@ -45,7 +45,7 @@ class Inspector {
   // arguments, which are as they were. FAILED_PRECONDITION names the first operation. How the launch itself went is not said here.
   absl::Status Look(Lock& lock, MeshState& state, const compiler::Program& program,
                     std::span<const Ref<Data>> arguments, std::span<const Ref<Data>> results);
-  // What this thread computes is an inspection, which nobody inspects.
+  // Returns true while this thread inspects; launches of an inspection are not inspected.
   static bool Looking() { return looking_; }
 
  private:
@@ -71,7 +71,7 @@ class Inspector {
   absl::Status Run(Lock& lock, MeshState& state, const Body& body, ir::Values* results);
   // The first element, as an integer, of a value that is known.
   absl::StatusOr<int64_t> Number(Lock& lock, const ir::Value& value);
-  // Which of the results is bad: an error names the operation.
+  // Computes the launch again and returns an error that names the first bad operation. `found` describes the bad result.
   absl::Status FirstOf(Lock& lock, MeshState& state, const compiler::Program& program,
                        std::span<const Ref<Data>> arguments, const std::string& found);
 

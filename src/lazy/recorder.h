@@ -95,15 +95,15 @@ class Recorder {
   bool closed() const { return Held(), closed_; }
 
   GeneratorState generator;
-  // Whether a mesh is noting or comparing calls.
+  // Returns true if the replay of any mesh notes or compares calls.
   bool Replays() const {
     return std::ranges::any_of(meshes_, [](const MeshState& state) { return state.replay->active(); });
   }
-  // Of all meshes, before something that may change what is pending anywhere.
+  // Interrupts the replays of all meshes; call it before anything that may change pending values of any mesh.
   void Interrupt(Replay::Miss why) {
     for (MeshState& state : meshes_) state.replay->Interrupt(why);
   }
-  // Of the mesh whose step was built last though it had begun as a noted one.
+  // Says why the latest step that began as a noted one was built after all.
   std::string LastMiss() const { return last_missed_ == nullptr ? "" : last_missed_->LastMiss(); }
   // Goes up whenever a tensor shows another value.
   uint64_t time() const { return Held(), time_; }

@@ -27,9 +27,9 @@ inline std::string_view NameOf(Past past) { return past == Past::kCut ? "assign"
 // Thread rule: under the engine's lock.
 class Replay {
  public:
-  // Of what is recorded for this mesh, whatever is recorded for others meanwhile.
+  // A replay sees the calls of its mesh alone; calls for other meshes do not interrupt it.
   Replay(Recorder& recorder, MeshState& state) : recorder_(recorder), state_(state) {}
-  // For an engine that is lazy; without it nothing is noted.
+  // Starts noting calls; a lazy engine calls it.
   void Enable() {
     enabled_ = true;
     steps_.reserve(kSteps);

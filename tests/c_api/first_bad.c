@@ -1,4 +1,4 @@
-/* Which operation made the first bad number: the option first_bad, and mode debug; graphs computed one operation at a time, and graphs
+/* These tests check that first_bad and mode debug name the operation that made the first bad number; graphs computed one operation at a time, and graphs
  * written to files. */
 #define _GNU_SOURCE
 #include "check.h"
@@ -160,8 +160,25 @@ static void loops(weft_mode mode) {
   MUST(weft_tensor_from_i64(ctx, WEFT_I32, 40, &count));
   error = weft_for(ctx, count, counted, &one, 1, NULL, &out);
   if (error == NULL) error = weft_tensor_to_host(out, &value, sizeof value);
-  NAMES(error, NULL, "sqrt(f32[]): element 0 of the result is NaN, and no operand holds one", way, ", in run ", "; operand 0: -");
+  NAMES(error, NULL, "sqrt(f32[]): element 0 of the result is NaN, and no operand holds one", way, place, "; operand 0: -");
   weft_tensor_release(out), out = NULL;
+
+  /* A loop that asks before each run: while h is below 2, h <- sqrt(h - 0.3). */
+  const weft_tensor_info scalars[] = {kScalar};
+  weft_context* asks = NULL;
+  weft_tensor *h = NULL, *two = NULL, *below = NULL;
+  weft_function* condition = NULL;
+  MUST(weft_function_begin(ctx, "below", WEFT_STRLEN, scalars, 1, &asks, &h));
+  two = scalar(asks, 2);
+  MUST(weft_lt(asks, h, two, &below));
+  MUST(weft_function_end(asks, &below, 1, &condition));
+  weft_tensor_release(h), weft_tensor_release(two), weft_tensor_release(below);
+  snprintf(place, sizeof place, ", in run %d (from 0) of @shrink", bad_run());
+  error = weft_while(ctx, condition, body, &one, 1, &out); /* ends, since NaN is not below 2 */
+  if (error == NULL) error = weft_tensor_to_host(out, &value, sizeof value);
+  NAMES(error, "body.c:5", "sqrt(f32[]): element 0 of the result is NaN", way, place, "; operand 0: -");
+  weft_tensor_release(out), out = NULL;
+  weft_function_release(condition);
 
   /* A branch, and a function that calls it. */
   weft_tensor *pred = NULL, *low = scalar(ctx, 0.1);
@@ -204,7 +221,7 @@ static void kinds(const char* platform) {
     CHECK_EQUAL(error != NULL, kinds[i].nan);
     weft_error_release(error);
     MUST(weft_sync(ctx, NULL, NULL));
-    /* What was given as NaN is no operation's. */
+    /* A NaN that the caller passes in is no operation's fault. */
     MUST(weft_exp(ctx, given, &sum));
     error = weft_tensor_to_host(sum, out, sizeof out);
     if (kinds[i].nan) {

@@ -1,4 +1,4 @@
-// Whether a tensor holds NaN or an infinity, in every element type and wherever it stands.
+// HoldsBad finds NaN and infinities in every element type, at any position.
 #include "src/lazy/bad_values.h"
 
 #include <gtest/gtest.h>

@@ -60,8 +60,8 @@ absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* progra
 std::string_view CompileOptionBytes();
 // The same for the device of this id alone.
 std::string CompileOptionBytes(int64_t device);
-// Of several processes, on the devices of these ids, replica by replica; no ids: the plugin chooses. Such a program is never
-// for any device.
+// Returns the options for a program of several processes on the devices of these ids, replica by replica; no ids: the plugin
+// chooses. Such a program is never portable.
 std::string CompileOptionBytes(uint32_t replicas, uint32_t partitions, std::span<const int64_t> devices);
 // INVALID_ARGUMENT unless the assignment (CompileOptions) names a device for each process of the program, each once and one
 // of `known`; then their ids by `id_of`.

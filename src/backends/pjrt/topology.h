@@ -28,7 +28,7 @@ class Topology {
   // Per device.
   const std::vector<std::string>& kinds() const { return kinds_; }
   const std::vector<std::string>& attributes() const { return attributes_; }
-  // Of a device, as the plugin counts.
+  // Returns the id that the plugin gives a device.
   int64_t IdOf(size_t device) const { return ids_[device]; }
   int64_t first_id() const { return ids_.empty() ? 0 : ids_[0]; }
   // What code for it depends on, the same for a name and for the machine of that name.
