@@ -57,11 +57,17 @@ function(weft_layer name)
   list(APPEND files "${weft_empty}")
   add_library(${name} STATIC ${files})
   target_link_libraries(${name} PUBLIC weft_flags weft_absl)
-  if(WEFT_PCH)
+  if(WEFT_PCH AND NOT name IN_LIST WEFT_WITH_TYPES)
     target_precompile_headers(${name} REUSE_FROM weft_pch)
   endif()
   set(WEFT_LAYERS "${WEFT_LAYERS};${name}" PARENT_SCOPE)
 endfunction()
+
+# Types of the exported functions are kept for abidiff; the library that is installed is stripped.
+set(WEFT_WITH_TYPES "")
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)
+  set(WEFT_WITH_TYPES weft_c_api)
+endif()
 
 weft_layer(weft_runtime src/runtime)
 weft_layer(weft_data src/data)
@@ -92,11 +98,13 @@ target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
 target_link_libraries(weft_backends_custom_call PUBLIC weft_ffi)
 target_link_libraries(weft_data PUBLIC weft_zlib)
 target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)
-if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)
-  # Types of the exported functions for abidiff; the library that is installed is stripped.
-  target_compile_options(weft_c_api PRIVATE -g)
-  set_target_properties(weft_c_api PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)  # made without -g, g++ refuses it here
-endif()
+foreach(layer IN LISTS WEFT_WITH_TYPES)
+  target_compile_options(${layer} PRIVATE -g)
+  if(WEFT_PCH)
+    # g++ refuses precompiled headers that were made without -g, so this layer has its own, with the engine's in them.
+    target_precompile_headers(${layer} PRIVATE ${WEFT_PCH_HEADERS} "${PROJECT_SOURCE_DIR}/src/c_api/context.h")
+  endif()
+endforeach()
 
 # Cap'n Proto schemas become <serialization/schema/NAME.capnp.h>, seen by that layer (and its tests) alone.
 file(GLOB weft_schemas CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/serialization/schema/*.capnp")

@@ -39,7 +39,7 @@ struct Tally {
 };
 
 // Three does not divide the number of types: each type has its turn.
-bool SkipsCase(Tally& tally) { return Only() == nullptr && tally.cases++ % test::OneCaseIn(4) != 0; }
+bool SkipsCase(Tally& tally) { return Only() == nullptr && tally.cases++ % test::OneCaseIn(6) != 0; }
 
 // Records the call on parameters of these types and, if that goes well, runs it on zeros.
 void Try(const ir::OpDef& op, std::span<const ops::SampleOperand> operands, const ir::Attrs& attrs, std::string_view isa, Tally& tally) {
