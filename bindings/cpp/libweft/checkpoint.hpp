@@ -36,6 +36,8 @@ concept tree_value = std::same_as<T, tensor> || std::same_as<T, bool> || std::in
 /* A place in a tree: reads what is there, adds below it. It is good as long as the tree has references, of which it has one. */
 class tree_node {
  public:
+  /* A node of no tree. */
+  [[nodiscard]] static tree_node none() noexcept { return {}; }
   template <tree_value T>
   [[nodiscard]] result<tree_node> try_add(std::string_view key, const T& value) const;
   /* Adds a tensor, number, truth value, text, bytes or another tree under a key of a dict, or at the end of a list (an empty key).
@@ -82,6 +84,7 @@ class tree_node {
     owner() noexcept = default;
     explicit owner(weft_tree* raw) noexcept : handle(raw) {}
   };
+  tree_node() noexcept = default;
   tree_node(owner tree, std::uint32_t node, weft_context* ctx) noexcept : tree_(std::move(tree)), node_(node), context_(ctx) {}
   template <class F>
   result<tree_node> added(F add, std::string_view key) const {
@@ -97,7 +100,7 @@ class tree_node {
 /* How a checkpoint is written. */
 struct save_options {
   std::int64_t step = 0;                                             /* your own count, which `weft show` shows */
-  std::vector<std::pair<std::string, std::string>> metadata = {};    /* readable without the tensors */
+  std::vector<setting> metadata = {};    /* readable without the tensors */
   bool durable = true;                                               /* survives loss of power */
 };
 
@@ -144,8 +147,8 @@ class tree : public tree_node {
   weft_error* written(const context& ctx, std::string_view path, const save_options& options, weft_event** out) const {
     weft_checkpoint_options o{};
     o.struct_size = sizeof o;
-    std::vector<weft_setting> metadata;
-    for (const auto& [name, value] : options.metadata) metadata.push_back({name.data(), name.size(), value.data(), value.size()});
+    detail::elements<weft_setting> metadata;
+    for (const setting& one : options.metadata) metadata.push({one.name.data(), one.name.size(), one.value.data(), one.value.size()});
     o.metadata = metadata.data();
     o.metadata_count = metadata.size();
     o.step = options.step;

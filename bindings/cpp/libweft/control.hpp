@@ -57,11 +57,11 @@ scan_results<N> scan(F& body, std::span<const tensor> carried, std::span<const t
   (void)body;
   (void)types;
   const tensor_refs first(carried), slices(scanned);
-  std::vector<weft_tensor*> out(must(f.try_results()).size());
+  detail::elements<weft_tensor*> out(must(f.try_results()).size());
   std::size_t count = 0;
   weft_context* const context = carried.empty() ? scanned[0].context_handle() : carried[0].context_handle();
   weft_error* raw = weft_scan(context, f.get(), first.data(), first.size(), slices.data(), slices.size(), &o, out.data(), out.size(), &count);
-  tensors all = must(made_tensors(raw, context, out));
+  tensors all = must(made_tensors(raw, context, out.data(), out.size()));
   scan_results<N> results;
   for (std::size_t i = 0; i < N; ++i) results.carried[i] = take(all, i);
   for (std::size_t i = N; i < all.size(); ++i) results.stacked.push_back(std::move(all[i]));
@@ -105,7 +105,7 @@ std::array<tensor, N> while_loop(Condition&& condition, Body&& body, const tenso
   std::array<weft_tensor*, N> out{};
   weft_context* const context = inputs[0].context_handle();
   weft_error* raw = weft_while(context, test.get(), next.get(), refs.data(), refs.size(), out.data());
-  return detail::array_of<N>(detail::must(detail::made_tensors(raw, context, out)));
+  return detail::array_of<N>(detail::must(detail::made_tensors(raw, context, out.data(), out.size())));
 }
 
 /* Runs the body `count` times, an i32 scalar: body(i, carried…) gives what is carried next. Gradients need options.max_count. JAX's
@@ -120,11 +120,11 @@ std::array<tensor, N> for_loop(const tensor& count, Body&& body, const tensor (&
   o.struct_size = sizeof o;
   o.max_count = options.max_count;
   o.keep_every = options.keep_every;
-  const tensor_refs refs{std::span<const tensor>(carried)};
+  const tensor_refs refs(carried, N);
   std::array<weft_tensor*, N> out{};
   weft_context* const context = carried[0].context_handle();
   weft_error* raw = weft_for(context, count.get(), f.get(), refs.data(), refs.size(), &o, out.data());
-  return detail::array_of<N>(detail::must(detail::made_tensors(raw, context, out)));
+  return detail::array_of<N>(detail::must(detail::made_tensors(raw, context, out.data(), out.size())));
 }
 template <class Body, std::size_t N>
 std::array<tensor, N> for_loop(std::int32_t count, Body&& body, const tensor (&carried)[N], const for_options& options = {}) {
@@ -143,23 +143,23 @@ auto cond(const tensor& pred, Then&& then, Else&& otherwise, const X&... x) {
   weft_context* const context = detail::context_of(pred, tensor(x)...);
   const function yes = detail::traced(then, inputs, context), no = detail::traced(otherwise, inputs, context);
   const tensor_refs refs(inputs);
-  std::vector<weft_tensor*> out(detail::must(yes.try_results()).size());
+  detail::elements<weft_tensor*> out(detail::must(yes.try_results()).size());
   std::size_t count = 0;
   weft_error* raw = weft_if(context, pred.get(), yes.get(), no.get(), refs.data(), refs.size(), out.data(), out.size(), &count);
-  return detail::mirrored<detail::traced_t<Then, sizeof...(X)>>(detail::must(detail::made_tensors(raw, context, out)));
+  return detail::mirrored<detail::traced_t<Then, sizeof...(X)>>(detail::must(detail::made_tensors(raw, context, out.data(), out.size())));
 }
 
 [[nodiscard]] inline result<tensors> try_switch_case(const tensor& index, std::span<const function> branches, const tensor_refs& inputs) {
-  std::vector<weft_function*> all;
-  for (const function& branch : branches) all.push_back(branch.get());
+  detail::elements<weft_function*> all;
+  for (const function& branch : branches) all.push(branch.get());
   std::size_t count = 0;
   if (!branches.empty()) {
     if (weft_error* raw = weft_function_results(branches[0].get(), nullptr, 0, &count)) return result<tensors>(raw);
   }
-  std::vector<weft_tensor*> out(count);
+  detail::elements<weft_tensor*> out(count);
   weft_context* const context = detail::context_of(index, inputs);
   weft_error* raw = weft_case(context, index.get(), all.data(), all.size(), inputs.data(), inputs.size(), out.data(), out.size(), &count);
-  return detail::made_tensors(raw, context, out);
+  return detail::made_tensors(raw, context, out.data(), out.size());
 }
 /* What the function that index chooses, an i32 scalar, gives at the inputs; the last one if there is none of that number. Since 1.2. */
 inline tensors switch_case(const tensor& index, std::span<const function> branches, const tensor_refs& inputs) {

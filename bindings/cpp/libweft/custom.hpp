@@ -29,7 +29,7 @@ class operation {
     std::size_t count = 0;
     weft_context* const context = inputs.context_handle() != nullptr ? inputs.context_handle() : context_;
     weft_error* raw = weft_custom_apply(context, name_.data(), name_.size(), inputs.data(), inputs.size(), out.data(), out.size(), &count);
-    return detail::made_tensors(raw, context, std::span(out.data(), raw == nullptr ? count : 0));
+    return detail::made_tensors(raw, context, out.data(), raw == nullptr ? count : 0);
   }
   /* Records the operation; dtypes are not converted. Errors: invalid_argument quotes the signature. Since 1.2. */
   template <class... X>
@@ -225,14 +225,14 @@ struct registration {
       }
       const scope_aside aside;
       const auto value = call_body(static_cast<registration*>(user)->gradient, body, std::span<const tensor>(x.data(), N), std::make_index_sequence<N>());
-      std::vector<weft_tensor*> all;
+      elements<weft_tensor*> all;
       flatten(value, all);
       *out_count = all.size();
       if (all.size() > capacity) {
         failed = weft_error_new(WEFT_INVALID_ARGUMENT, "the gradient gives more tensors than there are operands", WEFT_STRLEN);
         return;
       }
-      for (std::size_t i = 0; i < all.size(); ++i) weft_tensor_retain(out[i] = all[i]);
+      for (std::size_t i = 0; i < all.size(); ++i) weft_tensor_retain(out[i] = all.data()[i]);
     });
     return thrown != nullptr ? thrown : failed;
   }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <exception>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -258,7 +257,11 @@ T failed(weft_error* raw) {
   } else {
     weft_error_release(raw);
   }
-  return T();
+  if constexpr (requires { T::none(); }) {
+    return T::none();
+  } else {
+    return T();
+  }
 #endif
 }
 

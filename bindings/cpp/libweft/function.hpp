@@ -331,10 +331,10 @@ template <class F, std::size_t N>
 }
 
 [[nodiscard]] inline result<tensors> try_grad(const tensor& y, const tensor_refs& xs, const tensor& cotangent = {}) {
-  std::vector<weft_tensor*> out(xs.size());
+  detail::elements<weft_tensor*> out(xs.size());
   weft_context* const context = detail::context_of(y, xs);
   weft_error* raw = weft_grad(context, y.get(), cotangent.get(), xs.data(), xs.size(), out.data());
-  return detail::made_tensors(raw, context, out);
+  return detail::made_tensors(raw, context, out.data(), out.size());
 }
 /* Gradients of y, recorded before, by tensors that require gradients (requires_grad). y is a scalar, unless a cotangent of its shape
  * says what arrives at it. Braces give an array: auto [dw, db] = weft::grad(loss, {w, b}). Since 1.2. */
@@ -343,7 +343,7 @@ template <class F, std::size_t N>
 }
 template <std::size_t N>
 [[nodiscard]] std::array<tensor, N> grad(const tensor& y, const tensor (&xs)[N], const tensor& cotangent = {}) {
-  tensors all = grad(y, tensor_refs(std::span<const tensor>(xs, N)), cotangent);
+  tensors all = grad(y, tensor_refs(xs, N), cotangent);
   std::array<tensor, N> some;
   for (std::size_t i = 0; i < N; ++i) some[i] = detail::take(all, i);
   return some;
@@ -352,18 +352,18 @@ template <std::size_t N>
 inline result<tensors> function::try_call(const tensor_refs& inputs) const {
   auto count = result_count();
   if (!count) return count.error();
-  std::vector<weft_tensor*> out(*count);
+  detail::elements<weft_tensor*> out(*count);
   weft_context* const context = inputs.context_handle() != nullptr ? inputs.context_handle() : context_;
   weft_error* raw = weft_function_call(context, get(), inputs.data(), inputs.size(), out.data(), out.size(), &*count);
-  return detail::made_tensors(raw, context, out);
+  return detail::made_tensors(raw, context, out.data(), out.size());
 }
 
 inline result<tensors> function::try_run(const tensor_refs& inputs, const ints& donated) const {
   auto count = result_count();
   if (!count) return count.error();
-  std::vector<weft_tensor*> out(*count);
+  detail::elements<weft_tensor*> out(*count);
   weft_error* raw = weft_function_run(context_, get(), inputs.data(), inputs.size(), donated.data(), donated.size(), out.data(), out.size(), &*count);
-  return detail::made_tensors(raw, context_, out);
+  return detail::made_tensors(raw, context_, out.data(), out.size());
 }
 
 inline result<program_stats> function::try_stats() const {
@@ -387,26 +387,24 @@ template <class F>
 result<std::vector<tensor_type>> function::types(F of) const {
   std::size_t count = 0;
   if (weft_error* raw = of(get(), nullptr, 0, &count)) return result<std::vector<tensor_type>>(raw);
-  std::vector<weft_tensor_info> infos(count);
+  detail::elements<weft_tensor_info> infos(count);
   if (weft_error* raw = of(get(), infos.data(), count, &count)) return result<std::vector<tensor_type>>(raw);
   std::vector<tensor_type> all;
-  for (const weft_tensor_info& info : infos) all.push_back(detail::type_of(info));
+  for (std::size_t i = 0; i < count; ++i) all.push_back(detail::type_of(infos.data()[i]));
   return all;
 }
 
 inline result<tensors> function::try_captures() const {
-  std::vector<weft_tensor*> out;
   std::size_t count = 0;
   weft_error* raw = weft_function_captures(get(), nullptr, 0, &count);
   if (raw != nullptr && weft_error_code(raw) == WEFT_OUT_OF_RANGE) {
     weft_error_release(raw);
     raw = nullptr;
   }
-  if (raw == nullptr && count > 0) {
-    out.resize(count);
-    raw = weft_function_captures(get(), out.data(), out.size(), &count);
-  }
-  return detail::made_tensors(raw, context_, out);
+  if (raw != nullptr) return result<tensors>(raw);
+  detail::elements<weft_tensor*> out(count);
+  if (count > 0) raw = weft_function_captures(get(), out.data(), out.size(), &count);
+  return detail::made_tensors(raw, context_, out.data(), out.size());
 }
 
 }  // namespace throwing or returning

@@ -32,8 +32,8 @@ class tensors : public std::vector<tensor> {
 
 namespace detail {
 
-inline result<tensors> made_tensors(weft_error* raw, weft_context* ctx, std::span<weft_tensor* const> out) {
-  auto all = made(raw, ctx, out);
+inline result<tensors> made_tensors(weft_error* raw, weft_context* ctx, weft_tensor* const* out, std::size_t count) {
+  auto all = made(raw, ctx, out, count);
   if (!all) return all.error();
   return tensors(*std::move(all));
 }
@@ -46,13 +46,13 @@ concept tuple_of_tensors = requires { std::tuple_size<R>::value; };
 
 /* What a lambda returned as one list of C tensors; the lambda's own objects keep them. */
 template <class R>
-void flatten(const R& value, std::vector<weft_tensor*>& out) {
+void flatten(const R& value, elements<weft_tensor*>& out) {
   if constexpr (std::same_as<R, tensor>) {
-    out.push_back(value.get());
+    out.push(value.get());
   } else if constexpr (tuple_of_tensors<R>) {
     std::apply([&](const auto&... each) { (flatten(each, out), ...); }, value);
   } else {
-    for (const tensor& each : value) out.push_back(each.get());
+    for (const tensor& each : value) out.push(each.get());
   }
 }
 
@@ -102,7 +102,7 @@ weft_error* record_in(const context& body, std::span<const tensor> parameters, F
   scope failures(body);  // the first failure of the body's operations is the body's
 #endif
   const auto value = call_body(f, body, parameters, std::make_index_sequence<N>());
-  std::vector<weft_tensor*> results;
+  elements<weft_tensor*> results;
   flatten(value, results);
 #if !defined(__cpp_exceptions)
   if (auto ended = failures.try_end(); !ended) return ended.take_error();

@@ -13,10 +13,10 @@ inline namespace returning {
 #endif
 
 [[nodiscard]] inline result<tensors> try_split(const tensor& x, const ints& sizes, std::int64_t axis = 0) {
-  std::vector<weft_tensor*> out(sizes.size());
+  detail::elements<weft_tensor*> out(sizes.size());
   weft_context* const context = x.context_handle();
   weft_error* raw = weft_split(context, x.get(), sizes.data(), sizes.size(), axis, out.data());
-  return detail::made_tensors(raw, context, out);
+  return detail::made_tensors(raw, context, out.data(), out.size());
 }
 /* Cuts x along an axis into parts of these sizes, which add up to the axis. Errors: invalid_argument. Since 1.2. */
 [[nodiscard]] inline tensors split(const tensor& x, const ints& sizes, std::int64_t axis = 0) { return detail::must(try_split(x, sizes, axis)); }
@@ -25,11 +25,11 @@ namespace detail {
 /* The parts that `call` writes, of which there are at most `most`. */
 template <class F>
 result<tensors> parts(const tensor& x, std::int64_t most, F call) {
-  std::vector<weft_tensor*> out(most > 0 ? static_cast<std::size_t>(most) : 0);
+  detail::elements<weft_tensor*> out(most > 0 ? static_cast<std::size_t>(most) : 0);
   std::size_t count = 0;
   weft_context* const context = x.context_handle();
   weft_error* raw = call(context, out.data(), out.size(), &count);
-  return made_tensors(raw, context, std::span(out.data(), raw == nullptr ? count : 0));
+  return made_tensors(raw, context, out.data(), raw == nullptr ? count : 0);
 }
 }  // namespace detail
 
@@ -90,7 +90,7 @@ struct unique_results {
   std::array<weft_tensor*, 4> out{};
   weft_context* const context = x.context_handle();
   weft_error* raw = weft_unique(context, x.get(), equal_nan ? 1 : 0, &out[0], &out[1], &out[2], &out[3]);
-  auto all = detail::made_tensors(raw, context, out);
+  auto all = detail::made_tensors(raw, context, out.data(), out.size());
   if (!all) return all.error();
   return unique_results{detail::take(*all, 0), detail::take(*all, 1), detail::take(*all, 2), detail::take(*all, 3)};
 }

@@ -17,169 +17,169 @@ inline namespace returning {
  * default; docs/options.md has the values. Since 1.2. */
 struct context_options {
   /* how recorded operations run */
-  std::optional<std::string> mode = {};
+  maybe_text mode = {};
   /* who computes; reference is slow, the oracle; pjrt is a plugin, tpu, gpu (cuda or rocm) find theirs. Where nobody
    *   chooses, PJRT_DEVICE does (TPU, GPU, CUDA, ROCM, CPU)
    */
-  std::optional<std::string> platform = {};
+  maybe_text platform = {};
   /* path of the PJRT plugin's library; the platforms tpu, gpu, cuda and rocm find theirs where it is empty */
-  std::optional<std::string> plugin = {};
+  maybe_text plugin = {};
   /* what the plugin is given when it starts, name=value,…: true and false, integers, floats, everything else text, as is
    *   what stands in quotes
    */
-  std::optional<std::string> plugin_options = {};
+  maybe_text plugin_options = {};
   /* devices of a plugin to compile for that need not be there (v5e:2x2): launches do nothing, reads fail */
-  std::optional<std::string> topology = {};
+  maybe_text topology = {};
   /* what a read gives in a context with a topology */
-  std::optional<std::string> on_read = {};
+  maybe_text on_read = {};
   /* of products and convolutions of f32 on accelerators: highest means f32, default what the device does fastest (bf16 on
    *   TPUs, tf32 on GPUs), high in between; platform cpu computes in f32 whatever it says
    */
-  std::optional<std::string> matmul_precision = {};
+  maybe_text matmul_precision = {};
   /* first state of the random stream */
-  std::optional<std::int64_t> seed = {};
+  maybe<std::int64_t> seed = {};
   /* forces a CPU path; empty: the best this machine has; amx-model: amx with its tiles computed by functions, slowly, for
    *   tests
    */
-  std::optional<std::string> isa = {};
+  maybe_text isa = {};
   /* on platform cpu, 3x3 convolutions of f32 (stride 1, no dilation, one group, enough channels and pixels) and their
    *   input gradients may take fewer products: up to three times as fast, with errors about four times as large
    *   (docs/performance.md); an infinity or NaN reaches pixels beside its own. Other platforms decide for themselves
    */
-  std::optional<bool> allow_winograd = {};
+  maybe<bool> allow_winograd = {};
   /* threads that compute, of all contexts together; 0: one per core */
-  std::optional<std::int64_t> threads = {};
+  maybe<std::int64_t> threads = {};
   /* threads that compile one program; 0: as many as compute */
-  std::optional<std::int64_t> compile_threads = {};
+  maybe<std::int64_t> compile_threads = {};
   /* bytes that tensors, temporaries and working memory of the CPU device may take, or tensors and temporaries of each of
    *   a plugin's devices or of the reference; 0: what there is. Memory that the caller lends to the CPU device does not
    *   count
    */
-  std::optional<std::int64_t> memory_limit = {};
+  maybe<std::int64_t> memory_limit = {};
   /* nodes after which a graph is cut; 0: never */
-  std::optional<std::int64_t> max_pending_nodes = {};
+  maybe<std::int64_t> max_pending_nodes = {};
   /* bytes of recorded results after which a graph is cut; 0: never */
-  std::optional<std::int64_t> max_pending_bytes = {};
+  maybe<std::int64_t> max_pending_bytes = {};
   /* nodes after which a repeating sequence is cut between two rounds; 0: never */
-  std::optional<std::int64_t> repetition_nodes = {};
+  maybe<std::int64_t> repetition_nodes = {};
   /* compiled programs on disk */
-  std::optional<std::string> cache_mode = {};
+  maybe_text cache_mode = {};
   /* folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache */
-  std::optional<std::string> cache_dir = {};
+  maybe_text cache_dir = {};
   /* bytes that compiled programs of a context and a device may take in memory; the ones left alone for longest go first,
    *   and come back from the disk cache or the compiler; 0: no limit. At most 2048 programs stay in any case
    */
-  std::optional<std::int64_t> program_memory = {};
+  maybe<std::int64_t> program_memory = {};
   /* size at which the least recently used programs go */
-  std::optional<std::int64_t> cache_max_bytes = {};
+  maybe<std::int64_t> cache_max_bytes = {};
   /* devices hold and compute f32 and f64 as bf16; tensors are still f32 and f64 to the caller (docs/element_types.md).
    *   Where nobody sets it, XLA_USE_BF16 does
    */
-  std::optional<bool> use_bf16 = {};
+  maybe<bool> use_bf16 = {};
   /* devices hold and compute f32 as bf16 and f64 as f32; use_bf16 goes before it. Where nobody sets it, XLA_DOWNCAST_BF16
    *   does
    */
-  std::optional<bool> downcast_bf16 = {};
+  maybe<bool> downcast_bf16 = {};
   /* devices hold and compute i64 as i32 and u64 as u32: what is out of their range wraps. Where nobody sets it,
    *   XLA_USE_32BIT_LONG does
    */
-  std::optional<bool> use_32bit_long = {};
+  maybe<bool> use_32bit_long = {};
   /* checks the program after every compiler pass */
-  std::optional<bool> verify_between_passes = {};
+  maybe<bool> verify_between_passes = {};
   /* without a hook, records of this level and above go to standard error */
-  std::optional<std::string> log = {};
+  maybe_text log = {};
   /* what an operation without a mark (weft_scope_mark, weft_position_mark) has as its position: nothing, where the call
    *   was made, or that and its callers, as far as their code has frame pointers. Where nobody sets it, XLA_IR_DEBUG and
    *   XLA_HLO_DEBUG do (1: stack)
    */
-  std::optional<std::string> positions = {};
+  maybe_text positions = {};
   /* compiles: why each program was not in memory, with a summary when the context ends, in explain_file. Where nobody
    *   sets it, PT_XLA_DEBUG_LEVEL (1, 2) and PT_XLA_DEBUG do. Log records of level info say each reason in any case
    */
-  std::optional<std::string> explain = {};
+  maybe_text explain = {};
   /* where explain writes: a file, to whose end it is added, STDERR or STDOUT. Where nobody sets it, PT_XLA_DEBUG_FILE
    *   does
    */
-  std::optional<std::string> explain_file = {};
+  maybe_text explain_file = {};
   /* which numbers are looked for in the float results of each launch, for which the call that launches then waits. Where
    *   there is one, the launch is computed again one operation after the other, of what it was launched on, which is not
    *   taken over, and the call is FAILED_PRECONDITION: it names the first operation that made one of good ones, its
    *   position, function and run of a loop, and what operands and results hold. The values stay readable. The mode debug
    *   looks at each operation at once, for NaN or for what is said here
    */
-  std::optional<std::string> first_bad = {};
+  maybe_text first_bad = {};
   /* reads, barriers or both compute the graph one operation at a time, each compiled once and launched by itself: slow,
    *   for finding the operation that is at fault. Where nobody sets it, GET_TENSORS_OPBYOP=1 means read and
    *   SYNC_TENSORS_OPBYOP=1 sync (with XLA_ before them, too)
    */
-  std::optional<std::string> op_by_op = {};
+  maybe_text op_by_op = {};
   /* each graph that is launched is added to the end of this file, or of STDERR or STDOUT, with what asked for it and the
    *   program's key; steps are then built each time. Empty: nowhere. What cannot be written is lost with one warning. Where
    *   nobody sets it, XLA_SAVE_TENSORS_FILE does
    */
-  std::optional<std::string> save_graphs = {};
+  maybe_text save_graphs = {};
   /* text: a node a line, as PyTorch/XLA writes it; dot: for Graphviz; stablehlo. Where nobody sets it,
    *   XLA_SAVE_TENSORS_FMT does
    */
-  std::optional<std::string> save_graphs_format = {};
+  maybe_text save_graphs_format = {};
   /* where the file of save_graphs would grow larger, FILE.1 begins, then FILE.2; 0: no limit */
-  std::optional<std::int64_t> save_graphs_max_bytes = {};
+  maybe<std::int64_t> save_graphs_max_bytes = {};
   /* programs that a context makes or loads at most; one more is FAILED_PRECONDITION with the reason as text and as the
    *   payload weft.reason, and nothing is lost; -1: no limit. weft_compiles_settled sets it to what there is
    */
-  std::optional<std::int64_t> compile_limit = {};
+  maybe<std::int64_t> compile_limit = {};
   /* weft_sync returns when what it launched has run, with its outcome. Where nobody sets it, XLA_SYNC_WAIT does */
-  std::optional<bool> sync_wait = {};
+  maybe<bool> sync_wait = {};
   /* after each barrier everything that is counted is added to the end of this file, or of STDERR or STDOUT, behind a line
    *   [MetricsData; step=N], with an empty line after it; empty: nowhere. What cannot be written is lost with one warning
    */
-  std::optional<std::string> metrics_file = {};
+  maybe_text metrics_file = {};
   /* how metrics_file is written, as weft_metrics_render has the formats */
-  std::optional<std::string> metrics_format = {};
+  maybe_text metrics_format = {};
   /* when log records, deleters of DLPack tensors and releases of custom operations run: direct, within calls into Weft,
    *   of any thread; queued, in weft_context_run_queue alone, before which weft_context_queue_fd becomes readable
    */
-  std::optional<std::string> callbacks = {};
+  maybe_text callbacks = {};
   /* milliseconds that a launch may run; then it ends within some hundredths of a second, with DEADLINE_EXCEEDED as its
    *   outcome: what it was to compute has no value, assigned tensors show what they showed before; 0: no limit. A caller's
    *   function is waited for, and so is what is left to do once memory that was taken over is being written to
    *   (docs/functions.md). On a plugin's device any launch and copy that takes longer is given up, also while the plugin
    *   has not returned from beginning it: its results have no value, and the device is not waited for
    */
-  std::optional<std::int64_t> launch_deadline_ms = {};
+  maybe<std::int64_t> launch_deadline_ms = {};
   /* milliseconds that a call waits for a program to be compiled or loaded, then DEADLINE_EXCEEDED; the compiler goes on,
    *   and who asks again waits for the same program; 0: no limit
    */
-  std::optional<std::int64_t> compile_deadline_ms = {};
+  maybe<std::int64_t> compile_deadline_ms = {};
   /* milliseconds that loading and initialising a plugin may take, and then its start (devices or a topology), each;
    *   weft_context_create then gives DEADLINE_EXCEEDED and leaves the plugin's thread behind; 0: no limit
    */
-  std::optional<std::int64_t> start_deadline_ms = {};
+  maybe<std::int64_t> start_deadline_ms = {};
   /* Options that are newer than this header: name and value as text. */
-  std::vector<std::pair<std::string, std::string>> more = {};
+  std::vector<setting> more = {};
 };
 
 namespace detail {
 
 /* Options as the C interface takes them; texts are those of the options, numbers lie here. */
 struct setting_list {
-  std::vector<weft_setting> raw;
+  elements<weft_setting> raw;
   std::array<std::string, 20> numbers;
   std::size_t used = 0;
-  void add(std::string_view name, std::string_view value) { raw.push_back({name.data(), name.size(), value.data(), value.size()}); }
+  void add(std::string_view name, std::string_view value) { raw.push({name.data(), name.size(), value.data(), value.size()}); }
   void add(std::string_view name, std::int64_t value) { add(name, std::string_view(numbers[used++] = std::to_string(value))); }
 };
 
 inline void settings_of(const context_options& options, setting_list& list) {
-  if (options.mode) list.add("mode", std::string_view(*options.mode));
-  if (options.platform) list.add("platform", std::string_view(*options.platform));
-  if (options.plugin) list.add("plugin", std::string_view(*options.plugin));
-  if (options.plugin_options) list.add("plugin_options", std::string_view(*options.plugin_options));
-  if (options.topology) list.add("topology", std::string_view(*options.topology));
-  if (options.on_read) list.add("on_read", std::string_view(*options.on_read));
-  if (options.matmul_precision) list.add("matmul_precision", std::string_view(*options.matmul_precision));
+  if (options.mode) list.add("mode", *options.mode);
+  if (options.platform) list.add("platform", *options.platform);
+  if (options.plugin) list.add("plugin", *options.plugin);
+  if (options.plugin_options) list.add("plugin_options", *options.plugin_options);
+  if (options.topology) list.add("topology", *options.topology);
+  if (options.on_read) list.add("on_read", *options.on_read);
+  if (options.matmul_precision) list.add("matmul_precision", *options.matmul_precision);
   if (options.seed) list.add("seed", std::int64_t{*options.seed});
-  if (options.isa) list.add("isa", std::string_view(*options.isa));
+  if (options.isa) list.add("isa", *options.isa);
   if (options.allow_winograd) list.add("allow_winograd", std::int64_t{*options.allow_winograd});
   if (options.threads) list.add("threads", std::int64_t{*options.threads});
   if (options.compile_threads) list.add("compile_threads", std::int64_t{*options.compile_threads});
@@ -187,32 +187,32 @@ inline void settings_of(const context_options& options, setting_list& list) {
   if (options.max_pending_nodes) list.add("max_pending_nodes", std::int64_t{*options.max_pending_nodes});
   if (options.max_pending_bytes) list.add("max_pending_bytes", std::int64_t{*options.max_pending_bytes});
   if (options.repetition_nodes) list.add("repetition_nodes", std::int64_t{*options.repetition_nodes});
-  if (options.cache_mode) list.add("cache_mode", std::string_view(*options.cache_mode));
-  if (options.cache_dir) list.add("cache_dir", std::string_view(*options.cache_dir));
+  if (options.cache_mode) list.add("cache_mode", *options.cache_mode);
+  if (options.cache_dir) list.add("cache_dir", *options.cache_dir);
   if (options.program_memory) list.add("program_memory", std::int64_t{*options.program_memory});
   if (options.cache_max_bytes) list.add("cache_max_bytes", std::int64_t{*options.cache_max_bytes});
   if (options.use_bf16) list.add("use_bf16", std::int64_t{*options.use_bf16});
   if (options.downcast_bf16) list.add("downcast_bf16", std::int64_t{*options.downcast_bf16});
   if (options.use_32bit_long) list.add("use_32bit_long", std::int64_t{*options.use_32bit_long});
   if (options.verify_between_passes) list.add("verify_between_passes", std::int64_t{*options.verify_between_passes});
-  if (options.log) list.add("log", std::string_view(*options.log));
-  if (options.positions) list.add("positions", std::string_view(*options.positions));
-  if (options.explain) list.add("explain", std::string_view(*options.explain));
-  if (options.explain_file) list.add("explain_file", std::string_view(*options.explain_file));
-  if (options.first_bad) list.add("first_bad", std::string_view(*options.first_bad));
-  if (options.op_by_op) list.add("op_by_op", std::string_view(*options.op_by_op));
-  if (options.save_graphs) list.add("save_graphs", std::string_view(*options.save_graphs));
-  if (options.save_graphs_format) list.add("save_graphs_format", std::string_view(*options.save_graphs_format));
+  if (options.log) list.add("log", *options.log);
+  if (options.positions) list.add("positions", *options.positions);
+  if (options.explain) list.add("explain", *options.explain);
+  if (options.explain_file) list.add("explain_file", *options.explain_file);
+  if (options.first_bad) list.add("first_bad", *options.first_bad);
+  if (options.op_by_op) list.add("op_by_op", *options.op_by_op);
+  if (options.save_graphs) list.add("save_graphs", *options.save_graphs);
+  if (options.save_graphs_format) list.add("save_graphs_format", *options.save_graphs_format);
   if (options.save_graphs_max_bytes) list.add("save_graphs_max_bytes", std::int64_t{*options.save_graphs_max_bytes});
   if (options.compile_limit) list.add("compile_limit", std::int64_t{*options.compile_limit});
   if (options.sync_wait) list.add("sync_wait", std::int64_t{*options.sync_wait});
-  if (options.metrics_file) list.add("metrics_file", std::string_view(*options.metrics_file));
-  if (options.metrics_format) list.add("metrics_format", std::string_view(*options.metrics_format));
-  if (options.callbacks) list.add("callbacks", std::string_view(*options.callbacks));
+  if (options.metrics_file) list.add("metrics_file", *options.metrics_file);
+  if (options.metrics_format) list.add("metrics_format", *options.metrics_format);
+  if (options.callbacks) list.add("callbacks", *options.callbacks);
   if (options.launch_deadline_ms) list.add("launch_deadline_ms", std::int64_t{*options.launch_deadline_ms});
   if (options.compile_deadline_ms) list.add("compile_deadline_ms", std::int64_t{*options.compile_deadline_ms});
   if (options.start_deadline_ms) list.add("start_deadline_ms", std::int64_t{*options.start_deadline_ms});
-  for (const auto& [name, value] : options.more) list.add(name, std::string_view(value));
+  for (const setting& one : options.more) list.add(one.name, std::string_view(one.value));
 }
 
 }  // namespace detail

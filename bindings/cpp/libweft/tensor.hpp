@@ -16,10 +16,10 @@ class device;
 
 /* How weft::tensor::to_string writes; what is not given is as NumPy has it, but for four digits. Since 1.2. */
 struct print_options {
-  std::optional<std::int64_t> threshold = {};  /* summarise above this many elements */
-  std::optional<std::int64_t> edge_items = {}; /* elements shown at each end of what is summarised */
-  std::optional<std::int64_t> precision = {};  /* digits after the point */
-  std::optional<std::int64_t> line_width = {}; /* in columns */
+  maybe<std::int64_t> threshold = {};  /* summarise above this many elements */
+  maybe<std::int64_t> edge_items = {}; /* elements shown at each end of what is summarised */
+  maybe<std::int64_t> precision = {};  /* digits after the point */
+  maybe<std::int64_t> line_width = {}; /* in columns */
   bool header = false;                         /* a first line with dtype, shape and device */
 };
 
@@ -46,10 +46,10 @@ class tensor : public detail::handle<weft_tensor, weft_tensor_retain, weft_tenso
   template <element_range R>
   tensor(const context& ctx, R&& values, const weft::shape& sizes) : tensor(detail::must(try_make(ctx, std::forward<R>(values), sizes))) {}
   template <element T>
-  tensor(const context& ctx, std::initializer_list<T> values) : tensor(detail::must(try_make(ctx, std::span(values.begin(), values.size())))) {}
+  tensor(const context& ctx, std::initializer_list<T> values) : tensor(detail::must(try_make(ctx, std::span<const T>(values.begin(), values.size())))) {}
   template <element T>
   tensor(const context& ctx, std::initializer_list<T> values, const weft::shape& sizes)
-      : tensor(detail::must(try_make(ctx, std::span(values.begin(), values.size()), sizes))) {}
+      : tensor(detail::must(try_make(ctx, std::span<const T>(values.begin(), values.size()), sizes))) {}
   /* From an mdspan whose elements lie dense and row-major. Since 1.2. */
   template <dense_mdspan M>
   tensor(const context& ctx, const M& values) : tensor(detail::must(try_make(ctx, values))) {}
@@ -185,11 +185,11 @@ inline result<tensor> made(weft_error* raw, weft_context* ctx, weft_tensor* out)
 }
 
 /* The same for many. */
-inline result<std::vector<tensor>> made(weft_error* raw, weft_context* ctx, std::span<weft_tensor* const> out) {
+inline result<std::vector<tensor>> made(weft_error* raw, weft_context* ctx, weft_tensor* const* out, std::size_t count) {
   if (raw != nullptr) return result<std::vector<tensor>>(raw);
   std::vector<tensor> all;
-  all.reserve(out.size());
-  for (weft_tensor* one : out) all.push_back(tensor::adopt(ctx, one));
+  all.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) all.push_back(tensor::adopt(ctx, out[i]));
   for (const tensor& one : all) {
     if (current_scope.context != ctx || current_scope.scope == nullptr) break;
     raw = weft_scope_share(current_scope.scope, one.get());
@@ -204,27 +204,27 @@ inline result<std::vector<tensor>> made(weft_error* raw, weft_context* ctx, std:
 class tensor_refs {
  public:
   tensor_refs() noexcept = default;
-  tensor_refs(const tensor& one) : raw_{one.get()}, context_(one.context_handle()) {}
-  tensor_refs(std::initializer_list<tensor> many) { take(many); }
+  tensor_refs(const tensor& one) { add(one); }
+  tensor_refs(const tensor* many, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) add(many[i]);
+  }
+  tensor_refs(std::initializer_list<tensor> many) : tensor_refs(many.begin(), many.size()) {}
   template <class R>
     requires(std::ranges::input_range<R> && std::same_as<std::remove_cvref_t<std::ranges::range_reference_t<R>>, tensor>)
   tensor_refs(R&& many) {
-    take(many);
+    for (const tensor& one : many) add(one);
   }
-  [[nodiscard]] weft_tensor* const* data() const noexcept { return raw_.empty() ? nullptr : raw_.data(); }
+  [[nodiscard]] weft_tensor* const* data() const noexcept { return raw_.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return raw_.size(); }
   /* The context of the first that is not empty, NULL where there is none. */
   [[nodiscard]] weft_context* context_handle() const noexcept { return context_; }
 
  private:
-  template <class R>
-  void take(const R& many) {
-    for (const tensor& one : many) {
-      raw_.push_back(one.get());
-      if (context_ == nullptr) context_ = one.context_handle();
-    }
+  void add(const tensor& one) {
+    raw_.push(one.get());
+    if (context_ == nullptr) context_ = one.context_handle();
   }
-  std::vector<weft_tensor*> raw_;
+  detail::elements<weft_tensor*> raw_;
   weft_context* context_ = nullptr;
 };
 
@@ -238,7 +238,7 @@ inline result<shape> tensor::try_shape() const {
   std::array<std::int64_t, 32> dims{};
   std::size_t rank = 0;
   if (weft_error* raw = weft_tensor_dims(get(), dims.data(), dims.size(), &rank)) return result<weft::shape>(raw);
-  return weft::shape(std::span(dims.data(), rank < dims.size() ? rank : dims.size()));
+  return weft::shape::of(dims.data(), rank < dims.size() ? rank : dims.size());
 }
 
 inline result<std::int64_t> tensor::try_size() const {
@@ -307,10 +307,10 @@ result<T> tensor::try_item() const {
 inline result<std::string> tensor::try_to_string(const print_options& options) const {
   weft_print_options o{};
   o.struct_size = sizeof o;
-  o.threshold = options.threshold.value_or(0);
-  o.edge_items = options.edge_items.value_or(0);
-  o.precision = options.precision.value_or(0);
-  o.line_width = options.line_width.value_or(0);
+  o.threshold = options.threshold ? *options.threshold : 0;
+  o.edge_items = options.edge_items ? *options.edge_items : 0;
+  o.precision = options.precision ? *options.precision : 0;
+  o.line_width = options.line_width ? *options.line_width : 0;
   o.header = options.header ? 1 : 0;
   o.present = (options.threshold ? WEFT_PRINT_HAS_THRESHOLD : 0) | (options.precision ? WEFT_PRINT_HAS_PRECISION : 0) |
               (options.line_width ? WEFT_PRINT_HAS_LINE_WIDTH : 0);

@@ -53,14 +53,18 @@ using enum dtype;
 
 /* The name of an element type as texts spell it: "f32", "bool". Since 1.2. */
 [[nodiscard]] constexpr std::string_view name_of(dtype type) noexcept {
-  constexpr std::array<std::pair<dtype, std::string_view>, 27> names = {
-      {{i2, "i2"}, {i4, "i4"}, {i8, "i8"}, {i16, "i16"}, {i32, "i32"}, {i64, "i64"}, {u2, "u2"}, {u4, "u4"}, {u8, "u8"},
+  struct named {
+    dtype number;
+    const char* name;
+  };
+  constexpr named names[] = {
+      {i2, "i2"}, {i4, "i4"}, {i8, "i8"}, {i16, "i16"}, {i32, "i32"}, {i64, "i64"}, {u2, "u2"}, {u4, "u4"}, {u8, "u8"},
        {u16, "u16"}, {u32, "u32"}, {u64, "u64"}, {f16, "f16"}, {f32, "f32"}, {f64, "f64"}, {bf16, "bf16"}, {c64, "c64"},
        {c128, "c128"}, {boolean, "bool"}, {f8e3m4, "f8e3m4"}, {f8e4m3, "f8e4m3"}, {f8e4m3b11fnuz, "f8e4m3b11fnuz"},
        {f8e4m3fn, "f8e4m3fn"}, {f8e4m3fnuz, "f8e4m3fnuz"}, {f8e5m2, "f8e5m2"}, {f8e5m2fnuz, "f8e5m2fnuz"},
-       {f8e8m0fnu, "f8e8m0fnu"}}};
-  for (const auto& [number, name] : names) {
-    if (number == type) return name;
+       {f8e8m0fnu, "f8e8m0fnu"}};
+  for (const named& one : names) {
+    if (one.number == type) return one.name;
   }
   return "unknown";
 }
@@ -195,6 +199,15 @@ class list {
     for (const auto& number : range) *at++ = static_cast<T>(number);
   }
 
+  /* A list of `size` numbers that lie at `at`. Since 1.2. */
+  [[nodiscard]] static list of(const T* at, std::size_t size) {
+    list all;
+    all.given_ = true;
+    T* to = all.room(size);
+    for (std::size_t i = 0; i < size; ++i) to[i] = at[i];
+    return all;
+  }
+
   [[nodiscard]] const T* data() const noexcept { return size_ <= kept ? few_.data() : many_.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] const T* begin() const noexcept { return data(); }
@@ -236,6 +249,24 @@ class maybe {
   T value_{};
   bool given_ = false;
 };
+/* The same of a text, which it owns. Since 1.2. */
+class maybe_text {
+ public:
+  maybe_text() = default;
+  maybe_text(const char* text) : text_(text), given_(true) {}
+  maybe_text(std::string_view text) : text_(text), given_(true) {}
+  maybe_text(std::string text) : text_(std::move(text)), given_(true) {}
+  [[nodiscard]] explicit operator bool() const noexcept { return given_; }
+  [[nodiscard]] std::string_view operator*() const noexcept { return text_; }
+
+ private:
+  std::string text_;
+  bool given_ = false;
+};
+/* A name and a value as text. Since 1.2. */
+struct setting {
+  std::string name, value;
+};
 using ints = list<std::int64_t>;
 using doubles = list<double>;
 /* The sizes of a tensor's dimensions, the last one varying fastest; {} is a scalar's. Since 1.2. */
@@ -262,7 +293,7 @@ inline weft_tensor_info raw(const tensor_type& type) noexcept {
   return info;
 }
 inline tensor_type type_of(const weft_tensor_info& info) {
-  return {static_cast<dtype>(info.dtype), shape(std::span(info.dims, info.rank < 32 ? info.rank : 32))};
+  return {static_cast<dtype>(info.dtype), shape::of(info.dims, info.rank < 32 ? info.rank : 32)};
 }
 
 /* Elements that grow in number; std::vector of bool has none that lie in memory. */

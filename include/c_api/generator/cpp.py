@@ -205,24 +205,24 @@ def settings_file(api):
     begin, end = head("settings", "Options of a context by name, from the library's table of them.", ['"types.hpp"'])
     text = "/* Options of weft::context by name and in this order. What is not given comes from WEFT_ and the name in capitals, or is the\n"
     text += " * default; docs/options.md has the values. Since 1.2. */\nstruct context_options {\n"
-    kinds = {"int": "std::int64_t", "bool": "bool", "text": "std::string"}
+    kinds = {"int": "maybe<std::int64_t>", "bool": "maybe<bool>", "text": "maybe_text"}
     options = [o for o in api.options if not o["deprecated"]]
     for o in options:
         text += "".join("  %s\n" % line for line in block([o["doc"]]).rstrip("\n").split("\n"))
-        text += "  std::optional<%s> %s = {};\n" % (kinds[o["type"]], safe(o["name"]))
+        text += "  %s %s = {};\n" % (kinds[o["type"]], safe(o["name"]))
     text += "  /* Options that are newer than this header: name and value as text. */\n"
-    text += "  std::vector<std::pair<std::string, std::string>> more = {};\n};\n\nnamespace detail {\n\n"
+    text += "  std::vector<setting> more = {};\n};\n\nnamespace detail {\n\n"
     text += "/* Options as the C interface takes them; texts are those of the options, numbers lie here. */\nstruct setting_list {\n"
-    text += "  std::vector<weft_setting> raw;\n  std::array<std::string, %d> numbers;\n  std::size_t used = 0;\n" % len(
+    text += "  elements<weft_setting> raw;\n  std::array<std::string, %d> numbers;\n  std::size_t used = 0;\n" % len(
         [o for o in options if o["type"] != "text"])
-    text += "  void add(std::string_view name, std::string_view value) { raw.push_back({name.data(), name.size(), value.data(), value.size()}); }\n"
+    text += "  void add(std::string_view name, std::string_view value) { raw.push({name.data(), name.size(), value.data(), value.size()}); }\n"
     text += "  void add(std::string_view name, std::int64_t value) { add(name, std::string_view(numbers[used++] = std::to_string(value))); }\n};\n\n"
     text += "inline void settings_of(const context_options& options, setting_list& list) {\n"
     for o in options:
-        value = "std::string_view(*options.%s)" if o["type"] == "text" else "std::int64_t{*options.%s}"
+        value = "*options.%s" if o["type"] == "text" else "std::int64_t{*options.%s}"
         name = safe(o["name"])
         text += "  if (options.%s) list.add(\"%s\", %s);\n" % (name, o["name"], value % name)
-    text += "  for (const auto& [name, value] : options.more) list.add(name, std::string_view(value));\n}\n\n}  // namespace detail\n"
+    text += "  for (const setting& one : options.more) list.add(one.name, std::string_view(one.value));\n}\n\n}  // namespace detail\n"
     return begin + text + end
 
 
