@@ -395,16 +395,13 @@ result<std::vector<tensor_type>> function::types(F of) const {
 }
 
 inline result<tensors> function::try_captures() const {
-  std::size_t count = 0;
-  weft_error* raw = weft_function_captures(get(), nullptr, 0, &count);
-  if (raw != nullptr && weft_error_code(raw) == WEFT_OUT_OF_RANGE) {
+  for (std::size_t room = 8;; room *= 2) {  // how many there are is said only where there is room for them
+    const detail::elements<weft_tensor*> out(room);
+    std::size_t count = 0;
+    weft_error* raw = weft_function_captures(get(), out.data(), out.size(), &count);
+    if (raw == nullptr || weft_error_code(raw) != WEFT_OUT_OF_RANGE) return detail::made_tensors(raw, context_, out.data(), count);
     weft_error_release(raw);
-    raw = nullptr;
   }
-  if (raw != nullptr) return result<tensors>(raw);
-  detail::elements<weft_tensor*> out(count);
-  if (count > 0) raw = weft_function_captures(get(), out.data(), out.size(), &count);
-  return detail::made_tensors(raw, context_, out.data(), out.size());
 }
 
 }  // namespace throwing or returning
