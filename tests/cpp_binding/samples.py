@@ -1,7 +1,12 @@
 """A C++ program that calls operations by their names on the samples of weft_api.json, and compares each result's type, shape and bits
 with those that weft_op_apply gives by the name of C: what a generated function passes on is what was meant."""
 import json
+import os
 import re
+import sys
+
+sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "include", "c_api"))
+from generator.cpp import safe  # noqa: E402
 
 HEAD = r"""// Made by samples.py for one run of the test.
 #include <cstring>
@@ -21,6 +26,12 @@ weft::tensor input(const weft::context& ctx, weft::dtype type, const weft::shape
   std::vector<double> values(static_cast<std::size_t>(count));
   for (double& value : values) value = whole ? static_cast<double>(static_cast<std::int64_t>(drawn(low, high - 0.001))) : drawn(low, high);
   return weft::convert(weft::tensor(ctx, values, sizes), type);
+}
+// With diagonals that outweigh their rows.
+weft::tensor dominant(const weft::context& ctx, const weft::tensor& x) {
+  const std::int64_t n = x.shape()[x.rank() - 1];
+  const weft::tensor row = weft::iota(ctx, {n, n}, 0), column = weft::iota(ctx, {n, n}, 1);
+  return x + weft::convert(row == column, x.dtype()) * static_cast<double>(4 * n);
 }
 weft_attr attribute(const char* name, weft_value_type type, std::int64_t i, double d, const void* data, std::size_t count) {
   return {name, WEFT_STRLEN, type, 0, i, d, data, count};
@@ -61,12 +72,7 @@ void compared(const weft::context& ctx, const char* what, Cpp mine, C theirs) {
 }
 
 """
-KEYWORDS = {"and", "or", "not", "xor", "default", "float", "double", "int", "long", "short", "char", "bool", "for", "if", "while", "do"}
-TOKEN = re.compile(r"^(\w+)\[([\d,]*)\](?:<(-?\d+):(-?\d+)>)?$")
-
-
-def safe(name):
-    return name + "_" if name in KEYWORDS else name
+TOKEN = re.compile(r"^(\w+)\[([\d,]*)\](?:<(?:(-?\d+):(-?\d+)|dominant)>)?$")
 
 
 def dtype(name):
@@ -98,7 +104,8 @@ def operand(token, group, sample):
     kind = group if kind == "T" else kind
     whole = low is not None or not kind.startswith(("f", "b", "c"))
     low, high = (low, high) if low is not None else (sample["low"], sample["high"])
-    return "input(ctx, %s, {%s}, %s, %s, %s)" % (dtype(kind), sizes, low, high, "true" if whole else "false")
+    made = "input(ctx, %s, {%s}, %s, %s, %s)" % (dtype(kind), sizes, low, high, "true" if whole else "false")
+    return "dominant(ctx, %s)" % made if token.endswith("<dominant>") else made
 
 
 def block(op, sample, number):
@@ -110,8 +117,9 @@ def block(op, sample, number):
         positions = positions[:len(positions) - op["supplied"]]
     if any(t != "none" and not TOKEN.match(t) for t in positions) or set(given) - {a["name"] for a in op["attributes"]}:
         return None
-    of_group = op["operands"][0]["dtypes"] if op["operands"] else []
-    group = next((d for d in ("f32", "i32", "bool", "c64") if d in of_group), of_group[0] if of_group else "f32")
+    last = len(op["operands"]) - 1
+    takes = [set(op["operands"][min(i, last)]["dtypes"]) for i, t in enumerate(positions) if t.startswith("T[")]
+    group = next(d for d in ("f32", "i32", "bool", "c64") if all(d in dtypes for dtypes in takes))
     lines, names = [], []
     for i, token in enumerate(positions):
         lines.append("  const weft::tensor x%d = %s;" % (i, "weft::tensor()" if token == "none" else operand(token, group, sample)))
