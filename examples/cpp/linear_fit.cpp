@@ -20,7 +20,8 @@ int main() try {
       return error;
     });
   }
-  std::printf("y = %.3f x %+.3f after %d steps, mean squared error %.4f\n", slope.item(), offset.item(), kSteps, loss.item());
+  std::printf("y = %.3f x %+.3f after %d steps, mean squared error %.4f\n", slope.item(), offset.item(), kSteps,
+              loss.item());
   return 0;
 } catch (const weft::error& failed) {
   std::fprintf(stderr, "linear_fit: %s\n", failed.what());

@@ -1,4 +1,5 @@
-// Logistic regression: two clouds of points, a line between them, AdamW, and how often it is right on points that it has not seen.
+// Logistic regression: two clouds of points, a line between them, AdamW, and how often it is right on points that it
+// has not seen.
 //   c++ -std=c++20 logistic_regression.cpp $(pkg-config --cflags --libs weft-cpp) -Wl,-rpath,$(pkg-config --variable=libdir weft)
 #include <cstdio>
 #include <libweft.hpp>
@@ -26,13 +27,15 @@ int main() try {
   double loss = 0;
   for (int i = 0; i < 100; ++i) {
     loss = ctx.step([&] {
-      const weft::tensor entropy = weft::bce_with_logits(weft::matmul(x, w) + b, y);
-      adamw.step(weft::grad(entropy, {w, b}), 0.1);
-      return entropy;
-    }).item();
+                const weft::tensor entropy = weft::bce_with_logits(weft::matmul(x, w) + b, y);
+                adamw.step(weft::grad(entropy, {w, b}), 0.1);
+                return entropy;
+              })
+               .item();
   }
   const weft::tensor right = ((weft::matmul(x_new, w) + b) > 0) == (y_new > 0.5);
-  std::printf("loss %.4f, right on %.1f %% of new points\n", loss, 100 * weft::mean(weft::convert(right, weft::f32)).item());
+  std::printf("loss %.4f, right on %.1f %% of new points\n", loss,
+              100 * weft::mean(weft::convert(right, weft::f32)).item());
   return 0;
 } catch (const weft::error& failed) {
   std::fprintf(stderr, "logistic_regression: %s\n", failed.what());

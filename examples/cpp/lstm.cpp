@@ -16,7 +16,8 @@ struct lstm {
 
   explicit lstm(const weft::context& ctx) {
     const auto drawn = [&](std::int64_t rows, std::int64_t columns) {
-      return weft::normal(ctx, {rows, columns}, {.deviation = 1 / std::sqrt(static_cast<double>(rows))}).requires_grad();
+      return weft::normal(ctx, {rows, columns}, {.deviation = 1 / std::sqrt(static_cast<double>(rows))})
+          .requires_grad();
     };
     input = drawn(2, 4 * kWidth);
     state = drawn(kWidth, 4 * kWidth);
@@ -50,16 +51,20 @@ int main(int argc, char** argv) try {
   double first = 0, last = 0;
   for (int i = 0; i < steps; ++i) {
     last = ctx.step([&] {
-      const weft::tensor numbers = weft::uniform(ctx, {kLength, kBatch, 1});
-      const weft::tensor marks = weft::convert(weft::bernoulli(ctx, {kLength, kBatch, 1}, {.probability = 0.1}), weft::f32);
-      const weft::tensor wanted = weft::sum(numbers * marks, {.dims = {0, 2}});
-      const weft::tensor loss = weft::mse(model(ctx, weft::concatenate({numbers, marks}, {.dimension = 2})), wanted);
-      adam.step(weft::grad(loss, model.parameters()), 0.01);
-      return loss;
-    }).item();
+                const weft::tensor numbers = weft::uniform(ctx, {kLength, kBatch, 1});
+                const weft::tensor marks =
+                    weft::convert(weft::bernoulli(ctx, {kLength, kBatch, 1}, {.probability = 0.1}), weft::f32);
+                const weft::tensor wanted = weft::sum(numbers * marks, {.dims = {0, 2}});
+                const weft::tensor loss =
+                    weft::mse(model(ctx, weft::concatenate({numbers, marks}, {.dimension = 2})), wanted);
+                adam.step(weft::grad(loss, model.parameters()), 0.01);
+                return loss;
+              })
+               .item();
     if (i == 0) first = last;
   }
-  std::printf("mean squared error %.4f at first, %.4f after %d steps; %d programs\n", first, last, steps, static_cast<int>(ctx.metric("programs_compiled")));
+  std::printf("mean squared error %.4f at first, %.4f after %d steps; %d programs\n", first, last, steps,
+              static_cast<int>(ctx.metric("programs_compiled")));
   return 0;
 } catch (const weft::error& failed) {
   std::fprintf(stderr, "lstm: %s\n", failed.what());

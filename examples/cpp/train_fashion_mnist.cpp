@@ -1,5 +1,5 @@
-// Trains the convolutional network of examples/c/train_fashion_mnist.c on Fashion-MNIST: conv 32 - conv 64 - dense 128 - dense 10, batch
-// 64, AdamW. Same seeds, same numbers, and checkpoints that either program reads.
+// Trains the convolutional network of examples/c/train_fashion_mnist.c on Fashion-MNIST: conv 32 - conv 64 - dense 128
+// - dense 10, batch 64, AdamW. Same seeds, same numbers, and checkpoints that either program reads.
 //   c++ -std=c++20 -O2 train_fashion_mnist.cpp $(pkg-config --cflags --libs weft-cpp) -Wl,-rpath,$(pkg-config --variable=libdir weft)
 //   ./a.out --epochs 5 --checkpoint fashion_mnist.weft
 #include <array>
@@ -17,7 +17,8 @@ namespace {
 constexpr std::int64_t kBatch = 64, kEvalBatch = 500, kSide = 28;
 
 struct options {
-  std::string data = "/usr/share/datasets/fashion-mnist", checkpoint = "fashion_mnist.weft", cache = "fashion_mnist.cache";
+  std::string data = "/usr/share/datasets/fashion-mnist", checkpoint = "fashion_mnist.weft",
+              cache = "fashion_mnist.cache";
   std::int64_t epochs = 5, limit = 0, seed = 1;
   bool resume = false;
 };
@@ -48,7 +49,8 @@ struct dataset {
 dataset read(const weft::context& ctx, const std::string& folder, const std::string& half) {
   const weft::tensor images = weft::read_idx(ctx, folder + "/" + half + "-images-idx3-ubyte.gz");
   const weft::tensor labels = weft::read_idx(ctx, folder + "/" + half + "-labels-idx1-ubyte.gz");
-  if (images.rank() != 3 || images.shape()[0] != labels.size()) throw weft::error(weft::code::invalid_argument, folder + ": images and labels do not match");
+  if (images.rank() != 3 || images.shape()[0] != labels.size())
+    throw weft::error(weft::code::invalid_argument, folder + ": images and labels do not match");
   return {images.to_vector<std::uint8_t>(), labels.to_vector<std::uint8_t>(), labels.size()};
 }
 
@@ -98,7 +100,8 @@ parameters made(const weft::context& ctx) {
   parameters p;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const layer& l = kLayers[i];
-    p[i] = l.fan_in > 0 ? weft::normal(ctx, l.sizes, {.deviation = std::sqrt(2.0 / l.fan_in)}) : weft::full(ctx, l.sizes, 0);
+    p[i] = l.fan_in > 0 ? weft::normal(ctx, l.sizes, {.deviation = std::sqrt(2.0 / l.fan_in)})
+                        : weft::full(ctx, l.sizes, 0);
   }
   ctx.sync();  // so that the first step is recorded like all others
   for (const weft::tensor& each : p) each.requires_grad();
@@ -107,10 +110,12 @@ parameters made(const weft::context& ctx) {
 
 // --- checkpoint
 
-void save(const weft::context& ctx, const options& o, const parameters& p, const weft::optimizer& adamw, std::int64_t epoch) {
+void save(const weft::context& ctx, const options& o, const parameters& p, const weft::optimizer& adamw,
+          std::int64_t epoch) {
   weft::tree all;
   const weft::tree_node model = all.add_dict("model");
-  for (std::size_t i = 0; i < p.size(); i += 2) model.add_dict(kLayers[i].name).add(kLayers[i].part, p[i]).add(kLayers[i + 1].part, p[i + 1]);
+  for (std::size_t i = 0; i < p.size(); i += 2)
+    model.add_dict(kLayers[i].name).add(kLayers[i].part, p[i]).add(kLayers[i + 1].part, p[i + 1]);
   const weft::random_state random = ctx.random();
   all.add("optimizer", adamw.state());
   all.add_dict("random")
@@ -131,11 +136,14 @@ resumed load(const weft::context& ctx, options& o) {
   resumed r;
   for (std::size_t i = 0; i < r.p.size(); ++i) {
     r.p[i] = all[std::string("model.") + kLayers[i].name + "." + kLayers[i].part].as<weft::tensor>();
-    if (!(r.p[i].type() == weft::tensor_type{weft::f32, kLayers[i].sizes})) throw weft::error(weft::code::invalid_argument, o.checkpoint + " is of another network");
+    if (!(r.p[i].type() == weft::tensor_type{weft::f32, kLayers[i].sizes}))
+      throw weft::error(weft::code::invalid_argument, o.checkpoint + " is of another network");
     r.p[i].requires_grad();
   }
-  if (all["optimizer_name"].as<std::string>() != "adamw" || all["bf16"].as<bool>() || all["step"].as<std::int64_t>() != 0)
-    throw weft::error(weft::code::invalid_argument, o.checkpoint + " was trained with other options, or within an epoch");
+  if (all["optimizer_name"].as<std::string>() != "adamw" || all["bf16"].as<bool>() ||
+      all["step"].as<std::int64_t>() != 0)
+    throw weft::error(weft::code::invalid_argument,
+                      o.checkpoint + " was trained with other options, or within an epoch");
   r.adamw = weft::adamw(r.p);
   r.adamw.load(all["optimizer"]);
   const auto number = [&](const char* path) { return static_cast<std::uint64_t>(all[path].as<std::int64_t>()); };
@@ -183,9 +191,12 @@ void train(options o) {
         r.adamw.step(weft::grad(entropy, weft::tensor_refs(r.p)), 0.001);
         return entropy;
       });
-      if (step % 100 == 99) std::fprintf(stderr, "epoch %d, step %d: loss %.4f\n", static_cast<int>(epoch + 1), static_cast<int>(step + 1), loss.item());
+      if (step % 100 == 99)
+        std::fprintf(stderr, "epoch %d, step %d: loss %.4f\n", static_cast<int>(epoch + 1), static_cast<int>(step + 1),
+                     loss.item());
     }
-    std::printf("{\"epoch\": %d, \"loss\": %.6f, \"accuracy\": %.4f}\n", static_cast<int>(epoch + 1), loss.item(), accuracy(ctx, r.p, test, o.limit));
+    std::printf("{\"epoch\": %d, \"loss\": %.6f, \"accuracy\": %.4f}\n", static_cast<int>(epoch + 1), loss.item(),
+                accuracy(ctx, r.p, test, o.limit));
     std::fflush(stdout);
     if (o.checkpoint != "none") save(ctx, o, r.p, r.adamw, epoch + 1);
   }
@@ -199,10 +210,18 @@ options parse(std::span<char*> arguments) {
       o.resume = true;
       continue;
     }
-    std::string* const text = name == "--data" ? &o.data : name == "--checkpoint" ? &o.checkpoint : name == "--cache" ? &o.cache : nullptr;
-    std::int64_t* const number = name == "--epochs" ? &o.epochs : name == "--limit" ? &o.limit : name == "--seed" ? &o.seed : nullptr;
+    std::string* const text = name == "--data"         ? &o.data
+                              : name == "--checkpoint" ? &o.checkpoint
+                              : name == "--cache"      ? &o.cache
+                                                       : nullptr;
+    std::int64_t* const number = name == "--epochs"  ? &o.epochs
+                                 : name == "--limit" ? &o.limit
+                                 : name == "--seed"  ? &o.seed
+                                                     : nullptr;
     if ((text == nullptr && number == nullptr) || i + 1 == arguments.size()) {
-      std::fprintf(stderr, "usage: train_fashion_mnist [--epochs N] [--limit STEPS] [--seed S] [--data DIR] [--cache DIR] [--checkpoint FILE|none] [--resume]\n");
+      std::fprintf(
+          stderr,
+          "usage: train_fashion_mnist [--epochs N] [--limit STEPS] [--seed S] [--data DIR] [--cache DIR] [--checkpoint FILE|none] [--resume]\n");
       std::exit(2);
     }
     ++i;

@@ -24,8 +24,12 @@ static weft_error* binary(const char* name, weft_context* ctx, weft_tensor* x, w
   *out = made(text);
   return NULL;
 }
-weft_error* weft_mul(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) { return binary("mul", ctx, x, y, out); }
-weft_error* weft_add(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) { return binary("add", ctx, x, y, out); }
+weft_error* weft_mul(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) {
+  return binary("mul", ctx, x, y, out);
+}
+weft_error* weft_add(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) {
+  return binary("add", ctx, x, y, out);
+}
 void weft_tensor_release(weft_tensor* tensor) { printf("release %d\n", of(tensor)); }
 void weft_tensor_retain(weft_tensor* tensor) { printf("retain %d\n", of(tensor)); }
 weft_error* weft_scope_share(weft_scope* scope, weft_tensor* tensor) {

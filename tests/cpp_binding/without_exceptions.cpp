@@ -21,7 +21,8 @@ int main() {
   CHECK(weft::try_matmul(x, x)->item() == 14);
   CHECK(x.item() == 0 && !weft::take_failure());
   CHECK(holds<float>(weft::grad([](weft::tensor a) { return weft::sum(weft::square(a)); })(x), {2, 4, 6}));
-  const auto traced = weft::function::try_trace(ctx, {{weft::f32, {3}}}, [](weft::tensor a) { return weft::reshape(a, {2}) + a; });
+  const auto traced =
+      weft::function::try_trace(ctx, {{weft::f32, {3}}}, [](weft::tensor a) { return weft::reshape(a, {2}) + a; });
   CHECK(!traced && std::string(traced.error().what()).find("reshape(f32[3])") == 0);
   CHECK(!weft::context({.platform = "nowhere"}));
   CHECK(std::string(weft::take_failure().error().what()).find("'nowhere'") != std::string::npos);
@@ -33,6 +34,10 @@ int main() {
   CHECK(holds<double>(limit(weft::tensor(ctx, {1.0})), {1}));
   const auto large = limit(weft::tensor(ctx, {2.0})).one().try_item<double>();
   CHECK(!large && std::string(large.error().what()).find("too large") != std::string::npos);
+  const auto tried = weft::try_call(
+      [&] { return weft::scan([](weft::tensor c, weft::tensor e) { return weft::reshape(c, {2}) + e; }, {x}, {x}); });
+  CHECK(!tried && std::string(tried.error().what()).find("reshape(f32[3])") == 0 && weft::take_failure());
+  CHECK(weft::try_call([&] { return x + 1; }).has_value());
   const weft::tensor kept = ctx.step([&] { return x + 1; });
   CHECK(holds<float>(kept, {2, 3, 4}) && weft::take_failure());
   return report();

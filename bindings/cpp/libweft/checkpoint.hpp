@@ -30,18 +30,21 @@ enum class node_kind : std::int32_t {
 
 /* What a node of a tree holds, as C++ has it. Since 1.2. */
 template <class T>
-concept tree_value = std::same_as<T, tensor> || std::same_as<T, bool> || std::integral<T> || std::floating_point<T> || std::convertible_to<T, std::string_view> ||
-                     std::same_as<T, std::span<const std::byte>> || std::same_as<T, tree>;
+concept tree_value =
+    std::same_as<T, tensor> || std::same_as<T, bool> || std::integral<T> || std::floating_point<T> ||
+    std::convertible_to<T, std::string_view> || std::same_as<T, std::span<const std::byte>> || std::same_as<T, tree>;
 
-/* A place in a tree: reads what is there, adds below it. It is good as long as the tree has references, of which it has one. */
+/* A place in a tree: reads what is there, adds below it. It is good as long as the tree has references, of which it
+ * has one. */
 class tree_node {
  public:
   /* A node of no tree. */
   [[nodiscard]] static tree_node none() noexcept { return {}; }
   template <tree_value T>
   [[nodiscard]] result<tree_node> try_add(std::string_view key, const T& value) const;
-  /* Adds a tensor, number, truth value, text, bytes or another tree under a key of a dict, or at the end of a list (an empty key).
-   * The tree holds a reference of a tensor, whose value survives barriers. Errors: already_exists, … Since 1.2. */
+  /* Adds a tensor, number, truth value, text, bytes or another tree under a key of a dict, or at the end of a list
+   * (an empty key). The tree holds a reference of a tensor, whose value survives barriers. Errors: already_exists, …
+   * Since 1.2. */
   template <tree_value T>
   const tree_node& add(std::string_view key, const T& value) const {
     detail::must(try_add(key, value));
@@ -54,12 +57,13 @@ class tree_node {
   tree_node add_list(std::string_view key) const { return detail::must(try_add_list(key)); }
 
   [[nodiscard]] result<tree_node> try_find(std::string_view path) const;
-  /* The node below by path, keys and positions joined by ".": "layers.0.weight". Errors: not_found says what there is. Since 1.2. */
+  /* The node below by path, keys and positions joined by ".": "layers.0.weight". Errors: not_found says what there
+   * is. Since 1.2. */
   [[nodiscard]] tree_node operator[](std::string_view path) const { return detail::must(try_find(path)); }
   template <class T>
   [[nodiscard]] result<T> try_as() const;
-  /* What the node holds: as<weft::tensor>(), as<double>(), as<std::int64_t>(), as<bool>(), as<std::string>() for text and bytes.
-   * Errors: invalid_argument where it holds something else. Since 1.2. */
+  /* What the node holds: as<weft::tensor>(), as<double>(), as<std::int64_t>(), as<bool>(), as<std::string>() for
+   * text and bytes. Errors: invalid_argument where it holds something else. Since 1.2. */
   template <class T>
   [[nodiscard]] T as() const {
     return detail::must(try_as<T>());
@@ -85,11 +89,13 @@ class tree_node {
     explicit owner(weft_tree* raw) noexcept : handle(raw) {}
   };
   tree_node() noexcept = default;
-  tree_node(owner tree, std::uint32_t node, weft_context* ctx) noexcept : tree_(std::move(tree)), node_(node), context_(ctx) {}
+  tree_node(owner tree, std::uint32_t node, weft_context* ctx) noexcept
+      : tree_(std::move(tree)), node_(node), context_(ctx) {}
   template <class F>
   result<tree_node> added(F add, std::string_view key) const {
     std::uint32_t node = 0;
-    if (weft_error* raw = add(tree_.get(), node_, key.empty() ? nullptr : key.data(), key.size(), &node)) return result<tree_node>(raw);
+    if (weft_error* raw = add(tree_.get(), node_, key.empty() ? nullptr : key.data(), key.size(), &node))
+      return result<tree_node>(raw);
     return tree_node(tree_, node, context_);
   }
   owner tree_;
@@ -99,9 +105,9 @@ class tree_node {
 
 /* How a checkpoint is written. */
 struct save_options {
-  std::int64_t step = 0;                                             /* your own count, which `weft show` shows */
-  std::vector<setting> metadata = {};    /* readable without the tensors */
-  bool durable = true;                                               /* survives loss of power */
+  std::int64_t step = 0;              /* your own count, which `weft show` shows */
+  std::vector<setting> metadata = {}; /* readable without the tensors */
+  bool durable = true;                /* survives loss of power */
 };
 
 /* Nested state, a dict at first: what a checkpoint holds. One thread at a time may change it. Since 1.2. */
@@ -115,17 +121,23 @@ class tree : public tree_node {
     return adopt(nullptr, out);
   }
   /* Takes over a C tree with its reference; ctx is what its tensors belong to, borrowed. Since 1.2. */
-  [[nodiscard]] static tree adopt(weft_context* ctx, weft_tree* raw) noexcept { return tree(tree_node(owner(raw), WEFT_TREE_ROOT, ctx)); }
+  [[nodiscard]] static tree adopt(weft_context* ctx, weft_tree* raw) noexcept {
+    return tree(tree_node(owner(raw), WEFT_TREE_ROOT, ctx));
+  }
   [[nodiscard]] static tree none() noexcept { return adopt(nullptr, nullptr); }
   [[nodiscard]] weft_tree* get() const noexcept { return tree_.get(); }
 
-  [[nodiscard]] result<void> try_save(const context& ctx, std::string_view path, const save_options& options = {}) const {
+  [[nodiscard]] result<void> try_save(const context& ctx, std::string_view path,
+                                      const save_options& options = {}) const {
     return result<void>(written(ctx, path, options, nullptr));
   }
-  /* Writes the tree as one file, which appears whole or not at all and replaces an older one of that name. Blocks until it is on
-   * disk. Errors: permission_denied, resource_exhausted, … Since 1.2. */
-  void save(const context& ctx, std::string_view path, const save_options& options = {}) const { detail::must(try_save(ctx, path, options)); }
-  [[nodiscard]] result<event> try_save_behind(const context& ctx, std::string_view path, const save_options& options = {}) const {
+  /* Writes the tree as one file, which appears whole or not at all and replaces an older one of that name. Blocks
+   * until it is on disk. Errors: permission_denied, resource_exhausted, … Since 1.2. */
+  void save(const context& ctx, std::string_view path, const save_options& options = {}) const {
+    detail::must(try_save(ctx, path, options));
+  }
+  [[nodiscard]] result<event> try_save_behind(const context& ctx, std::string_view path,
+                                              const save_options& options = {}) const {
     weft_event* out = nullptr;
     if (weft_error* raw = written(ctx, path, options, &out)) return result<event>(raw);
     return event(ctx.get(), out);
@@ -136,11 +148,14 @@ class tree : public tree_node {
   }
   [[nodiscard]] static result<tree> try_load(const context& ctx, std::string_view path, const device& to = {}) {
     weft_tree* out = nullptr;
-    if (weft_error* raw = weft_checkpoint_load(ctx.get(), path.data(), path.size(), to.get(), &out)) return result<tree>(raw);
+    if (weft_error* raw = weft_checkpoint_load(ctx.get(), path.data(), path.size(), to.get(), &out))
+      return result<tree>(raw);
     return adopt(ctx.get(), out);
   }
   /* A whole checkpoint; every byte is checked. Errors: not_found, data_loss, … Blocks. Since 1.2. */
-  [[nodiscard]] static tree load(const context& ctx, std::string_view path, const device& to = {}) { return detail::must(try_load(ctx, path, to)); }
+  [[nodiscard]] static tree load(const context& ctx, std::string_view path, const device& to = {}) {
+    return detail::must(try_load(ctx, path, to));
+  }
 
  private:
   explicit tree(tree_node root) noexcept : tree_node(std::move(root)) {}
@@ -148,7 +163,8 @@ class tree : public tree_node {
     weft_checkpoint_options o{};
     o.struct_size = sizeof o;
     detail::elements<weft_setting> metadata;
-    for (const setting& one : options.metadata) metadata.push({one.name.data(), one.name.size(), one.value.data(), one.value.size()});
+    for (const setting& one : options.metadata)
+      metadata.push({one.name.data(), one.name.size(), one.value.data(), one.value.size()});
     o.metadata = metadata.data();
     o.metadata_count = metadata.size();
     o.step = options.step;
@@ -171,7 +187,8 @@ result<tree_node> tree_node::try_add(std::string_view key, const T& value) const
     raw = weft_tree_add_bool(to, node_, name, key.size(), value ? 1 : 0, &node);
   } else if constexpr (std::integral<T>) {
     if constexpr (std::same_as<T, std::uint64_t>) {
-      if (value > static_cast<std::uint64_t>(INT64_MAX)) return error(code::out_of_range, std::to_string(value) + " is no 64-bit signed integer");
+      if (value > static_cast<std::uint64_t>(INT64_MAX))
+        return error(code::out_of_range, std::to_string(value) + " is no 64-bit signed integer");
     }
     raw = weft_tree_add_i64(to, node_, name, key.size(), static_cast<std::int64_t>(value), &node);
   } else if constexpr (std::floating_point<T>) {
@@ -188,7 +205,8 @@ result<tree_node> tree_node::try_add(std::string_view key, const T& value) const
 
 inline result<tree_node> tree_node::try_find(std::string_view path) const {
   std::uint32_t node = 0;
-  if (weft_error* raw = weft_tree_find(tree_.get(), node_, path.data(), path.size(), &node)) return result<tree_node>(raw);
+  if (weft_error* raw = weft_tree_find(tree_.get(), node_, path.data(), path.size(), &node))
+    return result<tree_node>(raw);
   return tree_node(tree_, node, context_);
 }
 
@@ -211,7 +229,8 @@ result<T> tree_node::try_as() const {
     if (weft_error* raw = weft_tree_get_f64(tree_.get(), node_, &value)) return result<double>(raw);
     return value;
   } else {
-    static_assert(std::same_as<T, std::string>, "a node holds a tensor, a double, a 64-bit integer, a bool or a string");
+    static_assert(std::same_as<T, std::string>,
+                  "a node holds a tensor, a double, a 64-bit integer, a bool or a string");
     const void* data = nullptr;
     std::size_t length = 0;
     if (weft_error* raw = weft_tree_get_data(tree_.get(), node_, &data, &length)) return result<std::string>(raw);

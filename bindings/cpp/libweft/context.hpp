@@ -15,7 +15,13 @@ inline namespace returning {
 #endif
 
 /* How grave a log record is. Since 1.2. */
-enum class log_level : std::int32_t { debug = WEFT_LOG_DEBUG, info = WEFT_LOG_INFO, warning = WEFT_LOG_WARNING, error = WEFT_LOG_ERROR, off = WEFT_LOG_OFF };
+enum class log_level : std::int32_t {
+  debug = WEFT_LOG_DEBUG,
+  info = WEFT_LOG_INFO,
+  warning = WEFT_LOG_WARNING,
+  error = WEFT_LOG_ERROR,
+  off = WEFT_LOG_OFF
+};
 /* The spellings of a program: Weft's own text, which parses back, and StableHLO. Since 1.2. */
 enum class text_format : std::int32_t { ir = WEFT_TEXT_IR, stablehlo = WEFT_TEXT_STABLEHLO };
 /* The formats of what is counted; xla is PyTorch/XLA's report. Since 1.2. */
@@ -71,7 +77,8 @@ class device : public detail::handle<weft_device, weft_device_retain, weft_devic
   weft_context* context_ = nullptr;
 };
 
-/* Something that will have happened: a launch, a save, a compilation. Its failure sticks to it. Any thread. Since 1.2. */
+/* Something that will have happened: a launch, a save, a compilation. Its failure sticks to it. Any thread. Since
+ * 1.2. */
 class event : public detail::handle<weft_event, weft_event_retain, weft_event_release> {
  public:
   event() noexcept = default;
@@ -92,9 +99,11 @@ class event : public detail::handle<weft_event, weft_event_retain, weft_event_re
   template <class Duration>
     requires requires { typename Duration::period; }
   [[nodiscard]] result<void> try_wait_for(const Duration& longest) const {
-    const double seconds = static_cast<double>(longest.count()) * static_cast<double>(Duration::period::num) / static_cast<double>(Duration::period::den);
+    const double seconds = static_cast<double>(longest.count()) * static_cast<double>(Duration::period::num) /
+                           static_cast<double>(Duration::period::den);
     const double nanoseconds = seconds * 1e9;
-    const auto timeout = nanoseconds < 9e18 ? static_cast<std::int64_t>(nanoseconds > 0 ? nanoseconds : 0) : WEFT_WAIT_FOREVER;
+    const auto timeout =
+        nanoseconds < 9e18 ? static_cast<std::int64_t>(nanoseconds > 0 ? nanoseconds : 0) : WEFT_WAIT_FOREVER;
     return result<void>(weft_event_wait(get(), timeout));
   }
   template <class Duration>
@@ -102,8 +111,8 @@ class event : public detail::handle<weft_event, weft_event_retain, weft_event_re
   void wait_for(const Duration& longest) const {
     detail::must(try_wait_for(longest));
   }
-  /* Waits until it has happened or a std::stop_token asks to stop, which is looked at each 20 ms: then weft_cancel ends what runs,
-   * and the failure is `cancelled`. The context is as good as before. Since 1.2. */
+  /* Waits until it has happened or a std::stop_token asks to stop, which is looked at each 20 ms: then weft_cancel
+   * ends what runs, and the failure is `cancelled`. The context is as good as before. Since 1.2. */
   template <class StopToken>
     requires requires(const StopToken& token) {
       { token.stop_requested() } -> std::convertible_to<bool>;
@@ -113,7 +122,8 @@ class event : public detail::handle<weft_event, weft_event_retain, weft_event_re
     for (;;) {
       result<void> waited(weft_event_wait(get(), 20'000'000));
       if (waited || waited.error().code() != code::deadline_exceeded) return waited;
-      if (auto finished = try_done(); finished && *finished) return waited;  // its own outcome: a deadline of the launch
+      if (auto finished = try_done(); finished && *finished)
+        return waited;  // its own outcome: a deadline of the launch
       if (token.stop_requested() && !asked) {
         weft_cancel(context_);
         asked = true;
@@ -132,7 +142,8 @@ class event : public detail::handle<weft_event, weft_event_retain, weft_event_re
     if (weft_error* raw = weft_event_fd(get(), &fd)) return result<int>(raw);
     return static_cast<int>(fd);
   }
-  /* A file descriptor that is readable once it has happened, for poll; it belongs to the event. Do not read from it. Since 1.2. */
+  /* A file descriptor that is readable once it has happened, for poll; it belongs to the event. Do not read from it.
+   * Since 1.2. */
   [[nodiscard]] int fd() const { return detail::must(try_fd()); }
 
  private:
@@ -148,8 +159,9 @@ struct random_state {
   friend bool operator==(const random_state&, const random_state&) noexcept = default;
 };
 
-/* Everything that is not process-wide: devices, what is recorded, random numbers, compiled programs, options. A copy is one more
- * reference; the last one waits for work, saves and the disk cache. Any thread, but for set_log. Since 1.2. */
+/* Everything that is not process-wide: devices, what is recorded, random numbers, compiled programs, options. A copy
+ * is one more reference; the last one waits for work, saves and the disk cache. Any thread, but for set_log. Since
+ * 1.2. */
 class context : public detail::handle<weft_context, weft_context_retain, weft_context_release> {
  public:
   /* A new context; options by name, those that are not given come from WEFT_* variables or are the defaults:
@@ -174,8 +186,8 @@ class context : public detail::handle<weft_context, weft_context_retain, weft_co
   [[nodiscard]] static context none() noexcept { return context(nullptr, 0); }
 
   [[nodiscard]] result<void> try_sync() const { return result<void>(weft_sync(get(), nullptr, nullptr)); }
-  /* The barrier: everything that is live and in no scope is computed, in one program. Waits for compiling, not for running.
-   * Since 1.2. */
+  /* The barrier: everything that is live and in no scope is computed, in one program. Waits for compiling, not for
+   * running. Since 1.2. */
   void sync() const { detail::must(try_sync()); }
   [[nodiscard]] result<event> try_launch() const {
     weft_event* out = nullptr;
@@ -194,13 +206,14 @@ class context : public detail::handle<weft_context, weft_context_retain, weft_co
   [[nodiscard]] result<void> try_compile(const tensor_refs& tensors = {}) const {
     return result<void>(weft_compile(get(), nullptr, tensors.data(), tensors.size(), nullptr));
   }
-  /* Makes the program that eval of these tensors, or without any the next sync, would run, and runs nothing. Since 1.2. */
+  /* Makes the program that eval of these tensors, or without any the next sync, would run, and runs nothing. Since
+   * 1.2. */
   void compile(const tensor_refs& tensors = {}) const { detail::must(try_compile(tensors)); }
   /* Asks waits to give up and launches to end: they are `cancelled`. May be called by a signal handler. Since 1.2. */
   void cancel() const noexcept { weft_cancel(get()); }
 
-  /* One step of a program: what f records belongs to a scope, what it returns (tensors, alone or in a tuple, array, vector) is
-   * kept, and then comes the barrier. */
+  /* One step of a program: what f records belongs to a scope, what it returns (tensors, alone or in a tuple, array,
+   * vector) is kept, and then comes the barrier. */
   template <class F>
   auto step(F&& f) const -> std::invoke_result_t<F>;
 
@@ -237,7 +250,8 @@ class context : public detail::handle<weft_context, weft_context_retain, weft_co
   void seed(std::uint64_t seed) const { detail::must(try_seed(seed)); }
   [[nodiscard]] result<random_state> try_random() const {
     random_state s;
-    if (weft_error* raw = weft_random_get_state(get(), &s.key, &s.counter_low, &s.counter_high)) return result<random_state>(raw);
+    if (weft_error* raw = weft_random_get_state(get(), &s.key, &s.counter_low, &s.counter_high))
+      return result<random_state>(raw);
     return s;
   }
   /* The state of the random stream, and going on from one. Since 1.2. */
@@ -253,7 +267,9 @@ class context : public detail::handle<weft_context, weft_context_retain, weft_co
     return detail::text_of(raw, out);
   }
   /* Everything that is counted, as text. Since 1.2. */
-  [[nodiscard]] std::string metrics(metrics_format format = metrics_format::text) const { return detail::must(try_metrics(format)); }
+  [[nodiscard]] std::string metrics(metrics_format format = metrics_format::text) const {
+    return detail::must(try_metrics(format));
+  }
   [[nodiscard]] result<std::int64_t> try_metric(std::string_view name) const {
     std::int64_t value = 0;
     if (weft_error* raw = weft_metric_get(get(), name.data(), name.size(), &value)) return result<std::int64_t>(raw);
@@ -261,30 +277,38 @@ class context : public detail::handle<weft_context, weft_context_retain, weft_co
   }
   /* One counter by name: "programs_compiled". Errors: not_found. Since 1.2. */
   [[nodiscard]] std::int64_t metric(std::string_view name) const { return detail::must(try_metric(name)); }
-  [[nodiscard]] result<std::string> try_program_text(const tensor_refs& tensors, text_format format = text_format::ir) const {
+  [[nodiscard]] result<std::string> try_program_text(const tensor_refs& tensors,
+                                                     text_format format = text_format::ir) const {
     weft_blob* out = nullptr;
-    weft_error* raw = weft_program_text(get(), tensors.data(), tensors.size(), static_cast<weft_text_format>(format), &out);
+    weft_error* raw =
+        weft_program_text(get(), tensors.data(), tensors.size(), static_cast<weft_text_format>(format), &out);
     return detail::text_of(raw, out);
   }
   /* The program that eval of these tensors, or without any the next sync, would run. Since 1.2. */
   [[nodiscard]] std::string program_text(const tensor_refs& tensors, text_format format = text_format::ir) const {
     return detail::must(try_program_text(tensors, format));
   }
-  [[nodiscard]] result<void> try_settle(bool settled = true) const { return result<void>(weft_compiles_settled(get(), settled ? 1 : 0)); }
-  /* From here on nothing new is compiled: what would have to be is failed_precondition and says why. false lifts it. Since 1.2. */
+  [[nodiscard]] result<void> try_settle(bool settled = true) const {
+    return result<void>(weft_compiles_settled(get(), settled ? 1 : 0));
+  }
+  /* From here on nothing new is compiled: what would have to be is failed_precondition and says why. false lifts it.
+   * Since 1.2. */
   void settle(bool settled = true) const { detail::must(try_settle(settled)); }
 
-  /* What this thread records from here on has this line as its position in errors and reports, until the next mark. Since 1.2. */
+  /* What this thread records from here on has this line as its position in errors and reports, until the next mark.
+   * Since 1.2. */
   void mark(const std::source_location& where = std::source_location::current()) const {
-    detail::must(result<void>(weft_position_mark(get(), where.file_name(), WEFT_STRLEN, static_cast<std::int32_t>(where.line()))));
+    detail::must(result<void>(
+        weft_position_mark(get(), where.file_name(), WEFT_STRLEN, static_cast<std::int32_t>(where.line()))));
   }
-  /* f(level, text) gets log records of this level and above, on any thread, without a lock of Weft's; what it throws is dropped. It
-   * lives until the next set_log or the context's end. One thread at a time. Since 1.2. */
+  /* f(level, text) gets log records of this level and above, on any thread, without a lock of Weft's; what it throws
+   * is dropped. It lives until the next set_log or the context's end. One thread at a time. Since 1.2. */
   template <class F>
     requires std::invocable<F&, log_level, std::string_view>
   void set_log(log_level least, F f) const {
     using Function = std::remove_cvref_t<F>;
-    detail::must(result<void>(weft_context_set_log(get(), static_cast<weft_log_level>(least), log_record<Function>, new Function(std::move(f)),
+    detail::must(result<void>(weft_context_set_log(get(), static_cast<weft_log_level>(least), log_record<Function>,
+                                                   new Function(std::move(f)),
                                                    [](void* user) noexcept { delete static_cast<Function*>(user); })));
   }
 
@@ -303,9 +327,10 @@ class context : public detail::handle<weft_context, weft_context_retain, weft_co
   }
 };
 
-/* Owns what this thread records in a context while it is open. A barrier does not compute what a scope owns, so a step is one program
- * however long intermediates live; what is to be read later is kept (weft::tensor::keep). Scopes of a thread end in the reverse order;
- * a scope begins and ends on one thread. Reading what was not kept after the barrier is failed_precondition. Since 1.2. */
+/* Owns what this thread records in a context while it is open. A barrier does not compute what a scope owns, so a
+ * step is one program however long intermediates live; what is to be read later is kept (weft::tensor::keep). Scopes
+ * of a thread end in the reverse order; a scope begins and ends on one thread. Reading what was not kept after the
+ * barrier is failed_precondition. Since 1.2. */
 class scope {
  public:
   explicit scope(const context& ctx) : before_(detail::current_scope) {
@@ -320,9 +345,12 @@ class scope {
   ~scope() { weft_error_release(close()); }
 
   [[nodiscard]] result<void> try_end() { return result<void>(close()); }
-  /* Ends the scope before its block does and gives its first failure: without exceptions, that of its operations. Since 1.2. */
+  /* Ends the scope before its block does and gives its first failure: without exceptions, that of its operations.
+   * Since 1.2. */
   void end() { detail::must(try_end()); }
-  [[nodiscard]] result<void> try_check() const { return result<void>(raw_ != nullptr ? weft_scope_check(raw_) : nullptr); }
+  [[nodiscard]] result<void> try_check() const {
+    return result<void>(raw_ != nullptr ? weft_scope_check(raw_) : nullptr);
+  }
 
  private:
   weft_error* close() noexcept {
@@ -348,10 +376,11 @@ result<tensor> tensor::try_make(const context& ctx, N value, weft::dtype type) {
   return detail::made(raw, ctx.get(), out);
 }
 
-inline result<tensor> tensor::try_from_bytes(const context& ctx, weft::dtype type, const weft::shape& sizes, const void* data,
-                                             std::size_t size, weft_device* device) {
+inline result<tensor> tensor::try_from_bytes(const context& ctx, weft::dtype type, const weft::shape& sizes,
+                                             const void* data, std::size_t size, weft_device* device) {
   weft_tensor* out = nullptr;
-  weft_error* raw = weft_tensor_from_host(ctx.get(), device, detail::raw(type), sizes.data(), sizes.size(), data, size, &out);
+  weft_error* raw =
+      weft_tensor_from_host(ctx.get(), device, detail::raw(type), sizes.data(), sizes.size(), data, size, &out);
   return detail::made(raw, ctx.get(), out);
 }
 
@@ -366,7 +395,8 @@ template <element_range R>
 result<tensor> tensor::try_make(const context& ctx, R&& values) {
   const detail::dense<std::remove_reference_t<R>> elements(values);
   using T = typename detail::dense<std::remove_reference_t<R>>::value;
-  return try_from_bytes(ctx, dtype_of<T>::value, weft::shape(elements.count), elements.data, elements.count * sizeof(T));
+  return try_from_bytes(ctx, dtype_of<T>::value, weft::shape(elements.count), elements.data,
+                        elements.count * sizeof(T));
 }
 
 template <dense_mdspan M>
@@ -381,7 +411,8 @@ result<tensor> tensor::try_make(const context& ctx, const M& values) {
     count *= static_cast<std::size_t>(sizes[i]);
   }
   if (!row_major) return error(code::invalid_argument, "the mdspan's elements do not lie dense and row-major");
-  return try_from_bytes(ctx, dtype_of<T>::value, weft::shape(std::span(sizes.data(), M::rank())), values.data_handle(), count * sizeof(T));
+  return try_from_bytes(ctx, dtype_of<T>::value, weft::shape(std::span(sizes.data(), M::rank())), values.data_handle(),
+                        count * sizeof(T));
 }
 
 inline result<tensor> tensor::try_to_device(const device& to) const {

@@ -28,7 +28,8 @@ class operation {
     std::array<weft_tensor*, 32> out{};
     std::size_t count = 0;
     weft_context* const context = inputs.context_handle() != nullptr ? inputs.context_handle() : context_;
-    weft_error* raw = weft_custom_apply(context, name_.data(), name_.size(), inputs.data(), inputs.size(), out.data(), out.size(), &count);
+    weft_error* raw = weft_custom_apply(context, name_.data(), name_.size(), inputs.data(), inputs.size(), out.data(),
+                                        out.size(), &count);
     return detail::made_tensors(raw, context, out.data(), raw == nullptr ? count : 0);
   }
   /* Records the operation; dtypes are not converted. Errors: invalid_argument quotes the signature. Since 1.2. */
@@ -50,21 +51,32 @@ namespace detail {
 template <class T>
 constexpr std::string_view c_name() {
   constexpr dtype type = dtype_of<std::remove_cv_t<T>>::value;
-  constexpr std::array<std::pair<dtype, std::string_view>, 13> names = {
-      {{i8, "int8_t"}, {i16, "int16_t"}, {i32, "int32_t"}, {i64, "int64_t"}, {u8, "uint8_t"}, {u16, "uint16_t"}, {u32, "uint32_t"},
-       {u64, "uint64_t"}, {f32, "float"}, {f64, "double"}, {boolean, "bool"}, {f16, "f16"}, {bf16, "bf16"}}};
+  constexpr std::array<std::pair<dtype, std::string_view>, 13> names = {{{i8, "int8_t"},
+                                                                         {i16, "int16_t"},
+                                                                         {i32, "int32_t"},
+                                                                         {i64, "int64_t"},
+                                                                         {u8, "uint8_t"},
+                                                                         {u16, "uint16_t"},
+                                                                         {u32, "uint32_t"},
+                                                                         {u64, "uint64_t"},
+                                                                         {f32, "float"},
+                                                                         {f64, "double"},
+                                                                         {boolean, "bool"},
+                                                                         {f16, "f16"},
+                                                                         {bf16, "bf16"}}};
   for (const auto& [number, name] : names) {
     if (number == type) return name;
   }
   return {};
 }
 
-/* A parameter of a lambda as the operation has it: T is an element that goes in, T& one that comes out, std::span<const T> a tensor
- * that goes in and std::span<T> one that comes out. */
+/* A parameter of a lambda as the operation has it: T is an element that goes in, T& one that comes out,
+ * std::span<const T> a tensor that goes in and std::span<T> one that comes out. */
 template <class A>
 struct parameter {
   using type = std::remove_cvref_t<A>;
-  static constexpr bool buffer = false, out = std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>;
+  static constexpr bool buffer = false,
+                        out = std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>;
   static_assert(element<type>, "a custom operation takes elements or spans of elements");
   static std::string text() { return std::string(c_name<type>()) + (out ? "*" : ""); }
 };
@@ -75,7 +87,8 @@ struct parameter<std::span<T>> {
   static std::string text() { return std::string(out ? "" : "const ") + std::string(c_name<T>()) + "*[n...]"; }
 };
 
-/* Lambdas of one type that are in use: a program calls one by its number, which is part of its signature, so that no address is. */
+/* Lambdas of one type that are in use: a program calls one by its number, which is part of its signature, so that no
+ * address is. */
 template <class F>
 struct slots {
   static constexpr std::size_t most = 64;
@@ -115,8 +128,8 @@ weft_error* guarded(Call&& call) noexcept {
 template <class... T>
 struct type_list {};
 
-/* The C function of a lambda: its arguments are those of the lambda as C has them, then the tail: where the result goes, or how many
- * elements all spans have. */
+/* The C function of a lambda: its arguments are those of the lambda as C has them, then the tail: where the result
+ * goes, or how many elements all spans have. */
 template <class F, class R, class Arguments, class Tail>
 struct thunk;
 template <class F, class R, class... A, class... Tail>
@@ -124,8 +137,9 @@ struct thunk<F, R, type_list<A...>, type_list<Tail...>> {
   static constexpr bool buffers = (parameter<A>::buffer || ...), gives = sizeof...(Tail) == 1 && !buffers;
   static_assert(!buffers || (parameter<A>::buffer && ...), "a custom operation takes elements or spans, not both");
   template <class X>
-  using c_type = std::conditional_t<parameter<X>::out, typename parameter<X>::type*,
-                                    std::conditional_t<buffers, const typename parameter<X>::type*, typename parameter<X>::type>>;
+  using c_type =
+      std::conditional_t<parameter<X>::out, typename parameter<X>::type*,
+                         std::conditional_t<buffers, const typename parameter<X>::type*, typename parameter<X>::type>>;
   template <class X>
   static decltype(auto) argument_of(c_type<X> value, std::size_t count) {
     if constexpr (buffers) {
@@ -171,7 +185,8 @@ struct thunk<F, R, type_list<A...>, type_list<Tail...>> {
   static constexpr bool passes_gradient = float_element<X> || complex_element<X>;
   static constexpr std::size_t results = sizeof...(A) - operands + (gives ? 1 : 0);
   static constexpr std::size_t cotangents = [] {
-    std::size_t count = (std::size_t{0} + ... + (parameter<A>::out && passes_gradient<typename parameter<A>::type> ? 1 : 0));
+    std::size_t count =
+        (std::size_t{0} + ... + (parameter<A>::out && passes_gradient<typename parameter<A>::type> ? 1 : 0));
     if constexpr (gives) count += passes_gradient<R> ? 1 : 0;
     return count;
   }();
@@ -184,7 +199,8 @@ template <class F, class R, class... A>
 struct thunk_from<F, R(A...)> {
   static constexpr bool buffers = (parameter<A>::buffer || ...);
   static constexpr bool gives = !std::is_void_v<R> && !std::same_as<R, result<void>>;
-  using tail = std::conditional_t<buffers, type_list<std::size_t>, std::conditional_t<gives, type_list<std::add_pointer_t<R>>, type_list<>>>;
+  using tail = std::conditional_t<buffers, type_list<std::size_t>,
+                                  std::conditional_t<gives, type_list<std::add_pointer_t<R>>, type_list<>>>;
   using type = thunk<F, R, type_list<A...>, tail>;
 };
 template <class F, class Call>
@@ -211,9 +227,11 @@ struct registration {
     delete self;
   }
   template <std::size_t N>
-  static weft_error* trace(void* user, weft_context* raw_body, weft_tensor* const* raw, std::size_t count, weft_tensor** out, std::size_t capacity,
-                           std::size_t* out_count) {
-    if (count != N) return weft_error_new(WEFT_INTERNAL, "the gradient of a custom operation got another number of tensors", WEFT_STRLEN);
+  static weft_error* trace(void* user, weft_context* raw_body, weft_tensor* const* raw, std::size_t count,
+                           weft_tensor** out, std::size_t capacity, std::size_t* out_count) {
+    if (count != N)
+      return weft_error_new(WEFT_INTERNAL, "the gradient of a custom operation got another number of tensors",
+                            WEFT_STRLEN);
     weft_error* failed = nullptr;
     weft_error* const thrown = guarded([&] {
       weft_context_retain(raw_body);
@@ -224,12 +242,14 @@ struct registration {
         x[i] = tensor::adopt(raw_body, raw[i]);
       }
       const scope_aside aside;
-      const auto value = call_body(static_cast<registration*>(user)->gradient, body, std::span<const tensor>(x.data(), N), std::make_index_sequence<N>());
+      const auto value = call_body(static_cast<registration*>(user)->gradient, body,
+                                   std::span<const tensor>(x.data(), N), std::make_index_sequence<N>());
       elements<weft_tensor*> all;
       flatten(value, all);
       *out_count = all.size();
       if (all.size() > capacity) {
-        failed = weft_error_new(WEFT_INVALID_ARGUMENT, "the gradient gives more tensors than there are operands", WEFT_STRLEN);
+        failed = weft_error_new(WEFT_INVALID_ARGUMENT, "the gradient gives more tensors than there are operands",
+                                WEFT_STRLEN);
         return;
       }
       for (std::size_t i = 0; i < all.size(); ++i) weft_tensor_retain(out[i] = all.data()[i]);
@@ -244,7 +264,8 @@ struct no_gradient {};
 
 template <class F, class G = detail::no_gradient>
   requires requires { &F::operator(); }
-[[nodiscard]] result<operation> try_custom(const context& ctx, std::string_view name, F f, const custom_options& options = {}, G gradient = {}) {
+[[nodiscard]] result<operation> try_custom(const context& ctx, std::string_view name, F f,
+                                           const custom_options& options = {}, G gradient = {}) {
   using thunk = typename detail::call_of<F, decltype(&F::operator())>::type;
   using registration = detail::registration<F, G>;
   auto* const held = new registration{std::move(f), std::move(gradient)};
@@ -265,42 +286,49 @@ template <class F, class G = detail::no_gradient>
     held->slot = detail::slots<F>::take(&held->f);
     if (held->slot == detail::slots<F>::most) {
       delete held;
-      return error(code::resource_exhausted, "64 custom operations of one lambda that captures are in use; there is room for no more");
+      return error(code::resource_exhausted,
+                   "64 custom operations of one lambda that captures are in use; there is room for no more");
     }
     address = reinterpret_cast<void*>(&thunk::numbered);
     signature += "size_t=" + std::to_string(held->slot) + ", ";
   }
   signature = thunk::signature(std::move(signature));
-  weft_error* raw = weft_custom_register(ctx.get(), name.data(), name.size(), address, signature.data(), signature.size(), &o);
+  weft_error* raw =
+      weft_custom_register(ctx.get(), name.data(), name.size(), address, signature.data(), signature.size(), &o);
   if (raw != nullptr) return result<operation>(raw);  // release has run
   return operation(ctx.get(), name);
 }
-/* Makes a lambda an operation of the context, under a name that programs know it by. Of elements, [](double x, double y) { return x + y; },
- * it is called for each; its operands are broadcast. Of spans, [](std::span<const float> x, std::span<float> y) {}, it is called once with
- * whole tensors of one shape. It runs on a thread of Weft's; what it throws is the outcome of the program. `gradient` records, from
- * operands, results and cotangents of float results, the cotangents of float operands. What the lambdas capture lives as long as the
- * context and its programs. Errors: already_exists, … Any thread. Since 1.2. */
+/* Makes a lambda an operation of the context, under a name that programs know it by. Of elements, [](double x,
+ * double y) { return x + y; }, it is called for each; its operands are broadcast. Of spans, [](std::span<const
+ * float> x, std::span<float> y) {}, it is called once with whole tensors of one shape. It runs on a thread of
+ * Weft's; what it throws is the outcome of the program. `gradient` records, from operands, results and cotangents of
+ * float results, the cotangents of float operands. What the lambdas capture lives as long as the context and its
+ * programs. Errors: already_exists, … Any thread. Since 1.2. */
 template <class F, class G = detail::no_gradient>
   requires requires { &F::operator(); }
 operation custom(const context& ctx, std::string_view name, F f, const custom_options& options = {}, G gradient = {}) {
   return detail::must(try_custom(ctx, name, std::move(f), options, std::move(gradient)));
 }
 
-[[nodiscard]] inline result<operation> try_custom_symbol(const context& ctx, std::string_view name, std::string_view library, std::string_view symbol,
-                                                         std::string_view signature, const custom_options& options = {}) {
+[[nodiscard]] inline result<operation> try_custom_symbol(const context& ctx, std::string_view name,
+                                                         std::string_view library, std::string_view symbol,
+                                                         std::string_view signature,
+                                                         const custom_options& options = {}) {
   weft_custom_options o{};
   o.struct_size = sizeof o;
   o.kind = options.buffers ? WEFT_CUSTOM_BUFFERS : WEFT_CUSTOM_ELEMENTS;
   o.threads = options.many_threads ? WEFT_CUSTOM_MANY_THREADS : WEFT_CUSTOM_ONE_THREAD;
-  weft_error* raw = weft_custom_register_symbol(ctx.get(), name.data(), name.size(), library.empty() ? nullptr : library.data(), library.size(),
-                                                symbol.data(), symbol.size(), signature.data(), signature.size(), &o);
+  weft_error* raw =
+      weft_custom_register_symbol(ctx.get(), name.data(), name.size(), library.empty() ? nullptr : library.data(),
+                                  library.size(), symbol.data(), symbol.size(), signature.data(), signature.size(), &o);
   if (raw != nullptr) return result<operation>(raw);
   return operation(ctx.get(), name);
 }
-/* The same of a C function in a shared library, by its prototype: weft::custom_symbol(ctx, "lgamma", "libm.so.6", "lgamma_r",
- * "double(double, int*)"). An empty library is what is loaded already. Since 1.2. */
-inline operation custom_symbol(const context& ctx, std::string_view name, std::string_view library, std::string_view symbol,
-                               std::string_view signature, const custom_options& options = {}) {
+/* The same of a C function in a shared library, by its prototype: weft::custom_symbol(ctx, "lgamma", "libm.so.6",
+ * "lgamma_r", "double(double, int*)"). An empty library is what is loaded already. Since 1.2. */
+inline operation custom_symbol(const context& ctx, std::string_view name, std::string_view library,
+                               std::string_view symbol, std::string_view signature,
+                               const custom_options& options = {}) {
   return detail::must(try_custom_symbol(ctx, name, library, symbol, signature, options));
 }
 

@@ -16,14 +16,16 @@
 
 namespace weft {
 
-/* Files of one program may be compiled with and without exceptions: their inline functions differ, and so do their names. */
+/* Files of one program may be compiled with and without exceptions: their inline functions differ, and so do their
+ * names. */
 #if defined(__cpp_exceptions)
 inline namespace throwing {
 #else
 inline namespace returning {
 #endif
 
-/* The kind of a failure: the numbers of weft_code, which are those of gRPC. A newer library may give others. Since 1.2. */
+/* The kind of a failure: the numbers of weft_code, which are those of gRPC. A newer library may give others. Since
+ * 1.2. */
 enum class code : std::int32_t {
   ok = WEFT_OK,
   cancelled = WEFT_CANCELLED,
@@ -46,7 +48,8 @@ enum class code : std::int32_t {
 
 namespace detail {
 
-/* One reference to an object of the library. Copying adds a reference, the destructor drops it; both may run on any thread. */
+/* One reference to an object of the library. Copying adds a reference, the destructor drops it; both may run on any
+ * thread. */
 template <class T, auto Retain, auto Release>
 class handle {
  public:
@@ -84,8 +87,8 @@ class handle {
 
 }  // namespace detail
 
-/* A failure: code, message, and what it is about. An exception where a program has exceptions, and in any case the second half of a
- * weft::result. Copies share the library's error; any thread may read it. Since 1.2. */
+/* A failure: code, message, and what it is about. An exception where a program has exceptions, and in any case the
+ * second half of a weft::result. Copies share the library's error; any thread may read it. Since 1.2. */
 class error : public std::exception {
  public:
   /* An error of the caller's own, say in the body of a function. The message is copied. Since 1.2. */
@@ -108,8 +111,8 @@ class error : public std::exception {
     const char* text = raw_ != nullptr ? weft_error_message(raw_, nullptr) : nullptr;
     return text != nullptr ? text : "";
   }
-  /* A detail by its key ("weft.operands", "weft.call", "weft.reason"), empty where there is none. Good as long as this object.
-   * Since 1.2. */
+  /* A detail by its key ("weft.operands", "weft.call", "weft.reason"), empty where there is none. Good as long as
+   * this object. Since 1.2. */
   [[nodiscard]] std::string_view payload(std::string_view key) const noexcept {
     std::size_t length = 0;
     const char* text = weft_error_payload(raw_, key.data(), key.size(), &length);
@@ -117,7 +120,8 @@ class error : public std::exception {
   }
   /* The operation that failed by its name ("matmul"), empty where none did. Since 1.2. */
   [[nodiscard]] std::string_view operation() const noexcept { return payload("weft.operation"); }
-  /* The place in the program that recorded the operation, "file:line" or an address; empty where it is unknown. Since 1.2. */
+  /* The place in the program that recorded the operation, "file:line" or an address; empty where it is unknown.
+   * Since 1.2. */
   [[nodiscard]] std::string_view position() const noexcept { return payload("weft.position"); }
 
   /* The C error, borrowed, and with the reference. Since 1.2. */
@@ -128,7 +132,8 @@ class error : public std::exception {
   weft_error* raw_;
 };
 
-/* A value or a weft::error: what each try_ function returns. It is read like std::expected. Moves, but has no copies. Since 1.2. */
+/* A value or a weft::error: what each try_ function returns. It is read like std::expected. Moves, but has no
+ * copies. Since 1.2. */
 template <class T>
 class [[nodiscard]] result {
  public:
@@ -286,8 +291,8 @@ inline result<std::string> text_of(weft_error* raw, weft_blob* blob) {
 
 }  // namespace detail
 
-/* Without exceptions: the first failure of this thread since the last call that went to no scope. With exceptions there is none.
- * Since 1.2. */
+/* Without exceptions: the first failure of this thread since the last call that went to no scope. With exceptions
+ * there is none. Since 1.2. */
 inline result<void> take_failure() noexcept {
 #if defined(__cpp_exceptions)
   return {};

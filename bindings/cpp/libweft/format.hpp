@@ -1,5 +1,5 @@
-/* std::format of libweft.hpp, where the standard library has it: std::format("{:.2}", x) shows two digits. This header includes <format>,
- * which is dear, so libweft.hpp does not include it. Without <format> it declares nothing. */
+/* std::format of libweft.hpp, where the standard library has it: std::format("{:.2}", x) shows two digits. This
+ * header includes <format>, which is dear, so libweft.hpp does not include it. Without <format> it declares nothing. */
 #ifndef LIBWEFT_FORMAT_HPP
 #define LIBWEFT_FORMAT_HPP
 
@@ -8,7 +8,8 @@
 #if defined(__cpp_lib_format) || (defined(__has_include) && __cplusplus >= 202002L && __has_include(<format>))
 #include <format>
 
-/* A tensor's values as text; a precision says the digits after the point, as of a float. Evaluates and waits. Since 1.2. */
+/* A tensor's values as text; a precision says the digits after the point, as of a float. Evaluates and waits. Since
+ * 1.2. */
 template <>
 struct std::formatter<weft::tensor, char> {
   weft::print_options options = {};

@@ -12,11 +12,14 @@ inline namespace throwing {
 inline namespace returning {
 #endif
 
-
 /* What gradients of a function made by weft::function::checkpoint keep from the run forwards. Since 1.2. */
 enum class keep : std::int32_t { inputs = WEFT_KEEP_INPUTS, products = WEFT_KEEP_PRODUCTS };
 /* What the examples of vmap draw. Since 1.2. */
-enum class randomness : std::int32_t { different = WEFT_RANDOMNESS_DIFFERENT, same = WEFT_RANDOMNESS_SAME, error = WEFT_RANDOMNESS_ERROR };
+enum class randomness : std::int32_t {
+  different = WEFT_RANDOMNESS_DIFFERENT,
+  same = WEFT_RANDOMNESS_SAME,
+  error = WEFT_RANDOMNESS_ERROR
+};
 /* In place of an axis of vmap: all examples share the tensor. Since 1.2. */
 inline constexpr std::int64_t not_mapped = WEFT_NOT_MAPPED;
 
@@ -34,28 +37,32 @@ struct vmap_options {
 /* What a compiled function asks of the machine for one run; docs/functions.md. */
 struct program_stats {
   double flops = 0, transcendentals = 0;
-  std::uint64_t argument_bytes = 0, result_bytes = 0, temporary_bytes = 0, code_bytes = 0, kernels = 0, bytes_accessed = 0;
+  std::uint64_t argument_bytes = 0, result_bytes = 0, temporary_bytes = 0, code_bytes = 0, kernels = 0,
+                bytes_accessed = 0;
 };
 
-/* A traced, typed program: inputs in, results out. Immutable; a copy is one more reference. It is called any number of times, in
- * programs and in bodies of others, differentiated, mapped, saved. Tensors that its body used from outside are its captures, with
- * the values of then. Any thread. Since 1.2. */
+/* A traced, typed program: inputs in, results out. Immutable; a copy is one more reference. It is called any number
+ * of times, in programs and in bodies of others, differentiated, mapped, saved. Tensors that its body used from
+ * outside are its captures, with the values of then. Any thread. Since 1.2. */
 class function : public detail::handle<weft_function, weft_function_retain, weft_function_release> {
  public:
   function() noexcept = default;
   /* Takes over a C function with its reference; ctx is the context that it belongs to, borrowed. Since 1.2. */
   [[nodiscard]] static function adopt(weft_context* ctx, weft_function* raw) noexcept { return function(ctx, raw); }
 
-  /* Records f once on inputs of these types: weft::function(ctx, {{weft::f32, {3}}, {weft::f32}}, [](weft::tensor x, weft::tensor w)
-   * { return x * w; }). f takes the tensors, or the body's context and the tensors, for operations without operands; it returns a
-   * tensor, or a tuple, pair, array or vector of them. What f throws comes out. Reading in f is failed_precondition. */
+  /* Records f once on inputs of these types: weft::function(ctx, {{weft::f32, {3}}, {weft::f32}}, [](weft::tensor x,
+   * weft::tensor w) { return x * w; }). f takes the tensors, or the body's context and the tensors, for operations
+   * without operands; it returns a tensor, or a tuple, pair, array or vector of them. What f throws comes out.
+   * Reading in f is failed_precondition. */
   template <std::size_t N, class F>
   function(const context& ctx, const tensor_type (&inputs)[N], F&& f, std::string_view name = "function")
       : function(detail::must(try_trace(ctx, inputs, std::forward<F>(f), name))) {}
   template <std::size_t N, class F>
-  [[nodiscard]] static result<function> try_trace(const context& ctx, const tensor_type (&inputs)[N], F&& f, std::string_view name = "function") {
+  [[nodiscard]] static result<function> try_trace(const context& ctx, const tensor_type (&inputs)[N], F&& f,
+                                                  std::string_view name = "function") {
     weft_function* out = nullptr;
-    if (weft_error* raw = detail::record<N>(ctx.get(), std::span<const tensor_type, N>(inputs), f, name, &out)) return result<function>(raw);
+    if (weft_error* raw = detail::record<N>(ctx.get(), std::span<const tensor_type, N>(inputs), f, name, &out))
+      return result<function>(raw);
     return function(ctx.get(), out);
   }
 
@@ -68,11 +75,15 @@ class function : public detail::handle<weft_function, weft_function_retain, weft
     return call(std::initializer_list<tensor>{x...});
   }
   [[nodiscard]] result<tensors> try_run(const tensor_refs& inputs, const ints& donated = {}) const;
-  /* Launches the function as a program of its own, which compile may have made; returns without waiting. Results have no past. The
-   * inputs whose numbers `donated` has are gone then, and their memory may be taken over. Since 1.2. */
-  tensors run(const tensor_refs& inputs, const ints& donated = {}) const { return detail::must(try_run(inputs, donated)); }
+  /* Launches the function as a program of its own, which compile may have made; returns without waiting. Results
+   * have no past. The inputs whose numbers `donated` has are gone then, and their memory may be taken over. Since
+   * 1.2. */
+  tensors run(const tensor_refs& inputs, const ints& donated = {}) const {
+    return detail::must(try_run(inputs, donated));
+  }
   [[nodiscard]] result<void> try_compile(const ints& donated = {}) const {
-    return result<void>(weft_function_compile(context_, get(), nullptr, nullptr, 0, donated.data(), donated.size(), nullptr));
+    return result<void>(
+        weft_function_compile(context_, get(), nullptr, nullptr, 0, donated.data(), donated.size(), nullptr));
   }
   /* Makes the program that run launches, in memory and on disk; waits for it. Since 1.2. */
   void compile(const ints& donated = {}) const { detail::must(try_compile(donated)); }
@@ -80,37 +91,51 @@ class function : public detail::handle<weft_function, weft_function_retain, weft
   /* What a run asks for; compiles if need be. Since 1.2. */
   [[nodiscard]] program_stats stats() const { return detail::must(try_stats()); }
 
-  [[nodiscard]] result<function> try_grad(const derivative_options& o = {}) const { return derived<weft_function_grad>(o); }
+  [[nodiscard]] result<function> try_grad(const derivative_options& o = {}) const {
+    return derived<weft_function_grad>(o);
+  }
   /* The gradient of the first result, a float of one element: a function of the same inputs. Since 1.2. */
   [[nodiscard]] function grad(const derivative_options& o = {}) const { return detail::must(try_grad(o)); }
-  [[nodiscard]] result<function> try_vjp(const derivative_options& o = {}) const { return derived<weft_function_vjp>(o); }
+  [[nodiscard]] result<function> try_vjp(const derivative_options& o = {}) const {
+    return derived<weft_function_vjp>(o);
+  }
   /* Vector-Jacobian products: a function of the inputs, then of a cotangent for each float result. Since 1.2. */
   [[nodiscard]] function vjp(const derivative_options& o = {}) const { return detail::must(try_vjp(o)); }
-  [[nodiscard]] result<function> try_jvp(const derivative_options& o = {}) const { return derived<weft_function_jvp>(o); }
+  [[nodiscard]] result<function> try_jvp(const derivative_options& o = {}) const {
+    return derived<weft_function_jvp>(o);
+  }
   /* Jacobian-vector products: a function of the inputs, then of a tangent for each of wrt. Since 1.2. */
   [[nodiscard]] function jvp(const derivative_options& o = {}) const { return detail::must(try_jvp(o)); }
   [[nodiscard]] result<function> try_vmap(std::int64_t size, const vmap_options& o = {}) const;
   /* The function of `size` examples: its results for each of them. Since 1.2. */
-  [[nodiscard]] function vmap(std::int64_t size, const vmap_options& o = {}) const { return detail::must(try_vmap(size, o)); }
+  [[nodiscard]] function vmap(std::int64_t size, const vmap_options& o = {}) const {
+    return detail::must(try_vmap(size, o));
+  }
   [[nodiscard]] result<function> try_checkpoint(weft::keep what = weft::keep::inputs) const {
     weft_function* out = nullptr;
     weft_error* raw = weft_function_checkpoint(context_, get(), static_cast<weft_keep>(what), &out);
     return wrapped(raw, out);
   }
   /* The same function, whose gradient computes again what it would have kept. Since 1.2. */
-  [[nodiscard]] function checkpoint(weft::keep what = weft::keep::inputs) const { return detail::must(try_checkpoint(what)); }
+  [[nodiscard]] function checkpoint(weft::keep what = weft::keep::inputs) const {
+    return detail::must(try_checkpoint(what));
+  }
   [[nodiscard]] result<function> try_custom_gradient(const function& forward, const function& backward) const {
     weft_function* out = nullptr;
     weft_error* raw = weft_function_custom_gradient(context_, get(), forward.get(), backward.get(), &out);
     return wrapped(raw, out);
   }
-  /* A function whose gradient two others say: forward gives the results and residuals, backward takes residuals and cotangents. */
+  /* A function whose gradient two others say: forward gives the results and residuals, backward takes residuals and
+   * cotangents. */
   [[nodiscard]] function custom_gradient(const function& forward, const function& backward) const {
     return detail::must(try_custom_gradient(forward, backward));
   }
 
-  [[nodiscard]] result<void> try_save(std::string_view path) const { return result<void>(weft_function_save(get(), path.data(), path.size())); }
-  /* Writes the function with its literals into a file, which appears whole or not at all; captures become inputs. Blocks. */
+  [[nodiscard]] result<void> try_save(std::string_view path) const {
+    return result<void>(weft_function_save(get(), path.data(), path.size()));
+  }
+  /* Writes the function with its literals into a file, which appears whole or not at all; captures become inputs.
+   * Blocks. */
   void save(std::string_view path) const { detail::must(try_save(path)); }
   [[nodiscard]] static result<function> try_load(const context& ctx, std::string_view path) {
     weft_function* out = nullptr;
@@ -118,13 +143,16 @@ class function : public detail::handle<weft_function, weft_function_retain, weft
     return function(ctx.get(), nullptr).wrapped(raw, out);
   }
   /* The function that save wrote. Errors: not_found, data_loss, … Since 1.2. */
-  [[nodiscard]] static function load(const context& ctx, std::string_view path) { return detail::must(try_load(ctx, path)); }
+  [[nodiscard]] static function load(const context& ctx, std::string_view path) {
+    return detail::must(try_load(ctx, path));
+  }
   [[nodiscard]] static result<function> try_from_stablehlo(const context& ctx, std::string_view module) {
     weft_function* out = nullptr;
     weft_error* raw = weft_function_from_stablehlo(ctx.get(), module.data(), module.size(), &out);
     return function(ctx.get(), nullptr).wrapped(raw, out);
   }
-  /* The function @main of a StableHLO module, as jax.jit(f).lower(…).as_text() gives it. Errors say line and column. Since 1.2. */
+  /* The function @main of a StableHLO module, as jax.jit(f).lower(…).as_text() gives it. Errors say line and column.
+   * Since 1.2. */
   [[nodiscard]] static function from_stablehlo(const context& ctx, std::string_view module) {
     return detail::must(try_from_stablehlo(ctx, module));
   }
@@ -170,7 +198,8 @@ class function : public detail::handle<weft_function, weft_function_retain, weft
     o.struct_size = sizeof o;
     o.values = options.values ? 1 : 0;
     weft_function* out = nullptr;
-    weft_error* raw = Derive(context_, get(), options.wrt.given() ? options.wrt.data() : nullptr, options.wrt.size(), &o, &out);
+    weft_error* raw =
+        Derive(context_, get(), options.wrt.given() ? options.wrt.data() : nullptr, options.wrt.size(), &o, &out);
     return wrapped(raw, out);
   }
   template <class F>
@@ -187,7 +216,8 @@ namespace detail {
 
 /* The function of a lambda. */
 template <std::size_t N, class F>
-result<function> function_of(weft_context* ctx, std::span<const tensor_type, N> inputs, F&& f, std::string_view name = "function") {
+result<function> function_of(weft_context* ctx, std::span<const tensor_type, N> inputs, F&& f,
+                             std::string_view name = "function") {
   weft_function* out = nullptr;
   if (weft_error* raw = record<N>(ctx, inputs, f, name, &out)) return result<function>(raw);
   return function::adopt(ctx, out);
@@ -206,7 +236,8 @@ function traced(F&& f, const std::array<tensor, N>& x, weft_context* ctx = nullp
   return must(function_of<N>(ctx, std::span<const tensor_type, N>(types), f));
 }
 
-/* What weft::grad and weft::value_and_grad give: f is recorded anew in each call, so its captures have their values of now. */
+/* What weft::grad and weft::value_and_grad give: f is recorded anew in each call, so its captures have their values
+ * of now. */
 template <bool Values, class F, std::size_t... Wrt>
 class gradient_of {
  public:
@@ -250,7 +281,8 @@ class mapped {
     std::array<tensor_type, N> one = types_of(inputs);
     std::int64_t size = -1;
     for (std::size_t i = 0; i < N; ++i) {
-      std::int64_t axis = options_.in_axes.given() ? (i < options_.in_axes.size() ? options_.in_axes[i] : not_mapped) : 0;
+      std::int64_t axis =
+          options_.in_axes.given() ? (i < options_.in_axes.size() ? options_.in_axes[i] : not_mapped) : 0;
       if (axis == not_mapped) continue;
       const auto rank = static_cast<std::int64_t>(one[i].shape.size());
       axis += axis < 0 ? rank : 0;
@@ -273,9 +305,9 @@ class mapped {
 
 }  // namespace detail
 
-/* The gradient of what f computes, a float of one element, by its first argument: JAX's grad. weft::grad<0, 1>(f) gives an array of
- * those by several. What comes out is called with tensors, and may be differentiated and mapped itself. Errors are thrown where it is
- * called. Since 1.2. */
+/* The gradient of what f computes, a float of one element, by its first argument: JAX's grad. weft::grad<0, 1>(f)
+ * gives an array of those by several. What comes out is called with tensors, and may be differentiated and mapped
+ * itself. Errors are thrown where it is called. Since 1.2. */
 template <std::size_t... Wrt, class F>
   requires(!std::convertible_to<F, tensor>)
 [[nodiscard]] auto grad(F f) {
@@ -300,8 +332,8 @@ template <class F>
   return detail::mapped<F>(std::move(f), std::move(options));
 }
 
-/* What f gives at x, and what takes cotangents of its results to those of x (a weft::tensors): auto [y, pull] = weft::vjp(f, x).
- * Since 1.2. */
+/* What f gives at x, and what takes cotangents of its results to those of x (a weft::tensors): auto [y, pull] =
+ * weft::vjp(f, x). Since 1.2. */
 template <class F, class... X>
   requires(std::convertible_to<const X&, tensor> && ... && (sizeof...(X) > 0))
 [[nodiscard]] auto vjp(F&& f, const X&... x) {
@@ -336,8 +368,9 @@ template <class F, std::size_t N>
   weft_error* raw = weft_grad(context, y.get(), cotangent.get(), xs.data(), xs.size(), out.data());
   return detail::made_tensors(raw, context, out.data(), out.size());
 }
-/* Gradients of y, recorded before, by tensors that require gradients (requires_grad). y is a scalar, unless a cotangent of its shape
- * says what arrives at it. Braces give an array: auto [dw, db] = weft::grad(loss, {w, b}). Since 1.2. */
+/* Gradients of y, recorded before, by tensors that require gradients (requires_grad). y is a scalar, unless a
+ * cotangent of its shape says what arrives at it. Braces give an array: auto [dw, db] = weft::grad(loss, {w, b}).
+ * Since 1.2. */
 [[nodiscard]] inline tensors grad(const tensor& y, const tensor_refs& xs, const tensor& cotangent = {}) {
   return detail::must(try_grad(y, xs, cotangent));
 }
@@ -362,15 +395,18 @@ inline result<tensors> function::try_run(const tensor_refs& inputs, const ints& 
   auto count = result_count();
   if (!count) return count.error();
   detail::elements<weft_tensor*> out(*count);
-  weft_error* raw = weft_function_run(context_, get(), inputs.data(), inputs.size(), donated.data(), donated.size(), out.data(), out.size(), &*count);
+  weft_error* raw = weft_function_run(context_, get(), inputs.data(), inputs.size(), donated.data(), donated.size(),
+                                      out.data(), out.size(), &*count);
   return detail::made_tensors(raw, context_, out.data(), out.size());
 }
 
 inline result<program_stats> function::try_stats() const {
   weft_program_stats s{};
   s.struct_size = sizeof s;
-  if (weft_error* raw = weft_function_stats(context_, get(), nullptr, nullptr, 0, &s)) return result<program_stats>(raw);
-  return program_stats{s.flops, s.transcendentals, s.argument_bytes, s.result_bytes, s.temporary_bytes, s.code_bytes, s.kernels, s.bytes_accessed};
+  if (weft_error* raw = weft_function_stats(context_, get(), nullptr, nullptr, 0, &s))
+    return result<program_stats>(raw);
+  return program_stats{s.flops,           s.transcendentals, s.argument_bytes, s.result_bytes,
+                       s.temporary_bytes, s.code_bytes,      s.kernels,        s.bytes_accessed};
 }
 
 inline result<function> function::try_vmap(std::int64_t size, const vmap_options& options) const {
@@ -378,8 +414,9 @@ inline result<function> function::try_vmap(std::int64_t size, const vmap_options
   o.struct_size = sizeof o;
   o.randomness = static_cast<weft_randomness>(options.randomness);
   weft_function* out = nullptr;
-  weft_error* raw = weft_function_vmap(context_, get(), size, options.in_axes.given() ? options.in_axes.data() : nullptr, options.in_axes.size(),
-                                       options.out_axes.given() ? options.out_axes.data() : nullptr, options.out_axes.size(), &o, &out);
+  weft_error* raw = weft_function_vmap(
+      context_, get(), size, options.in_axes.given() ? options.in_axes.data() : nullptr, options.in_axes.size(),
+      options.out_axes.given() ? options.out_axes.data() : nullptr, options.out_axes.size(), &o, &out);
   return wrapped(raw, out);
 }
 
@@ -399,7 +436,8 @@ inline result<tensors> function::try_captures() const {
     const detail::elements<weft_tensor*> out(room);
     std::size_t count = 0;
     weft_error* raw = weft_function_captures(get(), out.data(), out.size(), &count);
-    if (raw == nullptr || weft_error_code(raw) != WEFT_OUT_OF_RANGE) return detail::made_tensors(raw, context_, out.data(), count);
+    if (raw == nullptr || weft_error_code(raw) != WEFT_OUT_OF_RANGE)
+      return detail::made_tensors(raw, context_, out.data(), count);
     weft_error_release(raw);
   }
 }

@@ -11,7 +11,8 @@ inline namespace throwing {
 inline namespace returning {
 #endif
 
-/* A number that changes from step to step: a run-time argument of the program, so that other numbers compile nothing. */
+/* A number that changes from step to step: a run-time argument of the program, so that other numbers compile
+ * nothing. */
 struct argument {
   double value = 0;
 };

@@ -200,7 +200,7 @@ template <operand_number N>
   return detail::must(try_clamp(low, x, high));
 }
 
-/* Options of weft::clip, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::clip, by name and in this order. Since 1.0. */
 struct clip_options {
   maybe<double> low = {}; /* lower bound; absent: none */
   maybe<double> high = {}; /* upper bound; absent: none */
@@ -997,7 +997,8 @@ template <operand_number N>
  *   mantissa_bits: of the narrow type, at least 0; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<tensor> try_reduce_precision(const tensor& x, std::int64_t exponent_bits, std::int64_t mantissa_bits) {
+[[nodiscard]] inline result<tensor> try_reduce_precision(const tensor& x, std::int64_t exponent_bits,
+    std::int64_t mantissa_bits) {
   weft_context* const context = detail::context_of(x);
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_reduce_precision(context, x.get(), exponent_bits, mantissa_bits, &out);
@@ -1358,7 +1359,7 @@ template <operand_number N>
   return detail::must(detail::number_left<weft_bitwise_xor>(x, y));
 }
 
-/* Options of weft::arange, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::arange, by name and in this order. Since 1.1. */
 struct arange_options {
   maybe<double> step = {}; /* from one number to the next, not 0; default 1 */
   maybe<weft::dtype> dtype = {}; /* element type; default f32 */
@@ -1370,7 +1371,8 @@ struct arange_options {
  *   stop: where it ends, not itself a member; number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<tensor> try_arange(const context& ctx, double start, double stop, const arange_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_arange(const context& ctx, double start, double stop,
+    const arange_options& options = {}) {
   weft_context* const context = ctx.get();
   weft_arange_opts o{};
   o.struct_size = sizeof o;
@@ -1398,10 +1400,12 @@ struct arange_options {
  *   broadcast_dimensions: result dimension of each operand dimension, strictly increasing; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_broadcast_in_dim(const tensor& x, const ints& shape, const ints& broadcast_dimensions) {
+[[nodiscard]] inline result<tensor> try_broadcast_in_dim(const tensor& x, const ints& shape,
+    const ints& broadcast_dimensions) {
   weft_context* const context = detail::context_of(x);
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_broadcast_in_dim(context, x.get(), shape.data(), shape.size(), broadcast_dimensions.data(), broadcast_dimensions.size(), &out);
+  weft_error* const raw = weft_broadcast_in_dim(context, x.get(), shape.data(), shape.size(),
+    broadcast_dimensions.data(), broadcast_dimensions.size(), &out);
   return detail::made(raw, context, out);
 }
 [[nodiscard]] inline tensor broadcast_in_dim(const tensor& x, const ints& shape, const ints& broadcast_dimensions) {
@@ -1423,7 +1427,7 @@ struct arange_options {
   return detail::must(try_broadcast_to(x, shape));
 }
 
-/* Options of weft::concatenate, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::concatenate, by name and in this order. Since 1.0. */
 struct concatenate_options {
   maybe<std::int64_t> dimension = {}; /* dimension to join along; negative counts from the end; default 0 */
 };
@@ -1431,7 +1435,8 @@ struct concatenate_options {
  *   inputs: tensors that differ only in the joined dimension; any type; one or more
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_concatenate(const tensor_refs& inputs, const concatenate_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_concatenate(const tensor_refs& inputs,
+    const concatenate_options& options = {}) {
   weft_context* const context = detail::context_of(inputs);
   weft_concatenate_opts o{};
   o.struct_size = sizeof o;
@@ -1447,7 +1452,7 @@ struct concatenate_options {
   return detail::must(try_concatenate(inputs, options));
 }
 
-/* Options of weft::diff, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::diff, by name and in this order. Since 1.1. */
 struct diff_options {
   maybe<std::int64_t> n = {}; /* how many times over; default 1 */
   maybe<std::int64_t> axis = {}; /* axis of the neighbours; negative counts from the end; default -1 */
@@ -1483,10 +1488,12 @@ struct diff_options {
  *   slice_sizes: size of the box in each dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_dynamic_slice(const tensor& x, const tensor_refs& start_indices, const ints& slice_sizes) {
+[[nodiscard]] inline result<tensor> try_dynamic_slice(const tensor& x, const tensor_refs& start_indices,
+    const ints& slice_sizes) {
   weft_context* const context = detail::context_of(x, start_indices);
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_dynamic_slice(context, x.get(), start_indices.data(), start_indices.size(), slice_sizes.data(), slice_sizes.size(), &out);
+  weft_error* const raw = weft_dynamic_slice(context, x.get(), start_indices.data(), start_indices.size(),
+    slice_sizes.data(), slice_sizes.size(), &out);
   return detail::made(raw, context, out);
 }
 [[nodiscard]] inline tensor dynamic_slice(const tensor& x, const tensor_refs& start_indices, const ints& slice_sizes) {
@@ -1500,13 +1507,16 @@ struct diff_options {
  *     more
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_dynamic_update_slice(const tensor& x, const tensor& update, const tensor_refs& start_indices) {
+[[nodiscard]] inline result<tensor> try_dynamic_update_slice(const tensor& x, const tensor& update,
+    const tensor_refs& start_indices) {
   weft_context* const context = detail::context_of(x, update, start_indices);
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_dynamic_update_slice(context, x.get(), update.get(), start_indices.data(), start_indices.size(), &out);
+  weft_error* const raw = weft_dynamic_update_slice(context, x.get(), update.get(), start_indices.data(),
+    start_indices.size(), &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor dynamic_update_slice(const tensor& x, const tensor& update, const tensor_refs& start_indices) {
+[[nodiscard]] inline tensor dynamic_update_slice(const tensor& x, const tensor& update,
+    const tensor_refs& start_indices) {
   return detail::must(try_dynamic_update_slice(x, update, start_indices));
 }
 
@@ -1525,7 +1535,7 @@ struct diff_options {
   return detail::must(try_expand_dims(x, dims));
 }
 
-/* Options of weft::flatten, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::flatten, by name and in this order. Since 1.0. */
 struct flatten_options {
   maybe<std::int64_t> start_axis = {}; /* first joined axis; negative counts from the end; default 0 */
   maybe<std::int64_t> end_axis = {}; /* last joined axis; negative counts from the end; default -1 */
@@ -1554,10 +1564,11 @@ struct flatten_options {
   return detail::must(try_flatten(x, options));
 }
 
-/* Options of weft::full, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::full, by name and in this order. Since 1.0. */
 struct full_options {
   maybe<weft::dtype> dtype = {}; /* element type; default f32 */
-  maybe<std::int64_t> integer = {}; /* the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the largest */
+  /* the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the largest */
+  maybe<std::int64_t> integer = {};
   weft::device device = {}; /* where the result is; empty: the context's default */
 };
 /* A tensor filled with one number that is part of the program (a change compiles anew). A number that changes from step
@@ -1566,7 +1577,8 @@ struct full_options {
  *   value: the number; number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_full(const context& ctx, const ints& shape, double value, const full_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_full(const context& ctx, const ints& shape, double value,
+    const full_options& options = {}) {
   weft_context* const context = ctx.get();
   weft_full_opts o{};
   o.struct_size = sizeof o;
@@ -1583,11 +1595,12 @@ struct full_options {
   weft_error* const raw = weft_full(context, shape.data(), shape.size(), value, &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor full(const context& ctx, const ints& shape, double value, const full_options& options = {}) {
+[[nodiscard]] inline tensor full(const context& ctx, const ints& shape, double value,
+    const full_options& options = {}) {
   return detail::must(try_full(ctx, shape, value, options));
 }
 
-/* Options of weft::gather, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::gather, by name and in this order. Since 1.0. */
 struct gather_options {
   ints operand_batching_dims = {}; /* operand dimensions that run along with …; default [] */
   ints start_indices_batching_dims = {}; /* … these dimensions of start_indices; default [] */
@@ -1603,7 +1616,9 @@ struct gather_options {
  *   slice_sizes: size of a box in each operand dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_gather(const tensor& x, const tensor& start_indices, const ints& offset_dims, const ints& collapsed_slice_dims, const ints& start_index_map, std::int64_t index_vector_dim, const ints& slice_sizes, const gather_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_gather(const tensor& x, const tensor& start_indices, const ints& offset_dims,
+    const ints& collapsed_slice_dims, const ints& start_index_map, std::int64_t index_vector_dim,
+    const ints& slice_sizes, const gather_options& options = {}) {
   weft_context* const context = detail::context_of(x, start_indices);
   weft_gather_opts o{};
   o.struct_size = sizeof o;
@@ -1618,14 +1633,19 @@ struct gather_options {
     o.start_indices_batching_dims_count = options.start_indices_batching_dims.size();
   }
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_gather(context, x.get(), start_indices.get(), offset_dims.data(), offset_dims.size(), collapsed_slice_dims.data(), collapsed_slice_dims.size(), start_index_map.data(), start_index_map.size(), index_vector_dim, slice_sizes.data(), slice_sizes.size(), &o, &out);
+  weft_error* const raw = weft_gather(context, x.get(), start_indices.get(), offset_dims.data(), offset_dims.size(),
+    collapsed_slice_dims.data(), collapsed_slice_dims.size(), start_index_map.data(), start_index_map.size(),
+    index_vector_dim, slice_sizes.data(), slice_sizes.size(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor gather(const tensor& x, const tensor& start_indices, const ints& offset_dims, const ints& collapsed_slice_dims, const ints& start_index_map, std::int64_t index_vector_dim, const ints& slice_sizes, const gather_options& options = {}) {
-  return detail::must(try_gather(x, start_indices, offset_dims, collapsed_slice_dims, start_index_map, index_vector_dim, slice_sizes, options));
+[[nodiscard]] inline tensor gather(const tensor& x, const tensor& start_indices, const ints& offset_dims,
+    const ints& collapsed_slice_dims, const ints& start_index_map, std::int64_t index_vector_dim,
+    const ints& slice_sizes, const gather_options& options = {}) {
+  return detail::must(try_gather(x, start_indices, offset_dims, collapsed_slice_dims, start_index_map,
+    index_vector_dim, slice_sizes, options));
 }
 
-/* Options of weft::iota, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::iota, by name and in this order. Since 1.0. */
 struct iota_options {
   maybe<weft::dtype> dtype = {}; /* element type; default i32 */
   weft::device device = {}; /* where the result is; empty: the context's default */
@@ -1635,7 +1655,8 @@ struct iota_options {
  *   dimension: dimension that counts; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_iota(const context& ctx, const ints& shape, std::int64_t dimension, const iota_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_iota(const context& ctx, const ints& shape, std::int64_t dimension,
+    const iota_options& options = {}) {
   weft_context* const context = ctx.get();
   weft_iota_opts o{};
   o.struct_size = sizeof o;
@@ -1648,11 +1669,12 @@ struct iota_options {
   weft_error* const raw = weft_iota(context, shape.data(), shape.size(), dimension, &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor iota(const context& ctx, const ints& shape, std::int64_t dimension, const iota_options& options = {}) {
+[[nodiscard]] inline tensor iota(const context& ctx, const ints& shape, std::int64_t dimension,
+    const iota_options& options = {}) {
   return detail::must(try_iota(ctx, shape, dimension, options));
 }
 
-/* Options of weft::linspace, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::linspace, by name and in this order. Since 1.1. */
 struct linspace_options {
   maybe<bool> endpoint = {}; /* stop is the last one; else what would come next; default true */
   maybe<weft::dtype> dtype = {}; /* element type, a float; default f32 */
@@ -1664,7 +1686,8 @@ struct linspace_options {
  *   count: how many; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<tensor> try_linspace(const context& ctx, double start, double stop, std::int64_t count, const linspace_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_linspace(const context& ctx, double start, double stop, std::int64_t count,
+    const linspace_options& options = {}) {
   weft_context* const context = ctx.get();
   weft_linspace_opts o{};
   o.struct_size = sizeof o;
@@ -1681,7 +1704,8 @@ struct linspace_options {
   weft_error* const raw = weft_linspace(context, start, stop, count, &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor linspace(const context& ctx, double start, double stop, std::int64_t count, const linspace_options& options = {}) {
+[[nodiscard]] inline tensor linspace(const context& ctx, double start, double stop, std::int64_t count,
+    const linspace_options& options = {}) {
   return detail::must(try_linspace(ctx, start, stop, count, options));
 }
 
@@ -1693,17 +1717,20 @@ struct linspace_options {
  *   interior_padding: elements between neighbours of each dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_pad(const tensor& x, const tensor& value, const ints& edge_padding_low, const ints& edge_padding_high, const ints& interior_padding) {
+[[nodiscard]] inline result<tensor> try_pad(const tensor& x, const tensor& value, const ints& edge_padding_low,
+    const ints& edge_padding_high, const ints& interior_padding) {
   weft_context* const context = detail::context_of(x, value);
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_pad(context, x.get(), value.get(), edge_padding_low.data(), edge_padding_low.size(), edge_padding_high.data(), edge_padding_high.size(), interior_padding.data(), interior_padding.size(), &out);
+  weft_error* const raw = weft_pad(context, x.get(), value.get(), edge_padding_low.data(), edge_padding_low.size(),
+    edge_padding_high.data(), edge_padding_high.size(), interior_padding.data(), interior_padding.size(), &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor pad(const tensor& x, const tensor& value, const ints& edge_padding_low, const ints& edge_padding_high, const ints& interior_padding) {
+[[nodiscard]] inline tensor pad(const tensor& x, const tensor& value, const ints& edge_padding_low,
+    const ints& edge_padding_high, const ints& interior_padding) {
   return detail::must(try_pad(x, value, edge_padding_low, edge_padding_high, interior_padding));
 }
 
-/* Options of weft::repeat_interleave, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::repeat_interleave, by name and in this order. Since 1.1. */
 struct repeat_interleave_options {
   maybe<std::int64_t> axis = {}; /* axis of the slices; negative counts from the end; default 0 */
 };
@@ -1713,7 +1740,8 @@ struct repeat_interleave_options {
  *   repeats: how often each slice; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<tensor> try_repeat_interleave(const tensor& x, std::int64_t repeats, const repeat_interleave_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_repeat_interleave(const tensor& x, std::int64_t repeats,
+    const repeat_interleave_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_repeat_interleave_opts o{};
   o.struct_size = sizeof o;
@@ -1725,7 +1753,8 @@ struct repeat_interleave_options {
   weft_error* const raw = weft_repeat_interleave(context, x.get(), repeats, &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor repeat_interleave(const tensor& x, std::int64_t repeats, const repeat_interleave_options& options = {}) {
+[[nodiscard]] inline tensor repeat_interleave(const tensor& x, std::int64_t repeats,
+    const repeat_interleave_options& options = {}) {
   return detail::must(try_repeat_interleave(x, repeats, options));
 }
 
@@ -1760,7 +1789,7 @@ struct repeat_interleave_options {
   return detail::must(try_reverse(x, dimensions));
 }
 
-/* Options of weft::roll, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::roll, by name and in this order. Since 1.1. */
 struct roll_options {
   ints dims = {}; /* the axes, negative ones count from the end; absent: x as one row, by one shift */
 };
@@ -1796,7 +1825,7 @@ enum class scatter_reducer : std::int32_t {
   or_ = WEFT_SCATTER_REDUCER_OR,
   set = WEFT_SCATTER_REDUCER_SET,
 };
-/* Options of weft::scatter, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::scatter, by name and in this order. Since 1.0. */
 struct scatter_options {
   ints input_batching_dims = {}; /* operand dimensions that run along with …; default [] */
   ints scatter_indices_batching_dims = {}; /* … these dimensions of scatter_indices; default [] */
@@ -1814,7 +1843,9 @@ struct scatter_options {
  *   reducer: sum, prod, max, min, and, or, set; one of sum, prod, max, min, and, or, set
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_scatter(const tensor& x, const tensor& scatter_indices, const tensor& updates, const ints& update_window_dims, const ints& inserted_window_dims, const ints& scatter_dims_to_operand_dims, std::int64_t index_vector_dim, scatter_reducer reducer, const scatter_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_scatter(const tensor& x, const tensor& scatter_indices, const tensor& updates,
+    const ints& update_window_dims, const ints& inserted_window_dims, const ints& scatter_dims_to_operand_dims,
+    std::int64_t index_vector_dim, scatter_reducer reducer, const scatter_options& options = {}) {
   weft_context* const context = detail::context_of(x, scatter_indices, updates);
   weft_scatter_opts o{};
   o.struct_size = sizeof o;
@@ -1829,11 +1860,17 @@ struct scatter_options {
     o.scatter_indices_batching_dims_count = options.scatter_indices_batching_dims.size();
   }
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_scatter(context, x.get(), scatter_indices.get(), updates.get(), update_window_dims.data(), update_window_dims.size(), inserted_window_dims.data(), inserted_window_dims.size(), scatter_dims_to_operand_dims.data(), scatter_dims_to_operand_dims.size(), index_vector_dim, static_cast<weft_scatter_reducer>(reducer), &o, &out);
+  weft_error* const raw = weft_scatter(context, x.get(), scatter_indices.get(), updates.get(),
+    update_window_dims.data(), update_window_dims.size(), inserted_window_dims.data(), inserted_window_dims.size(),
+    scatter_dims_to_operand_dims.data(), scatter_dims_to_operand_dims.size(), index_vector_dim,
+    static_cast<weft_scatter_reducer>(reducer), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor scatter(const tensor& x, const tensor& scatter_indices, const tensor& updates, const ints& update_window_dims, const ints& inserted_window_dims, const ints& scatter_dims_to_operand_dims, std::int64_t index_vector_dim, scatter_reducer reducer, const scatter_options& options = {}) {
-  return detail::must(try_scatter(x, scatter_indices, updates, update_window_dims, inserted_window_dims, scatter_dims_to_operand_dims, index_vector_dim, reducer, options));
+[[nodiscard]] inline tensor scatter(const tensor& x, const tensor& scatter_indices, const tensor& updates,
+    const ints& update_window_dims, const ints& inserted_window_dims, const ints& scatter_dims_to_operand_dims,
+    std::int64_t index_vector_dim, scatter_reducer reducer, const scatter_options& options = {}) {
+  return detail::must(try_scatter(x, scatter_indices, updates, update_window_dims, inserted_window_dims,
+    scatter_dims_to_operand_dims, index_vector_dim, reducer, options));
 }
 
 /* A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with negative indices
@@ -1844,17 +1881,20 @@ struct scatter_options {
  *   strides: step in each dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_slice(const tensor& x, const ints& start_indices, const ints& limit_indices, const ints& strides) {
+[[nodiscard]] inline result<tensor> try_slice(const tensor& x, const ints& start_indices, const ints& limit_indices,
+    const ints& strides) {
   weft_context* const context = detail::context_of(x);
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_slice(context, x.get(), start_indices.data(), start_indices.size(), limit_indices.data(), limit_indices.size(), strides.data(), strides.size(), &out);
+  weft_error* const raw = weft_slice(context, x.get(), start_indices.data(), start_indices.size(),
+    limit_indices.data(), limit_indices.size(), strides.data(), strides.size(), &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor slice(const tensor& x, const ints& start_indices, const ints& limit_indices, const ints& strides) {
+[[nodiscard]] inline tensor slice(const tensor& x, const ints& start_indices, const ints& limit_indices,
+    const ints& strides) {
   return detail::must(try_slice(x, start_indices, limit_indices, strides));
 }
 
-/* Options of weft::slice_in_dim, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::slice_in_dim, by name and in this order. Since 1.0. */
 struct slice_in_dim_options {
   maybe<std::int64_t> start = {}; /* first index; default 0 */
   maybe<std::int64_t> limit = {}; /* index after the last; absent: the end */
@@ -1866,7 +1906,8 @@ struct slice_in_dim_options {
  *   axis: axis to cut; negative counts from the end; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_slice_in_dim(const tensor& x, std::int64_t axis, const slice_in_dim_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_slice_in_dim(const tensor& x, std::int64_t axis,
+    const slice_in_dim_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_slice_in_dim_opts o{};
   o.struct_size = sizeof o;
@@ -1890,7 +1931,7 @@ struct slice_in_dim_options {
   return detail::must(try_slice_in_dim(x, axis, options));
 }
 
-/* Options of weft::squeeze, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::squeeze, by name and in this order. Since 1.0. */
 struct squeeze_options {
   ints dims = {}; /* axes to drop; absent: all of size 1 */
 };
@@ -1915,7 +1956,7 @@ struct squeeze_options {
   return detail::must(try_squeeze(x, options));
 }
 
-/* Options of weft::stack, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::stack, by name and in this order. Since 1.0. */
 struct stack_options {
   maybe<std::int64_t> axis = {}; /* the new dimension in the result; negative counts from its end; default 0 */
 };
@@ -1939,7 +1980,7 @@ struct stack_options {
   return detail::must(try_stack(inputs, options));
 }
 
-/* Options of weft::take, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::take, by name and in this order. Since 1.0. */
 struct take_options {
   maybe<std::int64_t> axis = {}; /* axis to take from; negative counts from the end; default 0 */
 };
@@ -1997,9 +2038,10 @@ struct take_options {
   return detail::must(try_transpose(x, permutation));
 }
 
-/* Options of weft::tril, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::tril, by name and in this order. Since 1.1. */
 struct tril_options {
-  maybe<std::int64_t> diagonal = {}; /* the last (tril) or first (triu) diagonal that is kept; those above the main one count up; default 0 */
+  /* the last (tril) or first (triu) diagonal that is kept; those above the main one count up; default 0 */
+  maybe<std::int64_t> diagonal = {};
 };
 /* The lower triangle of the last two dimensions, with the diagonal; zeros above.
  *   x: [..., rows, columns]; any type
@@ -2021,9 +2063,10 @@ struct tril_options {
   return detail::must(try_tril(x, options));
 }
 
-/* Options of weft::triu, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::triu, by name and in this order. Since 1.1. */
 struct triu_options {
-  maybe<std::int64_t> diagonal = {}; /* the last (tril) or first (triu) diagonal that is kept; those above the main one count up; default 0 */
+  /* the last (tril) or first (triu) diagonal that is kept; those above the main one count up; default 0 */
+  maybe<std::int64_t> diagonal = {};
 };
 /* The upper triangle of the last two dimensions, with the diagonal; zeros below.
  *   x: [..., rows, columns]; any type
@@ -2045,7 +2088,7 @@ struct triu_options {
   return detail::must(try_triu(x, options));
 }
 
-/* Options of weft::all, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::all, by name and in this order. Since 1.0. */
 struct all_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2075,7 +2118,7 @@ struct all_options {
   return detail::must(try_all(x, options));
 }
 
-/* Options of weft::any, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::any, by name and in this order. Since 1.0. */
 struct any_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2105,7 +2148,7 @@ struct any_options {
   return detail::must(try_any(x, options));
 }
 
-/* Options of weft::argmax, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::argmax, by name and in this order. Since 1.0. */
 struct argmax_options {
   maybe<std::int64_t> axis = {}; /* axis to search; negative counts from the end; default -1 */
   maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
@@ -2139,7 +2182,7 @@ struct argmax_options {
   return detail::must(try_argmax(x, options));
 }
 
-/* Options of weft::argmin, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::argmin, by name and in this order. Since 1.0. */
 struct argmin_options {
   maybe<std::int64_t> axis = {}; /* axis to search; negative counts from the end; default -1 */
   maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
@@ -2173,7 +2216,7 @@ struct argmin_options {
   return detail::must(try_argmin(x, options));
 }
 
-/* Options of weft::cummax, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::cummax, by name and in this order. Since 1.1. */
 struct cummax_options {
   maybe<std::int64_t> axis = {}; /* axis to go along; negative counts from the end; default -1 */
   maybe<bool> reverse = {}; /* from the last element to the first; default false */
@@ -2214,7 +2257,7 @@ struct cummax_results {
   return detail::must(try_cummax(x, options));
 }
 
-/* Options of weft::cummin, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::cummin, by name and in this order. Since 1.1. */
 struct cummin_options {
   maybe<std::int64_t> axis = {}; /* axis to go along; negative counts from the end; default -1 */
   maybe<bool> reverse = {}; /* from the last element to the first; default false */
@@ -2255,7 +2298,7 @@ struct cummin_results {
   return detail::must(try_cummin(x, options));
 }
 
-/* Options of weft::cumprod, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::cumprod, by name and in this order. Since 1.1. */
 struct cumprod_options {
   maybe<std::int64_t> axis = {}; /* axis to go along; negative counts from the end; default -1 */
   maybe<bool> reverse = {}; /* from the last element to the first; default false */
@@ -2285,7 +2328,7 @@ struct cumprod_options {
   return detail::must(try_cumprod(x, options));
 }
 
-/* Options of weft::cumsum, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::cumsum, by name and in this order. Since 1.1. */
 struct cumsum_options {
   maybe<std::int64_t> axis = {}; /* axis to go along; negative counts from the end; default -1 */
   maybe<bool> reverse = {}; /* from the last element to the first; default false */
@@ -2315,7 +2358,7 @@ struct cumsum_options {
   return detail::must(try_cumsum(x, options));
 }
 
-/* Options of weft::logsumexp, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::logsumexp, by name and in this order. Since 1.0. */
 struct logsumexp_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2345,7 +2388,7 @@ struct logsumexp_options {
   return detail::must(try_logsumexp(x, options));
 }
 
-/* Options of weft::max, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::max, by name and in this order. Since 1.0. */
 struct max_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2376,7 +2419,7 @@ struct max_options {
   return detail::must(try_max(x, options));
 }
 
-/* Options of weft::mean, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::mean, by name and in this order. Since 1.0. */
 struct mean_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2406,7 +2449,7 @@ struct mean_options {
   return detail::must(try_mean(x, options));
 }
 
-/* Options of weft::min, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::min, by name and in this order. Since 1.0. */
 struct min_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2437,7 +2480,7 @@ struct min_options {
   return detail::must(try_min(x, options));
 }
 
-/* Options of weft::prod, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::prod, by name and in this order. Since 1.0. */
 struct prod_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2489,14 +2532,15 @@ enum class reduce_reducer : std::int32_t {
 [[nodiscard]] inline result<tensor> try_reduce(const tensor& x, const ints& dimensions, reduce_reducer reducer) {
   weft_context* const context = detail::context_of(x);
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_reduce(context, x.get(), dimensions.data(), dimensions.size(), static_cast<weft_reduce_reducer>(reducer), &out);
+  weft_error* const raw = weft_reduce(context, x.get(), dimensions.data(), dimensions.size(),
+    static_cast<weft_reduce_reducer>(reducer), &out);
   return detail::made(raw, context, out);
 }
 [[nodiscard]] inline tensor reduce(const tensor& x, const ints& dimensions, reduce_reducer reducer) {
   return detail::must(try_reduce(x, dimensions, reducer));
 }
 
-/* Options of weft::std, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::std, by name and in this order. Since 1.0. */
 struct std_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2532,7 +2576,7 @@ struct std_options {
   return detail::must(try_std(x, options));
 }
 
-/* Options of weft::sum, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::sum, by name and in this order. Since 1.0. */
 struct sum_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2562,7 +2606,7 @@ struct sum_options {
   return detail::must(try_sum(x, options));
 }
 
-/* Options of weft::var, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::var, by name and in this order. Since 1.0. */
 struct var_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -2598,7 +2642,7 @@ struct var_options {
   return detail::must(try_var(x, options));
 }
 
-/* Options of weft::argsort, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::argsort, by name and in this order. Since 1.1. */
 struct argsort_options {
   maybe<std::int64_t> axis = {}; /* axis to sort along; negative counts from the end; default -1 */
   maybe<bool> descending = {}; /* the largest first; default false */
@@ -2643,7 +2687,7 @@ struct argsort_options {
   return detail::must(try_isin(x, among));
 }
 
-/* Options of weft::searchsorted, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::searchsorted, by name and in this order. Since 1.1. */
 struct searchsorted_options {
   maybe<bool> right = {}; /* behind equal elements; else before them; default false */
 };
@@ -2653,7 +2697,8 @@ struct searchsorted_options {
  *   values: what is looked for; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<tensor> try_searchsorted(const tensor& sorted, const tensor& values, const searchsorted_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_searchsorted(const tensor& sorted, const tensor& values,
+    const searchsorted_options& options = {}) {
   weft_context* const context = detail::context_of(sorted, values);
   weft_searchsorted_opts o{};
   o.struct_size = sizeof o;
@@ -2665,11 +2710,12 @@ struct searchsorted_options {
   weft_error* const raw = weft_searchsorted(context, sorted.get(), values.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor searchsorted(const tensor& sorted, const tensor& values, const searchsorted_options& options = {}) {
+[[nodiscard]] inline tensor searchsorted(const tensor& sorted, const tensor& values,
+    const searchsorted_options& options = {}) {
   return detail::must(try_searchsorted(sorted, values, options));
 }
 
-/* Options of weft::sort, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::sort, by name and in this order. Since 1.1. */
 struct sort_options {
   maybe<std::int64_t> axis = {}; /* axis to sort along; negative counts from the end; default -1 */
   maybe<bool> descending = {}; /* the largest first; default false */
@@ -2699,7 +2745,7 @@ struct sort_options {
   return detail::must(try_sort(x, options));
 }
 
-/* Options of weft::top_k, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::top_k, by name and in this order. Since 1.1. */
 struct top_k_options {
   maybe<std::int64_t> axis = {}; /* axis to look along; negative counts from the end; default -1 */
 };
@@ -2714,7 +2760,8 @@ struct top_k_results {
  *   k: how many, at most the size of the axis; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<top_k_results> try_top_k(const tensor& x, std::int64_t k, const top_k_options& options = {}) {
+[[nodiscard]] inline result<top_k_results> try_top_k(const tensor& x, std::int64_t k,
+    const top_k_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_top_k_opts o{};
   o.struct_size = sizeof o;
@@ -2753,9 +2800,10 @@ struct top_k_results {
   return detail::must(try_bincount(x, weights, length));
 }
 
-/* Options of weft::boolean_mask_static, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::boolean_mask_static, by name and in this order. Since 1.1. */
 struct boolean_mask_static_options {
-  maybe<std::int64_t> axis = {}; /* axis of x that the mask's first one goes along; negative counts from the end; default 0 */
+  /* axis of x that the mask's first one goes along; negative counts from the end; default 0 */
+  maybe<std::int64_t> axis = {};
   maybe<double> fill = {}; /* what stands behind the last one, a number of x's type; default 0 */
 };
 /* Results of weft::boolean_mask_static. Since 1.1. */
@@ -2772,7 +2820,8 @@ struct boolean_mask_static_results {
  *   size: how many there is room for; what does not fit is left out; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<boolean_mask_static_results> try_boolean_mask_static(const tensor& x, const tensor& mask, std::int64_t size, const boolean_mask_static_options& options = {}) {
+[[nodiscard]] inline result<boolean_mask_static_results> try_boolean_mask_static(const tensor& x, const tensor& mask,
+    std::int64_t size, const boolean_mask_static_options& options = {}) {
   weft_context* const context = detail::context_of(x, mask);
   weft_boolean_mask_static_opts o{};
   o.struct_size = sizeof o;
@@ -2794,11 +2843,12 @@ struct boolean_mask_static_results {
   if (!made1) return made1.error();
   return boolean_mask_static_results{*std::move(made0), *std::move(made1)};
 }
-[[nodiscard]] inline boolean_mask_static_results boolean_mask_static(const tensor& x, const tensor& mask, std::int64_t size, const boolean_mask_static_options& options = {}) {
+[[nodiscard]] inline boolean_mask_static_results boolean_mask_static(const tensor& x, const tensor& mask,
+    std::int64_t size, const boolean_mask_static_options& options = {}) {
   return detail::must(try_boolean_mask_static(x, mask, size, options));
 }
 
-/* Options of weft::masked_select_static, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::masked_select_static, by name and in this order. Since 1.1. */
 struct masked_select_static_options {
   maybe<double> fill = {}; /* what stands behind the last one, a number of x's type; default 0 */
 };
@@ -2816,7 +2866,8 @@ struct masked_select_static_results {
  *   size: how many there is room for; what does not fit is left out; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<masked_select_static_results> try_masked_select_static(const tensor& x, const tensor& mask, std::int64_t size, const masked_select_static_options& options = {}) {
+[[nodiscard]] inline result<masked_select_static_results> try_masked_select_static(const tensor& x,
+    const tensor& mask, std::int64_t size, const masked_select_static_options& options = {}) {
   weft_context* const context = detail::context_of(x, mask);
   weft_masked_select_static_opts o{};
   o.struct_size = sizeof o;
@@ -2834,11 +2885,12 @@ struct masked_select_static_results {
   if (!made1) return made1.error();
   return masked_select_static_results{*std::move(made0), *std::move(made1)};
 }
-[[nodiscard]] inline masked_select_static_results masked_select_static(const tensor& x, const tensor& mask, std::int64_t size, const masked_select_static_options& options = {}) {
+[[nodiscard]] inline masked_select_static_results masked_select_static(const tensor& x, const tensor& mask,
+    std::int64_t size, const masked_select_static_options& options = {}) {
   return detail::must(try_masked_select_static(x, mask, size, options));
 }
 
-/* Options of weft::nonzero_static, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::nonzero_static, by name and in this order. Since 1.1. */
 struct nonzero_static_options {
   maybe<std::int64_t> fill = {}; /* what stands in rows behind the last one, an i32; default -1 */
 };
@@ -2855,7 +2907,8 @@ struct nonzero_static_results {
  *   size: how many there is room for; what does not fit is left out; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<nonzero_static_results> try_nonzero_static(const tensor& x, std::int64_t size, const nonzero_static_options& options = {}) {
+[[nodiscard]] inline result<nonzero_static_results> try_nonzero_static(const tensor& x, std::int64_t size,
+    const nonzero_static_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_nonzero_static_opts o{};
   o.struct_size = sizeof o;
@@ -2873,14 +2926,16 @@ struct nonzero_static_results {
   if (!made1) return made1.error();
   return nonzero_static_results{*std::move(made0), *std::move(made1)};
 }
-[[nodiscard]] inline nonzero_static_results nonzero_static(const tensor& x, std::int64_t size, const nonzero_static_options& options = {}) {
+[[nodiscard]] inline nonzero_static_results nonzero_static(const tensor& x, std::int64_t size,
+    const nonzero_static_options& options = {}) {
   return detail::must(try_nonzero_static(x, size, options));
 }
 
-/* Options of weft::unique_static, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::unique_static, by name and in this order. Since 1.1. */
 struct unique_static_options {
   maybe<double> fill = {}; /* what stands behind the last value, a number of x's type; default 0 */
-  maybe<bool> equal_nan = {}; /* all NaN are one value, as in NumPy; else each is one of its own, as in PyTorch; default true */
+  /* all NaN are one value, as in NumPy; else each is one of its own, as in PyTorch; default true */
+  maybe<bool> equal_nan = {};
 };
 /* Results of weft::unique_static. Since 1.1. */
 struct unique_static_results {
@@ -2900,7 +2955,8 @@ struct unique_static_results {
  *   size: how many there is room for; what does not fit is left out; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<unique_static_results> try_unique_static(const tensor& x, std::int64_t size, const unique_static_options& options = {}) {
+[[nodiscard]] inline result<unique_static_results> try_unique_static(const tensor& x, std::int64_t size,
+    const unique_static_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_unique_static_opts o{};
   o.struct_size = sizeof o;
@@ -2929,13 +2985,15 @@ struct unique_static_results {
   if (!made2) return made2.error();
   if (!made3) return made3.error();
   if (!made4) return made4.error();
-  return unique_static_results{*std::move(made0), *std::move(made1), *std::move(made2), *std::move(made3), *std::move(made4)};
+  return unique_static_results{*std::move(made0), *std::move(made1), *std::move(made2), *std::move(made3),
+    *std::move(made4)};
 }
-[[nodiscard]] inline unique_static_results unique_static(const tensor& x, std::int64_t size, const unique_static_options& options = {}) {
+[[nodiscard]] inline unique_static_results unique_static(const tensor& x, std::int64_t size,
+    const unique_static_options& options = {}) {
   return detail::must(try_unique_static(x, size, options));
 }
 
-/* Options of weft::cholesky, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::cholesky, by name and in this order. Since 1.1. */
 struct cholesky_options {
   maybe<bool> lower = {}; /* read the lower triangle, a = l l^T; else the upper one, a = u^T u; default false */
 };
@@ -2967,10 +3025,14 @@ enum class dot_general_precision : std::int32_t {
   high = WEFT_DOT_GENERAL_PRECISION_HIGH,
   default_ = WEFT_DOT_GENERAL_PRECISION_DEFAULT,
 };
-/* Options of weft::dot_general, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::dot_general, by name and in this order. Since 1.0. */
 struct dot_general_options {
-  maybe<weft::dtype> dtype = {}; /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16 */
-  maybe<dot_general_precision> precision = {}; /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
+   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   */
+  maybe<weft::dtype> dtype = {};
+  /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  maybe<dot_general_precision> precision = {};
 };
 /* Sums of products over the contracting dimensions, for each index of the batching dimensions. The result has the
  *   batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For NumPy's matrix
@@ -2983,7 +3045,9 @@ struct dot_general_options {
  *   rhs_contracting_dimensions: the same of rhs, in the same order; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_dot_general(const tensor& lhs, const tensor& rhs, const ints& lhs_batching_dimensions, const ints& rhs_batching_dimensions, const ints& lhs_contracting_dimensions, const ints& rhs_contracting_dimensions, const dot_general_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_dot_general(const tensor& lhs, const tensor& rhs,
+    const ints& lhs_batching_dimensions, const ints& rhs_batching_dimensions, const ints& lhs_contracting_dimensions,
+    const ints& rhs_contracting_dimensions, const dot_general_options& options = {}) {
   weft_context* const context = detail::context_of(lhs, rhs);
   weft_dot_general_opts o{};
   o.struct_size = sizeof o;
@@ -2996,11 +3060,17 @@ struct dot_general_options {
     o.precision = static_cast<weft_dot_general_precision>(*options.precision);
   }
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_dot_general(context, lhs.get(), rhs.get(), lhs_batching_dimensions.data(), lhs_batching_dimensions.size(), rhs_batching_dimensions.data(), rhs_batching_dimensions.size(), lhs_contracting_dimensions.data(), lhs_contracting_dimensions.size(), rhs_contracting_dimensions.data(), rhs_contracting_dimensions.size(), &o, &out);
+  weft_error* const raw = weft_dot_general(context, lhs.get(), rhs.get(), lhs_batching_dimensions.data(),
+    lhs_batching_dimensions.size(), rhs_batching_dimensions.data(), rhs_batching_dimensions.size(),
+    lhs_contracting_dimensions.data(), lhs_contracting_dimensions.size(), rhs_contracting_dimensions.data(),
+    rhs_contracting_dimensions.size(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor dot_general(const tensor& lhs, const tensor& rhs, const ints& lhs_batching_dimensions, const ints& rhs_batching_dimensions, const ints& lhs_contracting_dimensions, const ints& rhs_contracting_dimensions, const dot_general_options& options = {}) {
-  return detail::must(try_dot_general(lhs, rhs, lhs_batching_dimensions, rhs_batching_dimensions, lhs_contracting_dimensions, rhs_contracting_dimensions, options));
+[[nodiscard]] inline tensor dot_general(const tensor& lhs, const tensor& rhs, const ints& lhs_batching_dimensions,
+    const ints& rhs_batching_dimensions, const ints& lhs_contracting_dimensions,
+    const ints& rhs_contracting_dimensions, const dot_general_options& options = {}) {
+  return detail::must(try_dot_general(lhs, rhs, lhs_batching_dimensions, rhs_batching_dimensions,
+    lhs_contracting_dimensions, rhs_contracting_dimensions, options));
 }
 
 /* Values of the attribute fft_type of weft::fft. Since 1.1. */
@@ -3023,7 +3093,8 @@ enum class fft_type : std::int32_t {
 [[nodiscard]] inline result<tensor> try_fft(const tensor& x, fft_type fft_type, const ints& fft_length) {
   weft_context* const context = detail::context_of(x);
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_fft(context, x.get(), static_cast<weft_fft_type>(fft_type), fft_length.data(), fft_length.size(), &out);
+  weft_error* const raw = weft_fft(context, x.get(), static_cast<weft_fft_type>(fft_type), fft_length.data(),
+    fft_length.size(), &out);
   return detail::made(raw, context, out);
 }
 [[nodiscard]] inline tensor fft(const tensor& x, fft_type fft_type, const ints& fft_length) {
@@ -3036,10 +3107,14 @@ enum class matmul_precision : std::int32_t {
   high = WEFT_MATMUL_PRECISION_HIGH,
   default_ = WEFT_MATMUL_PRECISION_DEFAULT,
 };
-/* Options of weft::matmul, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::matmul, by name and in this order. Since 1.0. */
 struct matmul_options {
-  maybe<weft::dtype> dtype = {}; /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16 */
-  maybe<matmul_precision> precision = {}; /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
+   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   */
+  maybe<weft::dtype> dtype = {};
+  /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  maybe<matmul_precision> precision = {};
 };
 /* NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector counts
  *   as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
@@ -3073,7 +3148,7 @@ enum class triangular_solve_transpose_a : std::int32_t {
   transpose = WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE,
   adjoint = WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_ADJOINT,
 };
-/* Options of weft::triangular_solve, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::triangular_solve, by name and in this order. Since 1.1. */
 struct triangular_solve_options {
   maybe<bool> left_side = {}; /* op(a) x = b; else x op(a) = b; default true */
   maybe<bool> lower = {}; /* a is a lower triangle; else an upper one; default true */
@@ -3086,7 +3161,8 @@ struct triangular_solve_options {
  *   b: [..., n, m], or [..., m, n] where a is on the right; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<tensor> try_triangular_solve(const tensor& a, const tensor& b, const triangular_solve_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_triangular_solve(const tensor& a, const tensor& b,
+    const triangular_solve_options& options = {}) {
   weft_context* const context = detail::context_of(a, b);
   weft_triangular_solve_opts o{};
   o.struct_size = sizeof o;
@@ -3110,7 +3186,8 @@ struct triangular_solve_options {
   weft_error* const raw = weft_triangular_solve(context, a.get(), b.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor triangular_solve(const tensor& a, const tensor& b, const triangular_solve_options& options = {}) {
+[[nodiscard]] inline tensor triangular_solve(const tensor& a, const tensor& b,
+    const triangular_solve_options& options = {}) {
   return detail::must(try_triangular_solve(a, b, options));
 }
 
@@ -3120,10 +3197,11 @@ enum class avg_pool_padding : std::int32_t {
   same = WEFT_AVG_POOL_PADDING_SAME,
   explicit_ = WEFT_AVG_POOL_PADDING_EXPLICIT,
 };
-/* Options of weft::avg_pool, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::avg_pool, by name and in this order. Since 1.0. */
 struct avg_pool_options {
   ints strides = {}; /* step of the window; absent: its size */
-  maybe<avg_pool_padding> padding = {}; /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
+  /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
+  maybe<avg_pool_padding> padding = {};
   ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
 };
 /* The mean under each window of channels-last data; padding is not counted.
@@ -3131,7 +3209,8 @@ struct avg_pool_options {
  *   window: size of the window in each spatial dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_avg_pool(const tensor& x, const ints& window, const avg_pool_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_avg_pool(const tensor& x, const ints& window,
+    const avg_pool_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_avg_pool_opts o{};
   o.struct_size = sizeof o;
@@ -3169,15 +3248,20 @@ enum class conv_precision : std::int32_t {
   high = WEFT_CONV_PRECISION_HIGH,
   default_ = WEFT_CONV_PRECISION_DEFAULT,
 };
-/* Options of weft::conv, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::conv, by name and in this order. Since 1.0. */
 struct conv_options {
   ints strides = {}; /* step of the window in each spatial dimension; absent: 1 */
-  maybe<conv_padding> padding = {}; /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
+  /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
+  maybe<conv_padding> padding = {};
   ints pads = {}; /* zeros before and after each spatial dimension: [low0, high0, low1, …] */
   ints dilation = {}; /* spacing of the window's elements; absent: 1 */
   maybe<std::int64_t> groups = {}; /* groups of features that see only each other; default 1 */
-  maybe<weft::dtype> dtype = {}; /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16 */
-  maybe<conv_precision> precision = {}; /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
+   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   */
+  maybe<weft::dtype> dtype = {};
+  /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  maybe<conv_precision> precision = {};
 };
 /* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
  *   dimensions work the same way. bf16 and f16 are summed in f32.
@@ -3234,15 +3318,20 @@ enum class conv_transpose_precision : std::int32_t {
   high = WEFT_CONV_TRANSPOSE_PRECISION_HIGH,
   default_ = WEFT_CONV_TRANSPOSE_PRECISION_DEFAULT,
 };
-/* Options of weft::conv_transpose, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::conv_transpose, by name and in this order. Since 1.1. */
 struct conv_transpose_options {
   ints strides = {}; /* output pixels between the windows of neighbouring pixels; absent: 1 */
   ints pads = {}; /* cut off before and after each spatial dimension: [low0, high0, low1, …]; absent: 0 */
-  ints output_padding = {}; /* pixels more at the end of each spatial dimension, of windows that would not fit a stride; absent: 0 */
+  /* pixels more at the end of each spatial dimension, of windows that would not fit a stride; absent: 0 */
+  ints output_padding = {};
   ints dilation = {}; /* spacing of the window's elements; absent: 1 */
   maybe<std::int64_t> groups = {}; /* groups of features that see only each other; default 1 */
-  maybe<weft::dtype> dtype = {}; /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16 */
-  maybe<conv_transpose_precision> precision = {}; /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
+   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   */
+  maybe<weft::dtype> dtype = {};
+  /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  maybe<conv_transpose_precision> precision = {};
 };
 /* A transposed convolution layer on channels-last data: each pixel of x adds w times its features to a window of the
  *   result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension has (in - 1) *
@@ -3252,7 +3341,8 @@ struct conv_transpose_options {
  *   w: [window…, features / groups, output features], HWIO for images; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<tensor> try_conv_transpose(const tensor& x, const tensor& w, const conv_transpose_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_conv_transpose(const tensor& x, const tensor& w,
+    const conv_transpose_options& options = {}) {
   weft_context* const context = detail::context_of(x, w);
   weft_conv_transpose_opts o{};
   o.struct_size = sizeof o;
@@ -3292,7 +3382,8 @@ struct conv_transpose_options {
   weft_error* const raw = weft_conv_transpose(context, x.get(), w.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor conv_transpose(const tensor& x, const tensor& w, const conv_transpose_options& options = {}) {
+[[nodiscard]] inline tensor conv_transpose(const tensor& x, const tensor& w,
+    const conv_transpose_options& options = {}) {
   return detail::must(try_conv_transpose(x, w, options));
 }
 
@@ -3302,13 +3393,18 @@ enum class convolution_precision : std::int32_t {
   high = WEFT_CONVOLUTION_PRECISION_HIGH,
   default_ = WEFT_CONVOLUTION_PRECISION_DEFAULT,
 };
-/* Options of weft::convolution, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::convolution, by name and in this order. Since 1.0. */
 struct convolution_options {
   maybe<std::int64_t> feature_group_count = {}; /* groups of features that see only each other; default 1 */
-  maybe<std::int64_t> batch_group_count = {}; /* groups of the batch that make groups of output features; default 1 */
+  /* groups of the batch that make groups of output features; default 1 */
+  maybe<std::int64_t> batch_group_count = {};
   ints window_reversal = {}; /* 1 where the kernel is turned around, else 0; absent: nowhere */
-  maybe<weft::dtype> dtype = {}; /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16 */
-  maybe<convolution_precision> precision = {}; /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
+   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   */
+  maybe<weft::dtype> dtype = {};
+  /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
+  maybe<convolution_precision> precision = {};
 };
 /* Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. bf16 and f16 are
  *   summed in f32. For images in NHWC see conv.
@@ -3323,7 +3419,10 @@ struct convolution_options {
  *   output_dimensions: the output's: [batch, feature, spatial…]; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_convolution(const tensor& input, const tensor& kernel, const ints& window_strides, const ints& padding, const ints& lhs_dilation, const ints& rhs_dilation, const ints& input_dimensions, const ints& kernel_dimensions, const ints& output_dimensions, const convolution_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_convolution(const tensor& input, const tensor& kernel,
+    const ints& window_strides, const ints& padding, const ints& lhs_dilation, const ints& rhs_dilation,
+    const ints& input_dimensions, const ints& kernel_dimensions, const ints& output_dimensions,
+    const convolution_options& options = {}) {
   weft_context* const context = detail::context_of(input, kernel);
   weft_convolution_opts o{};
   o.struct_size = sizeof o;
@@ -3349,11 +3448,17 @@ struct convolution_options {
     o.precision = static_cast<weft_convolution_precision>(*options.precision);
   }
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_convolution(context, input.get(), kernel.get(), window_strides.data(), window_strides.size(), padding.data(), padding.size(), lhs_dilation.data(), lhs_dilation.size(), rhs_dilation.data(), rhs_dilation.size(), input_dimensions.data(), input_dimensions.size(), kernel_dimensions.data(), kernel_dimensions.size(), output_dimensions.data(), output_dimensions.size(), &o, &out);
+  weft_error* const raw = weft_convolution(context, input.get(), kernel.get(), window_strides.data(),
+    window_strides.size(), padding.data(), padding.size(), lhs_dilation.data(), lhs_dilation.size(),
+    rhs_dilation.data(), rhs_dilation.size(), input_dimensions.data(), input_dimensions.size(),
+    kernel_dimensions.data(), kernel_dimensions.size(), output_dimensions.data(), output_dimensions.size(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor convolution(const tensor& input, const tensor& kernel, const ints& window_strides, const ints& padding, const ints& lhs_dilation, const ints& rhs_dilation, const ints& input_dimensions, const ints& kernel_dimensions, const ints& output_dimensions, const convolution_options& options = {}) {
-  return detail::must(try_convolution(input, kernel, window_strides, padding, lhs_dilation, rhs_dilation, input_dimensions, kernel_dimensions, output_dimensions, options));
+[[nodiscard]] inline tensor convolution(const tensor& input, const tensor& kernel, const ints& window_strides,
+    const ints& padding, const ints& lhs_dilation, const ints& rhs_dilation, const ints& input_dimensions,
+    const ints& kernel_dimensions, const ints& output_dimensions, const convolution_options& options = {}) {
+  return detail::must(try_convolution(input, kernel, window_strides, padding, lhs_dilation, rhs_dilation,
+    input_dimensions, kernel_dimensions, output_dimensions, options));
 }
 
 /* Values of the attribute padding of weft::max_pool. Since 1.0. */
@@ -3362,10 +3467,11 @@ enum class max_pool_padding : std::int32_t {
   same = WEFT_MAX_POOL_PADDING_SAME,
   explicit_ = WEFT_MAX_POOL_PADDING_EXPLICIT,
 };
-/* Options of weft::max_pool, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::max_pool, by name and in this order. Since 1.0. */
 struct max_pool_options {
   ints strides = {}; /* step of the window; absent: its size */
-  maybe<max_pool_padding> padding = {}; /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
+  /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
+  maybe<max_pool_padding> padding = {};
   ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
 };
 /* The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first of equals,
@@ -3374,7 +3480,8 @@ struct max_pool_options {
  *   window: size of the window in each spatial dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_max_pool(const tensor& x, const ints& window, const max_pool_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_max_pool(const tensor& x, const ints& window,
+    const max_pool_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_max_pool_opts o{};
   o.struct_size = sizeof o;
@@ -3409,7 +3516,7 @@ enum class reduce_window_reducer : std::int32_t {
   and_ = WEFT_REDUCE_WINDOW_REDUCER_AND,
   or_ = WEFT_REDUCE_WINDOW_REDUCER_OR,
 };
-/* Options of weft::reduce_window, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::reduce_window, by name and in this order. Since 1.0. */
 struct reduce_window_options {
   ints window_strides = {}; /* step of the window in each dimension; absent: 1 */
   ints base_dilations = {}; /* spacing of operand elements; absent: 1 */
@@ -3424,7 +3531,8 @@ struct reduce_window_options {
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_reduce_window(const tensor& x, const ints& window_dimensions, reduce_window_reducer reducer, const reduce_window_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_reduce_window(const tensor& x, const ints& window_dimensions,
+    reduce_window_reducer reducer, const reduce_window_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_reduce_window_opts o{};
   o.struct_size = sizeof o;
@@ -3449,10 +3557,12 @@ struct reduce_window_options {
     o.padding_count = options.padding.size();
   }
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_reduce_window(context, x.get(), window_dimensions.data(), window_dimensions.size(), static_cast<weft_reduce_window_reducer>(reducer), &o, &out);
+  weft_error* const raw = weft_reduce_window(context, x.get(), window_dimensions.data(), window_dimensions.size(),
+    static_cast<weft_reduce_window_reducer>(reducer), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor reduce_window(const tensor& x, const ints& window_dimensions, reduce_window_reducer reducer, const reduce_window_options& options = {}) {
+[[nodiscard]] inline tensor reduce_window(const tensor& x, const ints& window_dimensions,
+    reduce_window_reducer reducer, const reduce_window_options& options = {}) {
   return detail::must(try_reduce_window(x, window_dimensions, reducer, options));
 }
 
@@ -3461,11 +3571,14 @@ enum class select_and_scatter_select : std::int32_t {
   largest = WEFT_SELECT_AND_SCATTER_SELECT_LARGEST,
   ge = WEFT_SELECT_AND_SCATTER_SELECT_GE,
 };
-/* Options of weft::select_and_scatter, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::select_and_scatter, by name and in this order. Since 1.0. */
 struct select_and_scatter_options {
   ints window_strides = {}; /* step of the window in each dimension; absent: 1 */
   ints padding = {}; /* low and high of each dimension: [low0, high0, low1, …]; absent: 0 */
-  maybe<select_and_scatter_select> select = {}; /* largest: NaN is larger than everything, as max says; ge: an element stays selected while it is >= the next, as StableHLO programs say, so that NaN gives way; default largest */
+  /* largest: NaN is larger than everything, as max says; ge: an element stays selected while it is >= the next, as
+   *   StableHLO programs say, so that NaN gives way; default largest
+   */
+  maybe<select_and_scatter_select> select = {};
 };
 /* For each window over operand, adds the window's source element to the place of its largest operand element, the first
  *   of equals, NaN being the largest of all: the gradient of max pooling. Zeros elsewhere.
@@ -3474,7 +3587,8 @@ struct select_and_scatter_options {
  *   window_dimensions: size of the window in each dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_select_and_scatter(const tensor& operand, const tensor& source, const ints& window_dimensions, const select_and_scatter_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_select_and_scatter(const tensor& operand, const tensor& source,
+    const ints& window_dimensions, const select_and_scatter_options& options = {}) {
   weft_context* const context = detail::context_of(operand, source);
   weft_select_and_scatter_opts o{};
   o.struct_size = sizeof o;
@@ -3493,14 +3607,16 @@ struct select_and_scatter_options {
     o.select = static_cast<weft_select_and_scatter_select>(*options.select);
   }
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_select_and_scatter(context, operand.get(), source.get(), window_dimensions.data(), window_dimensions.size(), &o, &out);
+  weft_error* const raw = weft_select_and_scatter(context, operand.get(), source.get(), window_dimensions.data(),
+    window_dimensions.size(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor select_and_scatter(const tensor& operand, const tensor& source, const ints& window_dimensions, const select_and_scatter_options& options = {}) {
+[[nodiscard]] inline tensor select_and_scatter(const tensor& operand, const tensor& source,
+    const ints& window_dimensions, const select_and_scatter_options& options = {}) {
   return detail::must(try_select_and_scatter(operand, source, window_dimensions, options));
 }
 
-/* Options of weft::batch_norm, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::batch_norm, by name and in this order. Since 1.0. */
 struct batch_norm_options {
   maybe<std::int64_t> axis = {}; /* feature axis; negative counts from the end; default -1 */
   maybe<double> epsilon = {}; /* added to the variance; default 1e-5 */
@@ -3519,7 +3635,8 @@ struct batch_norm_results {
  *   offset: [features]; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<batch_norm_results> try_batch_norm(const tensor& x, const tensor& scale, const tensor& offset, const batch_norm_options& options = {}) {
+[[nodiscard]] inline result<batch_norm_results> try_batch_norm(const tensor& x, const tensor& scale,
+    const tensor& offset, const batch_norm_options& options = {}) {
   weft_context* const context = detail::context_of(x, scale, offset);
   weft_batch_norm_opts o{};
   o.struct_size = sizeof o;
@@ -3544,7 +3661,8 @@ struct batch_norm_results {
   if (!made2) return made2.error();
   return batch_norm_results{*std::move(made0), *std::move(made1), *std::move(made2)};
 }
-[[nodiscard]] inline batch_norm_results batch_norm(const tensor& x, const tensor& scale, const tensor& offset, const batch_norm_options& options = {}) {
+[[nodiscard]] inline batch_norm_results batch_norm(const tensor& x, const tensor& scale, const tensor& offset,
+    const batch_norm_options& options = {}) {
   return detail::must(try_batch_norm(x, scale, offset, options));
 }
 
@@ -3565,12 +3683,14 @@ struct batch_norm_grad_results {
  *   feature_index: dimension of the features; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<batch_norm_grad_results> try_batch_norm_grad(const tensor& x, const tensor& scale, const tensor& mean, const tensor& variance, const tensor& grad_output, double epsilon, std::int64_t feature_index) {
+[[nodiscard]] inline result<batch_norm_grad_results> try_batch_norm_grad(const tensor& x, const tensor& scale,
+    const tensor& mean, const tensor& variance, const tensor& grad_output, double epsilon, std::int64_t feature_index) {
   weft_context* const context = detail::context_of(x, scale, mean, variance, grad_output);
   weft_tensor* out0 = nullptr;
   weft_tensor* out1 = nullptr;
   weft_tensor* out2 = nullptr;
-  weft_error* const raw = weft_batch_norm_grad(context, x.get(), scale.get(), mean.get(), variance.get(), grad_output.get(), epsilon, feature_index, &out0, &out1, &out2);
+  weft_error* const raw = weft_batch_norm_grad(context, x.get(), scale.get(), mean.get(), variance.get(),
+    grad_output.get(), epsilon, feature_index, &out0, &out1, &out2);
   if (raw != nullptr) return result<batch_norm_grad_results>(raw);
   result<tensor> made0 = detail::made(nullptr, context, out0);
   result<tensor> made1 = detail::made(nullptr, context, out1);
@@ -3580,7 +3700,8 @@ struct batch_norm_grad_results {
   if (!made2) return made2.error();
   return batch_norm_grad_results{*std::move(made0), *std::move(made1), *std::move(made2)};
 }
-[[nodiscard]] inline batch_norm_grad_results batch_norm_grad(const tensor& x, const tensor& scale, const tensor& mean, const tensor& variance, const tensor& grad_output, double epsilon, std::int64_t feature_index) {
+[[nodiscard]] inline batch_norm_grad_results batch_norm_grad(const tensor& x, const tensor& scale, const tensor& mean,
+    const tensor& variance, const tensor& grad_output, double epsilon, std::int64_t feature_index) {
   return detail::must(try_batch_norm_grad(x, scale, mean, variance, grad_output, epsilon, feature_index));
 }
 
@@ -3600,12 +3721,14 @@ struct batch_norm_training_results {
  *   feature_index: dimension of the features; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.1.
  */
-[[nodiscard]] inline result<batch_norm_training_results> try_batch_norm_training(const tensor& x, const tensor& scale, const tensor& offset, double epsilon, std::int64_t feature_index) {
+[[nodiscard]] inline result<batch_norm_training_results> try_batch_norm_training(const tensor& x, const tensor& scale,
+    const tensor& offset, double epsilon, std::int64_t feature_index) {
   weft_context* const context = detail::context_of(x, scale, offset);
   weft_tensor* out0 = nullptr;
   weft_tensor* out1 = nullptr;
   weft_tensor* out2 = nullptr;
-  weft_error* const raw = weft_batch_norm_training(context, x.get(), scale.get(), offset.get(), epsilon, feature_index, &out0, &out1, &out2);
+  weft_error* const raw = weft_batch_norm_training(context, x.get(), scale.get(), offset.get(), epsilon,
+    feature_index, &out0, &out1, &out2);
   if (raw != nullptr) return result<batch_norm_training_results>(raw);
   result<tensor> made0 = detail::made(nullptr, context, out0);
   result<tensor> made1 = detail::made(nullptr, context, out1);
@@ -3615,11 +3738,12 @@ struct batch_norm_training_results {
   if (!made2) return made2.error();
   return batch_norm_training_results{*std::move(made0), *std::move(made1), *std::move(made2)};
 }
-[[nodiscard]] inline batch_norm_training_results batch_norm_training(const tensor& x, const tensor& scale, const tensor& offset, double epsilon, std::int64_t feature_index) {
+[[nodiscard]] inline batch_norm_training_results batch_norm_training(const tensor& x, const tensor& scale,
+    const tensor& offset, double epsilon, std::int64_t feature_index) {
   return detail::must(try_batch_norm_training(x, scale, offset, epsilon, feature_index));
 }
 
-/* Options of weft::batch_norm_inference, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::batch_norm_inference, by name and in this order. Since 1.0. */
 struct batch_norm_inference_options {
   maybe<std::int64_t> axis = {}; /* feature axis; negative counts from the end; default -1 */
   maybe<double> epsilon = {}; /* added to the variance; default 1e-5 */
@@ -3632,7 +3756,9 @@ struct batch_norm_inference_options {
  *   variance: [features], running average; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_batch_norm_inference(const tensor& x, const tensor& scale, const tensor& offset, const tensor& mean, const tensor& variance, const batch_norm_inference_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_batch_norm_inference(const tensor& x, const tensor& scale,
+    const tensor& offset, const tensor& mean, const tensor& variance,
+    const batch_norm_inference_options& options = {}) {
   weft_context* const context = detail::context_of(x, scale, offset, mean, variance);
   weft_batch_norm_inference_opts o{};
   o.struct_size = sizeof o;
@@ -3645,10 +3771,12 @@ struct batch_norm_inference_options {
     o.epsilon = *options.epsilon;
   }
   weft_tensor* out = nullptr;
-  weft_error* const raw = weft_batch_norm_inference(context, x.get(), scale.get(), offset.get(), mean.get(), variance.get(), &o, &out);
+  weft_error* const raw = weft_batch_norm_inference(context, x.get(), scale.get(), offset.get(), mean.get(),
+    variance.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor batch_norm_inference(const tensor& x, const tensor& scale, const tensor& offset, const tensor& mean, const tensor& variance, const batch_norm_inference_options& options = {}) {
+[[nodiscard]] inline tensor batch_norm_inference(const tensor& x, const tensor& scale, const tensor& offset,
+    const tensor& mean, const tensor& variance, const batch_norm_inference_options& options = {}) {
   return detail::must(try_batch_norm_inference(x, scale, offset, mean, variance, options));
 }
 
@@ -3658,7 +3786,7 @@ enum class cross_entropy_reduction : std::int32_t {
   sum = WEFT_CROSS_ENTROPY_REDUCTION_SUM,
   none = WEFT_CROSS_ENTROPY_REDUCTION_NONE,
 };
-/* Options of weft::cross_entropy, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::cross_entropy, by name and in this order. Since 1.0. */
 struct cross_entropy_options {
   maybe<cross_entropy_reduction> reduction = {}; /* mean over rows, sum over rows, or none; default mean */
   maybe<double> label_smoothing = {}; /* share of the target spread evenly over all classes, 0 to 1; default 0 */
@@ -3670,7 +3798,8 @@ struct cross_entropy_options {
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
  *   thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_cross_entropy(const tensor& logits, const tensor& labels, const cross_entropy_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_cross_entropy(const tensor& logits, const tensor& labels,
+    const cross_entropy_options& options = {}) {
   weft_context* const context = detail::context_of(logits, labels);
   weft_cross_entropy_opts o{};
   o.struct_size = sizeof o;
@@ -3686,11 +3815,12 @@ struct cross_entropy_options {
   weft_error* const raw = weft_cross_entropy(context, logits.get(), labels.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor cross_entropy(const tensor& logits, const tensor& labels, const cross_entropy_options& options = {}) {
+[[nodiscard]] inline tensor cross_entropy(const tensor& logits, const tensor& labels,
+    const cross_entropy_options& options = {}) {
   return detail::must(try_cross_entropy(logits, labels, options));
 }
 
-/* Options of weft::dropout, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::dropout, by name and in this order. Since 1.0. */
 struct dropout_options {
   maybe<double> rate = {}; /* share that is zeroed, 0 to 1 (not included); default 0.5 */
 };
@@ -3715,7 +3845,7 @@ struct dropout_options {
   return detail::must(try_dropout(x, options));
 }
 
-/* Options of weft::elu, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::elu, by name and in this order. Since 1.0. */
 struct elu_options {
   maybe<double> alpha = {}; /* depth of the plateau below 0; default 1 */
 };
@@ -3740,7 +3870,7 @@ struct elu_options {
   return detail::must(try_elu(x, options));
 }
 
-/* Options of weft::embedding, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::embedding, by name and in this order. Since 1.0. */
 struct embedding_options {
   maybe<weft::dtype> dtype = {}; /* element type of the result; absent: the table's */
 };
@@ -3751,7 +3881,8 @@ struct embedding_options {
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
  *   thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_embedding(const tensor& table, const tensor& ids, const embedding_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_embedding(const tensor& table, const tensor& ids,
+    const embedding_options& options = {}) {
   weft_context* const context = detail::context_of(table, ids);
   weft_embedding_opts o{};
   o.struct_size = sizeof o;
@@ -3772,7 +3903,7 @@ enum class gelu_form : std::int32_t {
   erf = WEFT_GELU_FORM_ERF,
   tanh = WEFT_GELU_FORM_TANH,
 };
-/* Options of weft::gelu, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::gelu, by name and in this order. Since 1.0. */
 struct gelu_options {
   maybe<gelu_form> form = {}; /* erf: exact; tanh: the usual approximation; default erf */
 };
@@ -3797,7 +3928,7 @@ struct gelu_options {
   return detail::must(try_gelu(x, options));
 }
 
-/* Options of weft::layer_norm, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::layer_norm, by name and in this order. Since 1.0. */
 struct layer_norm_options {
   maybe<std::int64_t> axis = {}; /* axis to normalise; negative counts from the end; default -1 */
   maybe<double> epsilon = {}; /* added to the variance; default 1e-5 */
@@ -3809,7 +3940,8 @@ struct layer_norm_options {
  *   offset: [size of the axis]; absent: 0; float; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_layer_norm(const tensor& x, const tensor& scale = {}, const tensor& offset = {}, const layer_norm_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_layer_norm(const tensor& x, const tensor& scale = {},
+    const tensor& offset = {}, const layer_norm_options& options = {}) {
   weft_context* const context = detail::context_of(x, scale, offset);
   weft_layer_norm_opts o{};
   o.struct_size = sizeof o;
@@ -3825,7 +3957,8 @@ struct layer_norm_options {
   weft_error* const raw = weft_layer_norm(context, x.get(), scale.get(), offset.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor layer_norm(const tensor& x, const tensor& scale = {}, const tensor& offset = {}, const layer_norm_options& options = {}) {
+[[nodiscard]] inline tensor layer_norm(const tensor& x, const tensor& scale = {}, const tensor& offset = {},
+    const layer_norm_options& options = {}) {
   return detail::must(try_layer_norm(x, scale, offset, options));
 }
 [[nodiscard]] inline result<tensor> try_layer_norm(const tensor& x, const layer_norm_options& options) {
@@ -3835,7 +3968,7 @@ struct layer_norm_options {
   return detail::must(try_layer_norm(x, tensor(), tensor(), options));
 }
 
-/* Options of weft::leaky_relu, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::leaky_relu, by name and in this order. Since 1.0. */
 struct leaky_relu_options {
   maybe<double> slope = {}; /* slope below 0; default 0.01 */
 };
@@ -3859,9 +3992,12 @@ struct leaky_relu_options {
   return detail::must(try_leaky_relu(x, options));
 }
 
-/* Options of weft::linear, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::linear, by name and in this order. Since 1.0. */
 struct linear_options {
-  maybe<weft::dtype> dtype = {}; /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16 */
+  /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
+   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   */
+  maybe<weft::dtype> dtype = {};
 };
 /* A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.
  *   x: [..., in]; any real number
@@ -3869,7 +4005,8 @@ struct linear_options {
  *   b: bias [out]; any real number; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_linear(const tensor& x, const tensor& w, const tensor& b = {}, const linear_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_linear(const tensor& x, const tensor& w, const tensor& b = {},
+    const linear_options& options = {}) {
   weft_context* const context = detail::context_of(x, w, b);
   weft_linear_with_opts o{};
   o.struct_size = sizeof o;
@@ -3881,7 +4018,8 @@ struct linear_options {
   weft_error* const raw = weft_linear_with(context, x.get(), w.get(), b.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor linear(const tensor& x, const tensor& w, const tensor& b = {}, const linear_options& options = {}) {
+[[nodiscard]] inline tensor linear(const tensor& x, const tensor& w, const tensor& b = {},
+    const linear_options& options = {}) {
   return detail::must(try_linear(x, w, b, options));
 }
 [[nodiscard]] inline result<tensor> try_linear(const tensor& x, const tensor& w, const linear_options& options) {
@@ -3891,7 +4029,7 @@ struct linear_options {
   return detail::must(try_linear(x, w, tensor(), options));
 }
 
-/* Options of weft::log_softmax, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::log_softmax, by name and in this order. Since 1.0. */
 struct log_softmax_options {
   maybe<std::int64_t> axis = {}; /* axis whose exponentials sum to one; negative counts from the end; default -1 */
 };
@@ -3921,7 +4059,7 @@ enum class mse_reduction : std::int32_t {
   sum = WEFT_MSE_REDUCTION_SUM,
   none = WEFT_MSE_REDUCTION_NONE,
 };
-/* Options of weft::mse, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::mse, by name and in this order. Since 1.0. */
 struct mse_options {
   maybe<mse_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
@@ -3947,7 +4085,7 @@ struct mse_options {
   return detail::must(try_mse(x, y, options));
 }
 
-/* Options of weft::one_hot, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::one_hot, by name and in this order. Since 1.0. */
 struct one_hot_options {
   maybe<weft::dtype> dtype = {}; /* element type of the result; default f32 */
 };
@@ -3956,7 +4094,8 @@ struct one_hot_options {
  *   depth: number of classes; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_one_hot(const tensor& labels, std::int64_t depth, const one_hot_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_one_hot(const tensor& labels, std::int64_t depth,
+    const one_hot_options& options = {}) {
   weft_context* const context = detail::context_of(labels);
   weft_one_hot_opts o{};
   o.struct_size = sizeof o;
@@ -4001,7 +4140,7 @@ struct one_hot_options {
   return detail::must(try_relu6(x));
 }
 
-/* Options of weft::rms_norm, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::rms_norm, by name and in this order. Since 1.0. */
 struct rms_norm_options {
   maybe<double> epsilon = {}; /* added to the mean square; default 1e-6 */
 };
@@ -4011,7 +4150,8 @@ struct rms_norm_options {
  *   scale: [size]; absent: 1; float; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_rms_norm(const tensor& x, const tensor& scale = {}, const rms_norm_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_rms_norm(const tensor& x, const tensor& scale = {},
+    const rms_norm_options& options = {}) {
   weft_context* const context = detail::context_of(x, scale);
   weft_rms_norm_opts o{};
   o.struct_size = sizeof o;
@@ -4039,14 +4179,26 @@ enum class scaled_dot_product_attention_causal_alignment : std::int32_t {
   upper_left = WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_UPPER_LEFT,
   lower_right = WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT,
 };
-/* Options of weft::scaled_dot_product_attention, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::scaled_dot_product_attention, by name and in this order. Since 1.0. */
 struct scaled_dot_product_attention_options {
-  maybe<bool> causal = {}; /* query i sees keys up to i: causal_alignment upper_left, unless that says another; default false */
+  /* query i sees keys up to i: causal_alignment upper_left, unless that says another; default false */
+  maybe<bool> causal = {};
   maybe<double> scale = {}; /* factor of the scores; absent: 1 / sqrt(width) */
-  maybe<weft::dtype> dtype = {}; /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16 */
-  maybe<bool> enable_gqa = {}; /* q may have more heads, the dimension before queries, than k and v: a multiple; head h sees key head h / (heads / key heads); default false */
-  maybe<scaled_dot_product_attention_causal_alignment> causal_alignment = {}; /* where the diagonal lies behind which keys are hidden. upper_left: query i sees keys up to i, as PyTorch's is_causal; lower_right: the last query sees all keys, query i those up to i + keys - queries (a cache of keys); none: as causal says; default none */
-  maybe<bool> nan_if_unseen = {}; /* a query that sees no key gives NaN, and gradients of NaN, instead of 0; default false */
+  /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
+   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   */
+  maybe<weft::dtype> dtype = {};
+  /* q may have more heads, the dimension before queries, than k and v: a multiple; head h sees key head h / (heads / key
+   *   heads); default false
+   */
+  maybe<bool> enable_gqa = {};
+  /* where the diagonal lies behind which keys are hidden. upper_left: query i sees keys up to i, as PyTorch's is_causal;
+   *   lower_right: the last query sees all keys, query i those up to i + keys - queries (a cache of keys); none: as causal
+   *   says; default none
+   */
+  maybe<scaled_dot_product_attention_causal_alignment> causal_alignment = {};
+  /* a query that sees no key gives NaN, and gradients of NaN, instead of 0; default false */
+  maybe<bool> nan_if_unseen = {};
 };
 /* Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). With enable_gqa several heads of
  *   q may share one of k and v. The gradient computes the probabilities again instead of keeping them. A query that sees
@@ -4057,7 +4209,8 @@ struct scaled_dot_product_attention_options {
  *   mask: broadcasts to [..., queries, keys]; bool: true is seen; float: added; float, bool; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v, const tensor& mask = {}, const scaled_dot_product_attention_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_scaled_dot_product_attention(const tensor& q, const tensor& k,
+    const tensor& v, const tensor& mask = {}, const scaled_dot_product_attention_options& options = {}) {
   weft_context* const context = detail::context_of(q, k, v, mask);
   weft_scaled_dot_product_attention_opts o{};
   o.struct_size = sizeof o;
@@ -4089,13 +4242,16 @@ struct scaled_dot_product_attention_options {
   weft_error* const raw = weft_scaled_dot_product_attention(context, q.get(), k.get(), v.get(), mask.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v, const tensor& mask = {}, const scaled_dot_product_attention_options& options = {}) {
+[[nodiscard]] inline tensor scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v,
+    const tensor& mask = {}, const scaled_dot_product_attention_options& options = {}) {
   return detail::must(try_scaled_dot_product_attention(q, k, v, mask, options));
 }
-[[nodiscard]] inline result<tensor> try_scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v, const scaled_dot_product_attention_options& options) {
+[[nodiscard]] inline result<tensor> try_scaled_dot_product_attention(const tensor& q, const tensor& k,
+    const tensor& v, const scaled_dot_product_attention_options& options) {
   return try_scaled_dot_product_attention(q, k, v, tensor(), options);
 }
-[[nodiscard]] inline tensor scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v, const scaled_dot_product_attention_options& options) {
+[[nodiscard]] inline tensor scaled_dot_product_attention(const tensor& q, const tensor& k, const tensor& v,
+    const scaled_dot_product_attention_options& options) {
   return detail::must(try_scaled_dot_product_attention(q, k, v, tensor(), options));
 }
 
@@ -4113,7 +4269,7 @@ struct scaled_dot_product_attention_options {
   return detail::must(try_silu(x));
 }
 
-/* Options of weft::softmax, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::softmax, by name and in this order. Since 1.0. */
 struct softmax_options {
   maybe<std::int64_t> axis = {}; /* axis that sums to one; negative counts from the end; default -1 */
   maybe<bool> safe = {}; /* a row of only -inf gives 0, and a gradient of 0, instead of NaN; default false */
@@ -4157,7 +4313,7 @@ struct softmax_options {
   return detail::must(try_softplus(x));
 }
 
-/* Options of weft::bernoulli, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::bernoulli, by name and in this order. Since 1.0. */
 struct bernoulli_options {
   maybe<double> probability = {}; /* of true, 0 to 1; default 0.5 */
   weft::device device = {}; /* where the result is; empty: the context's default */
@@ -4167,7 +4323,8 @@ struct bernoulli_options {
  *   shape: result shape; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_bernoulli(const context& ctx, const ints& shape, const bernoulli_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_bernoulli(const context& ctx, const ints& shape,
+    const bernoulli_options& options = {}) {
   weft_context* const context = ctx.get();
   weft_bernoulli_opts o{};
   o.struct_size = sizeof o;
@@ -4184,7 +4341,7 @@ struct bernoulli_options {
   return detail::must(try_bernoulli(ctx, shape, options));
 }
 
-/* Options of weft::categorical, by name and in this order; what is not given is as its comment says. Since 1.1. */
+/* Options of weft::categorical, by name and in this order. Since 1.1. */
 struct categorical_options {
   maybe<std::int64_t> axis = {}; /* axis to search; negative counts from the end; default -1 */
   maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
@@ -4221,7 +4378,7 @@ struct categorical_options {
   return detail::must(try_categorical(logits, options));
 }
 
-/* Options of weft::normal, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::normal, by name and in this order. Since 1.0. */
 struct normal_options {
   maybe<double> mean = {}; /* mean; default 0 */
   maybe<double> deviation = {}; /* standard deviation; default 1 */
@@ -4233,7 +4390,8 @@ struct normal_options {
  *   shape: result shape; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_normal(const context& ctx, const ints& shape, const normal_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_normal(const context& ctx, const ints& shape,
+    const normal_options& options = {}) {
   weft_context* const context = ctx.get();
   weft_normal_opts o{};
   o.struct_size = sizeof o;
@@ -4264,10 +4422,11 @@ enum class rng_bit_generator_rng_algorithm : std::int32_t {
   three_fry = WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY,
   philox = WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX,
 };
-/* Options of weft::rng_bit_generator, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::rng_bit_generator, by name and in this order. Since 1.0. */
 struct rng_bit_generator_options {
   maybe<weft::dtype> dtype = {}; /* u8 to u64 or i8 to i64; default u32 */
-  maybe<rng_bit_generator_rng_algorithm> rng_algorithm = {}; /* DEFAULT is PHILOX; THREE_FRY has a state of u64[2]; default PHILOX */
+  /* DEFAULT is PHILOX; THREE_FRY has a state of u64[2]; default PHILOX */
+  maybe<rng_bit_generator_rng_algorithm> rng_algorithm = {};
 };
 /* Results of weft::rng_bit_generator. Since 1.0. */
 struct rng_bit_generator_results {
@@ -4282,7 +4441,8 @@ struct rng_bit_generator_results {
  *   shape: shape of the bits; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<rng_bit_generator_results> try_rng_bit_generator(const tensor& state, const ints& shape, const rng_bit_generator_options& options = {}) {
+[[nodiscard]] inline result<rng_bit_generator_results> try_rng_bit_generator(const tensor& state, const ints& shape,
+    const rng_bit_generator_options& options = {}) {
   weft_context* const context = detail::context_of(state);
   weft_rng_bit_generator_opts o{};
   o.struct_size = sizeof o;
@@ -4304,11 +4464,12 @@ struct rng_bit_generator_results {
   if (!made1) return made1.error();
   return rng_bit_generator_results{*std::move(made0), *std::move(made1)};
 }
-[[nodiscard]] inline rng_bit_generator_results rng_bit_generator(const tensor& state, const ints& shape, const rng_bit_generator_options& options = {}) {
+[[nodiscard]] inline rng_bit_generator_results rng_bit_generator(const tensor& state, const ints& shape,
+    const rng_bit_generator_options& options = {}) {
   return detail::must(try_rng_bit_generator(state, shape, options));
 }
 
-/* Options of weft::uniform, by name and in this order; what is not given is as its comment says. Since 1.0. */
+/* Options of weft::uniform, by name and in this order. Since 1.0. */
 struct uniform_options {
   maybe<double> low = {}; /* lower bound; default 0 */
   maybe<double> high = {}; /* upper bound; default 1 */
@@ -4322,7 +4483,8 @@ struct uniform_options {
  *   shape: result shape; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
-[[nodiscard]] inline result<tensor> try_uniform(const context& ctx, const ints& shape, const uniform_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_uniform(const context& ctx, const ints& shape,
+    const uniform_options& options = {}) {
   weft_context* const context = ctx.get();
   weft_uniform_opts o{};
   o.struct_size = sizeof o;
@@ -4593,7 +4755,7 @@ template <operand_number N>
   return detail::must(try_bessel_i1e(x));
 }
 
-/* Options of weft::addcdiv, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::addcdiv, by name and in this order. Since 1.2. */
 struct addcdiv_options {
   maybe<double> value = {}; /* what the second term is multiplied by; default 1 */
 };
@@ -4603,7 +4765,8 @@ struct addcdiv_options {
  *   z: divisor; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_addcdiv(const tensor& x, const tensor& y, const tensor& z, const addcdiv_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_addcdiv(const tensor& x, const tensor& y, const tensor& z,
+    const addcdiv_options& options = {}) {
   weft_context* const context = detail::context_of(x, y, z);
   weft_addcdiv_opts o{};
   o.struct_size = sizeof o;
@@ -4615,11 +4778,12 @@ struct addcdiv_options {
   weft_error* const raw = weft_addcdiv(context, x.get(), y.get(), z.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor addcdiv(const tensor& x, const tensor& y, const tensor& z, const addcdiv_options& options = {}) {
+[[nodiscard]] inline tensor addcdiv(const tensor& x, const tensor& y, const tensor& z,
+    const addcdiv_options& options = {}) {
   return detail::must(try_addcdiv(x, y, z, options));
 }
 
-/* Options of weft::addcmul, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::addcmul, by name and in this order. Since 1.2. */
 struct addcmul_options {
   maybe<double> value = {}; /* what the second term is multiplied by; default 1 */
 };
@@ -4629,7 +4793,8 @@ struct addcmul_options {
  *   z: second factor; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_addcmul(const tensor& x, const tensor& y, const tensor& z, const addcmul_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_addcmul(const tensor& x, const tensor& y, const tensor& z,
+    const addcmul_options& options = {}) {
   weft_context* const context = detail::context_of(x, y, z);
   weft_addcmul_opts o{};
   o.struct_size = sizeof o;
@@ -4641,11 +4806,12 @@ struct addcmul_options {
   weft_error* const raw = weft_addcmul(context, x.get(), y.get(), z.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor addcmul(const tensor& x, const tensor& y, const tensor& z, const addcmul_options& options = {}) {
+[[nodiscard]] inline tensor addcmul(const tensor& x, const tensor& y, const tensor& z,
+    const addcmul_options& options = {}) {
   return detail::must(try_addcmul(x, y, z, options));
 }
 
-/* Options of weft::allclose, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::allclose, by name and in this order. Since 1.2. */
 struct allclose_options {
   maybe<double> rtol = {}; /* tolerance relative to y, at least 0; default 1e-5 */
   maybe<double> atol = {}; /* tolerance as it is, at least 0; default 1e-8 */
@@ -4656,7 +4822,8 @@ struct allclose_options {
  *   y: second operand; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_allclose(const tensor& x, const tensor& y, const allclose_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_allclose(const tensor& x, const tensor& y,
+    const allclose_options& options = {}) {
   weft_context* const context = detail::context_of(x, y);
   weft_allclose_opts o{};
   o.struct_size = sizeof o;
@@ -4975,7 +5142,7 @@ template <operand_number N>
   return detail::must(try_is_pos_inf(x));
 }
 
-/* Options of weft::isclose, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::isclose, by name and in this order. Since 1.2. */
 struct isclose_options {
   maybe<double> rtol = {}; /* tolerance relative to y, at least 0; default 1e-5 */
   maybe<double> atol = {}; /* tolerance as it is, at least 0; default 1e-8 */
@@ -5230,7 +5397,7 @@ template <operand_number N>
   return detail::must(detail::number_left<weft_logical_xor>(x, y));
 }
 
-/* Options of weft::logit, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::logit, by name and in this order. Since 1.2. */
 struct logit_options {
   maybe<double> eps = {}; /* x is held to [eps, 1 - eps], 0 to 1/2; absent: as it is */
 };
@@ -5304,7 +5471,7 @@ template <operand_number N>
   return detail::must(detail::number_left<weft_mod>(x, y));
 }
 
-/* Options of weft::nan_to_num, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::nan_to_num, by name and in this order. Since 1.2. */
 struct nan_to_num_options {
   maybe<double> nan = {}; /* in the place of NaN; default 0 */
   maybe<double> posinf = {}; /* in that of inf; absent: the largest number of the type */
@@ -5538,7 +5705,7 @@ template <operand_number N>
   return detail::must(detail::number_left<weft_xlogy>(x, y));
 }
 
-/* Options of weft::celu, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::celu, by name and in this order. Since 1.2. */
 struct celu_options {
   maybe<double> alpha = {}; /* depth of the plateau below 0, not 0; default 1 */
 };
@@ -5562,7 +5729,7 @@ struct celu_options {
   return detail::must(try_celu(x, options));
 }
 
-/* Options of weft::glu, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::glu, by name and in this order. Since 1.2. */
 struct glu_options {
   maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
 };
@@ -5586,7 +5753,7 @@ struct glu_options {
   return detail::must(try_glu(x, options));
 }
 
-/* Options of weft::hardshrink, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::hardshrink, by name and in this order. Since 1.2. */
 struct hardshrink_options {
   maybe<double> lambd = {}; /* half the width of what becomes 0, at least 0; default 0.5 */
 };
@@ -5638,7 +5805,7 @@ struct hardshrink_options {
   return detail::must(try_hardswish(x));
 }
 
-/* Options of weft::hardtanh, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::hardtanh, by name and in this order. Since 1.2. */
 struct hardtanh_options {
   maybe<double> low = {}; /* least result; default -1 */
   maybe<double> high = {}; /* largest result, not below low; default 1 */
@@ -5742,7 +5909,7 @@ template <operand_number N>
   return detail::must(try_selu(x));
 }
 
-/* Options of weft::softmin, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::softmin, by name and in this order. Since 1.2. */
 struct softmin_options {
   maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
 };
@@ -5766,7 +5933,7 @@ struct softmin_options {
   return detail::must(try_softmin(x, options));
 }
 
-/* Options of weft::softplus_beta, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::softplus_beta, by name and in this order. Since 1.2. */
 struct softplus_beta_options {
   maybe<double> beta = {}; /* steepness of the bend, not 0; default 1 */
   maybe<double> threshold = {}; /* where beta x exceeds it the result is x; default 20 */
@@ -5795,7 +5962,7 @@ struct softplus_beta_options {
   return detail::must(try_softplus_beta(x, options));
 }
 
-/* Options of weft::softshrink, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::softshrink, by name and in this order. Since 1.2. */
 struct softshrink_options {
   maybe<double> lambd = {}; /* half the width of what becomes 0, at least 0; default 0.5 */
 };
@@ -5869,7 +6036,7 @@ enum class bce_reduction : std::int32_t {
   sum = WEFT_BCE_REDUCTION_SUM,
   none = WEFT_BCE_REDUCTION_NONE,
 };
-/* Options of weft::bce, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::bce, by name and in this order. Since 1.2. */
 struct bce_options {
   maybe<bce_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
@@ -5880,7 +6047,8 @@ struct bce_options {
  *   weight: of each element; broadcasts; float; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_bce(const tensor& x, const tensor& y, const tensor& weight = {}, const bce_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_bce(const tensor& x, const tensor& y, const tensor& weight = {},
+    const bce_options& options = {}) {
   weft_context* const context = detail::context_of(x, y, weight);
   weft_bce_opts o{};
   o.struct_size = sizeof o;
@@ -5892,7 +6060,8 @@ struct bce_options {
   weft_error* const raw = weft_bce(context, x.get(), y.get(), weight.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor bce(const tensor& x, const tensor& y, const tensor& weight = {}, const bce_options& options = {}) {
+[[nodiscard]] inline tensor bce(const tensor& x, const tensor& y, const tensor& weight = {},
+    const bce_options& options = {}) {
   return detail::must(try_bce(x, y, weight, options));
 }
 [[nodiscard]] inline result<tensor> try_bce(const tensor& x, const tensor& y, const bce_options& options) {
@@ -5908,7 +6077,7 @@ enum class bce_with_logits_reduction : std::int32_t {
   sum = WEFT_BCE_WITH_LOGITS_REDUCTION_SUM,
   none = WEFT_BCE_WITH_LOGITS_REDUCTION_NONE,
 };
-/* Options of weft::bce_with_logits, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::bce_with_logits, by name and in this order. Since 1.2. */
 struct bce_with_logits_options {
   maybe<bce_with_logits_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
@@ -5920,7 +6089,8 @@ struct bce_with_logits_options {
  *   pos_weight: of the part of y that is 1; broadcasts; float; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_bce_with_logits(const tensor& x, const tensor& y, const tensor& weight = {}, const tensor& pos_weight = {}, const bce_with_logits_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_bce_with_logits(const tensor& x, const tensor& y, const tensor& weight = {},
+    const tensor& pos_weight = {}, const bce_with_logits_options& options = {}) {
   weft_context* const context = detail::context_of(x, y, weight, pos_weight);
   weft_bce_with_logits_opts o{};
   o.struct_size = sizeof o;
@@ -5932,10 +6102,12 @@ struct bce_with_logits_options {
   weft_error* const raw = weft_bce_with_logits(context, x.get(), y.get(), weight.get(), pos_weight.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor bce_with_logits(const tensor& x, const tensor& y, const tensor& weight = {}, const tensor& pos_weight = {}, const bce_with_logits_options& options = {}) {
+[[nodiscard]] inline tensor bce_with_logits(const tensor& x, const tensor& y, const tensor& weight = {},
+    const tensor& pos_weight = {}, const bce_with_logits_options& options = {}) {
   return detail::must(try_bce_with_logits(x, y, weight, pos_weight, options));
 }
-[[nodiscard]] inline result<tensor> try_bce_with_logits(const tensor& x, const tensor& y, const bce_with_logits_options& options) {
+[[nodiscard]] inline result<tensor> try_bce_with_logits(const tensor& x, const tensor& y,
+    const bce_with_logits_options& options) {
   return try_bce_with_logits(x, y, tensor(), tensor(), options);
 }
 [[nodiscard]] inline tensor bce_with_logits(const tensor& x, const tensor& y, const bce_with_logits_options& options) {
@@ -5948,7 +6120,7 @@ enum class gaussian_nll_reduction : std::int32_t {
   sum = WEFT_GAUSSIAN_NLL_REDUCTION_SUM,
   none = WEFT_GAUSSIAN_NLL_REDUCTION_NONE,
 };
-/* Options of weft::gaussian_nll, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::gaussian_nll, by name and in this order. Since 1.2. */
 struct gaussian_nll_options {
   maybe<gaussian_nll_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
   maybe<bool> full = {}; /* with the constant log(2 pi) / 2; default false */
@@ -5960,7 +6132,8 @@ struct gaussian_nll_options {
  *   var: variance; broadcasts; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_gaussian_nll(const tensor& x, const tensor& y, const tensor& var, const gaussian_nll_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_gaussian_nll(const tensor& x, const tensor& y, const tensor& var,
+    const gaussian_nll_options& options = {}) {
   weft_context* const context = detail::context_of(x, y, var);
   weft_gaussian_nll_opts o{};
   o.struct_size = sizeof o;
@@ -5980,7 +6153,8 @@ struct gaussian_nll_options {
   weft_error* const raw = weft_gaussian_nll(context, x.get(), y.get(), var.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor gaussian_nll(const tensor& x, const tensor& y, const tensor& var, const gaussian_nll_options& options = {}) {
+[[nodiscard]] inline tensor gaussian_nll(const tensor& x, const tensor& y, const tensor& var,
+    const gaussian_nll_options& options = {}) {
   return detail::must(try_gaussian_nll(x, y, var, options));
 }
 
@@ -5990,7 +6164,7 @@ enum class hinge_embedding_reduction : std::int32_t {
   sum = WEFT_HINGE_EMBEDDING_REDUCTION_SUM,
   none = WEFT_HINGE_EMBEDDING_REDUCTION_NONE,
 };
-/* Options of weft::hinge_embedding, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::hinge_embedding, by name and in this order. Since 1.2. */
 struct hinge_embedding_options {
   maybe<hinge_embedding_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
   maybe<double> margin = {}; /* how far apart is far enough; default 1 */
@@ -6000,7 +6174,8 @@ struct hinge_embedding_options {
  *   y: 1 or -1, of the same shape; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_hinge_embedding(const tensor& x, const tensor& y, const hinge_embedding_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_hinge_embedding(const tensor& x, const tensor& y,
+    const hinge_embedding_options& options = {}) {
   weft_context* const context = detail::context_of(x, y);
   weft_hinge_embedding_opts o{};
   o.struct_size = sizeof o;
@@ -6016,7 +6191,8 @@ struct hinge_embedding_options {
   weft_error* const raw = weft_hinge_embedding(context, x.get(), y.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor hinge_embedding(const tensor& x, const tensor& y, const hinge_embedding_options& options = {}) {
+[[nodiscard]] inline tensor hinge_embedding(const tensor& x, const tensor& y,
+    const hinge_embedding_options& options = {}) {
   return detail::must(try_hinge_embedding(x, y, options));
 }
 
@@ -6026,7 +6202,7 @@ enum class huber_reduction : std::int32_t {
   sum = WEFT_HUBER_REDUCTION_SUM,
   none = WEFT_HUBER_REDUCTION_NONE,
 };
-/* Options of weft::huber, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::huber, by name and in this order. Since 1.2. */
 struct huber_options {
   maybe<huber_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
   maybe<double> delta = {}; /* where the square ends, above 0; default 1 */
@@ -6063,9 +6239,10 @@ enum class kl_div_reduction : std::int32_t {
   none = WEFT_KL_DIV_REDUCTION_NONE,
   batchmean = WEFT_KL_DIV_REDUCTION_BATCHMEAN,
 };
-/* Options of weft::kl_div, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::kl_div, by name and in this order. Since 1.2. */
 struct kl_div_options {
-  maybe<kl_div_reduction> reduction = {}; /* mean over elements, sum over elements, none, or the sum over the first dimension's size; default mean */
+  /* mean over elements, sum over elements, none, or the sum over the first dimension's size; default mean */
+  maybe<kl_div_reduction> reduction = {};
   maybe<bool> log_target = {}; /* the target is a logarithm, too; default false */
 };
 /* Kullback and Leibler's divergence y (log(y) - x), x a logarithm of probabilities, y probabilities or their logarithm.
@@ -6099,7 +6276,7 @@ enum class l1_reduction : std::int32_t {
   sum = WEFT_L1_REDUCTION_SUM,
   none = WEFT_L1_REDUCTION_NONE,
 };
-/* Options of weft::l1, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::l1, by name and in this order. Since 1.2. */
 struct l1_options {
   maybe<l1_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
@@ -6130,7 +6307,7 @@ enum class margin_ranking_reduction : std::int32_t {
   sum = WEFT_MARGIN_RANKING_REDUCTION_SUM,
   none = WEFT_MARGIN_RANKING_REDUCTION_NONE,
 };
-/* Options of weft::margin_ranking, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::margin_ranking, by name and in this order. Since 1.2. */
 struct margin_ranking_options {
   maybe<margin_ranking_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
   maybe<double> margin = {}; /* how far apart is far enough; default 0 */
@@ -6141,7 +6318,8 @@ struct margin_ranking_options {
  *   y: 1 where the first should be higher, else -1; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_margin_ranking(const tensor& x, const tensor& other, const tensor& y, const margin_ranking_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_margin_ranking(const tensor& x, const tensor& other, const tensor& y,
+    const margin_ranking_options& options = {}) {
   weft_context* const context = detail::context_of(x, other, y);
   weft_margin_ranking_opts o{};
   o.struct_size = sizeof o;
@@ -6157,11 +6335,12 @@ struct margin_ranking_options {
   weft_error* const raw = weft_margin_ranking(context, x.get(), other.get(), y.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor margin_ranking(const tensor& x, const tensor& other, const tensor& y, const margin_ranking_options& options = {}) {
+[[nodiscard]] inline tensor margin_ranking(const tensor& x, const tensor& other, const tensor& y,
+    const margin_ranking_options& options = {}) {
   return detail::must(try_margin_ranking(x, other, y, options));
 }
 
-/* Options of weft::pairwise_distance, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::pairwise_distance, by name and in this order. Since 1.2. */
 struct pairwise_distance_options {
   maybe<double> p = {}; /* degree of the norm; default 2 */
   maybe<double> eps = {}; /* added to each difference; default 1e-6 */
@@ -6172,7 +6351,8 @@ struct pairwise_distance_options {
  *   y: of the same shape; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_pairwise_distance(const tensor& x, const tensor& y, const pairwise_distance_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_pairwise_distance(const tensor& x, const tensor& y,
+    const pairwise_distance_options& options = {}) {
   weft_context* const context = detail::context_of(x, y);
   weft_pairwise_distance_opts o{};
   o.struct_size = sizeof o;
@@ -6192,7 +6372,8 @@ struct pairwise_distance_options {
   weft_error* const raw = weft_pairwise_distance(context, x.get(), y.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor pairwise_distance(const tensor& x, const tensor& y, const pairwise_distance_options& options = {}) {
+[[nodiscard]] inline tensor pairwise_distance(const tensor& x, const tensor& y,
+    const pairwise_distance_options& options = {}) {
   return detail::must(try_pairwise_distance(x, y, options));
 }
 
@@ -6202,7 +6383,7 @@ enum class poisson_nll_reduction : std::int32_t {
   sum = WEFT_POISSON_NLL_REDUCTION_SUM,
   none = WEFT_POISSON_NLL_REDUCTION_NONE,
 };
-/* Options of weft::poisson_nll, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::poisson_nll, by name and in this order. Since 1.2. */
 struct poisson_nll_options {
   maybe<poisson_nll_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
   maybe<bool> log_input = {}; /* x is the logarithm of the rate; default true */
@@ -6214,7 +6395,8 @@ struct poisson_nll_options {
  *   y: target of the same shape; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_poisson_nll(const tensor& x, const tensor& y, const poisson_nll_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_poisson_nll(const tensor& x, const tensor& y,
+    const poisson_nll_options& options = {}) {
   weft_context* const context = detail::context_of(x, y);
   weft_poisson_nll_opts o{};
   o.struct_size = sizeof o;
@@ -6248,7 +6430,7 @@ enum class smooth_l1_reduction : std::int32_t {
   sum = WEFT_SMOOTH_L1_REDUCTION_SUM,
   none = WEFT_SMOOTH_L1_REDUCTION_NONE,
 };
-/* Options of weft::smooth_l1, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::smooth_l1, by name and in this order. Since 1.2. */
 struct smooth_l1_options {
   maybe<smooth_l1_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
   maybe<double> beta = {}; /* where the square ends, at least 0; default 1 */
@@ -6258,7 +6440,8 @@ struct smooth_l1_options {
  *   y: target of the same shape; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_smooth_l1(const tensor& x, const tensor& y, const smooth_l1_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_smooth_l1(const tensor& x, const tensor& y,
+    const smooth_l1_options& options = {}) {
   weft_context* const context = detail::context_of(x, y);
   weft_smooth_l1_opts o{};
   o.struct_size = sizeof o;
@@ -6284,7 +6467,7 @@ enum class soft_margin_reduction : std::int32_t {
   sum = WEFT_SOFT_MARGIN_REDUCTION_SUM,
   none = WEFT_SOFT_MARGIN_REDUCTION_NONE,
 };
-/* Options of weft::soft_margin, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::soft_margin, by name and in this order. Since 1.2. */
 struct soft_margin_options {
   maybe<soft_margin_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
@@ -6293,7 +6476,8 @@ struct soft_margin_options {
  *   y: 1 or -1, of the same shape; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_soft_margin(const tensor& x, const tensor& y, const soft_margin_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_soft_margin(const tensor& x, const tensor& y,
+    const soft_margin_options& options = {}) {
   weft_context* const context = detail::context_of(x, y);
   weft_soft_margin_opts o{};
   o.struct_size = sizeof o;
@@ -6315,7 +6499,7 @@ enum class triplet_margin_reduction : std::int32_t {
   sum = WEFT_TRIPLET_MARGIN_REDUCTION_SUM,
   none = WEFT_TRIPLET_MARGIN_REDUCTION_NONE,
 };
-/* Options of weft::triplet_margin, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::triplet_margin, by name and in this order. Since 1.2. */
 struct triplet_margin_options {
   maybe<triplet_margin_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
   maybe<double> margin = {}; /* how much farther is far enough; default 1 */
@@ -6329,7 +6513,8 @@ struct triplet_margin_options {
  *   negative: unlike; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_triplet_margin(const tensor& anchor, const tensor& positive, const tensor& negative, const triplet_margin_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_triplet_margin(const tensor& anchor, const tensor& positive,
+    const tensor& negative, const triplet_margin_options& options = {}) {
   weft_context* const context = detail::context_of(anchor, positive, negative);
   weft_triplet_margin_opts o{};
   o.struct_size = sizeof o;
@@ -6357,11 +6542,12 @@ struct triplet_margin_options {
   weft_error* const raw = weft_triplet_margin(context, anchor.get(), positive.get(), negative.get(), &o, &out);
   return detail::made(raw, context, out);
 }
-[[nodiscard]] inline tensor triplet_margin(const tensor& anchor, const tensor& positive, const tensor& negative, const triplet_margin_options& options = {}) {
+[[nodiscard]] inline tensor triplet_margin(const tensor& anchor, const tensor& positive, const tensor& negative,
+    const triplet_margin_options& options = {}) {
   return detail::must(try_triplet_margin(anchor, positive, negative, options));
 }
 
-/* Options of weft::aminmax, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::aminmax, by name and in this order. Since 1.2. */
 struct aminmax_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -6402,7 +6588,7 @@ struct aminmax_results {
   return detail::must(try_aminmax(x, options));
 }
 
-/* Options of weft::count_nonzero, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::count_nonzero, by name and in this order. Since 1.2. */
 struct count_nonzero_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -6432,7 +6618,7 @@ struct count_nonzero_options {
   return detail::must(try_count_nonzero(x, options));
 }
 
-/* Options of weft::kthvalue, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::kthvalue, by name and in this order. Since 1.2. */
 struct kthvalue_options {
   maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
   maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
@@ -6448,7 +6634,8 @@ struct kthvalue_results {
  *   k: rank of the element, 1 is the smallest; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<kthvalue_results> try_kthvalue(const tensor& x, std::int64_t k, const kthvalue_options& options = {}) {
+[[nodiscard]] inline result<kthvalue_results> try_kthvalue(const tensor& x, std::int64_t k,
+    const kthvalue_options& options = {}) {
   weft_context* const context = detail::context_of(x);
   weft_kthvalue_opts o{};
   o.struct_size = sizeof o;
@@ -6474,7 +6661,7 @@ struct kthvalue_results {
   return detail::must(try_kthvalue(x, k, options));
 }
 
-/* Options of weft::median, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::median, by name and in this order. Since 1.2. */
 struct median_options {
   maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
   maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
@@ -6515,7 +6702,7 @@ struct median_results {
   return detail::must(try_median(x, options));
 }
 
-/* Options of weft::nanmean, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::nanmean, by name and in this order. Since 1.2. */
 struct nanmean_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -6545,7 +6732,7 @@ struct nanmean_options {
   return detail::must(try_nanmean(x, options));
 }
 
-/* Options of weft::nansum, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::nansum, by name and in this order. Since 1.2. */
 struct nansum_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -6575,7 +6762,7 @@ struct nansum_options {
   return detail::must(try_nansum(x, options));
 }
 
-/* Options of weft::norm, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::norm, by name and in this order. Since 1.2. */
 struct norm_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -6619,7 +6806,7 @@ enum class quantile_interpolation : std::int32_t {
   nearest = WEFT_QUANTILE_INTERPOLATION_NEAREST,
   midpoint = WEFT_QUANTILE_INTERPOLATION_MIDPOINT,
 };
-/* Options of weft::quantile, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::quantile, by name and in this order. Since 1.2. */
 struct quantile_options {
   maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
   maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
@@ -6630,7 +6817,8 @@ struct quantile_options {
  *   q: a number, or a row of them, 0 to 1; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
-[[nodiscard]] inline result<tensor> try_quantile(const tensor& x, const tensor& q, const quantile_options& options = {}) {
+[[nodiscard]] inline result<tensor> try_quantile(const tensor& x, const tensor& q,
+    const quantile_options& options = {}) {
   weft_context* const context = detail::context_of(x, q);
   weft_quantile_opts o{};
   o.struct_size = sizeof o;
@@ -6654,7 +6842,7 @@ struct quantile_options {
   return detail::must(try_quantile(x, q, options));
 }
 
-/* Options of weft::std_mean, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::std_mean, by name and in this order. Since 1.2. */
 struct std_mean_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
@@ -6714,7 +6902,7 @@ struct std_mean_results {
   return detail::must(try_trace(x));
 }
 
-/* Options of weft::var_mean, by name and in this order; what is not given is as its comment says. Since 1.2. */
+/* Options of weft::var_mean, by name and in this order. Since 1.2. */
 struct var_mean_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */

@@ -11,10 +11,10 @@ inline namespace throwing {
 inline namespace returning {
 #endif
 
-/* Elementwise with NumPy broadcasting; where both are tensors their dtypes promote as PyTorch's do. A number beside a tensor takes its
- * dtype and is part of the program: one that changes from step to step is weft::arg(rate). Comparisons give tensors of bool, so
- * neither tensors nor what holds them can be compared as values. Errors and threads are those of the operations that they are:
- * weft::add and its kin; try_ forms are these. Since 1.2. */
+/* Elementwise with NumPy broadcasting; where both are tensors their dtypes promote as PyTorch's do. A number beside
+ * a tensor takes its dtype and is part of the program: one that changes from step to step is weft::arg(rate).
+ * Comparisons give tensors of bool, so neither tensors nor what holds them can be compared as values. Errors and
+ * threads are those of the operations that they are: weft::add and its kin; try_ forms are these. Since 1.2. */
 [[nodiscard]] inline tensor operator+(const tensor& x, const tensor& y) { return add(x, y); }
 template <operand_number N>
 [[nodiscard]] tensor operator+(const tensor& x, N y) {

@@ -35,8 +35,8 @@ class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, w
   [[nodiscard]] result<void> try_step(const tensor_refs& gradients, double rate) const {
     return result<void>(weft_optimizer_step(get(), gradients.data(), gradients.size(), rate));
   }
-  /* Records one update of every parameter and assigns it; an empty gradient leaves its parameter alone. The rate is a run-time
-   * argument: a schedule compiles nothing. Errors: invalid_argument. Since 1.2. */
+  /* Records one update of every parameter and assigns it; an empty gradient leaves its parameter alone. The rate is
+   * a run-time argument: a schedule compiles nothing. Errors: invalid_argument. Since 1.2. */
   void step(const tensor_refs& gradients, double rate) const { detail::must(try_step(gradients, rate)); }
   [[nodiscard]] result<tree> try_state() const {
     weft_tree* out = nullptr;
@@ -45,7 +45,9 @@ class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, w
   }
   /* The state as a tree to be saved; shares its tensors. Since 1.2. */
   [[nodiscard]] tree state() const { return detail::must(try_state()); }
-  [[nodiscard]] result<void> try_load(const tree_node& at) const { return result<void>(weft_optimizer_load(get(), at.tree_.get(), at.number())); }
+  [[nodiscard]] result<void> try_load(const tree_node& at) const {
+    return result<void>(weft_optimizer_load(get(), at.tree_.get(), at.number()));
+  }
   /* Goes on from a state that stands at a node: optimizer.load(checkpoint["optimizer"]). Since 1.2. */
   void load(const tree_node& at) const { detail::must(try_load(at)); }
 
@@ -69,7 +71,8 @@ result<optimizer> adam_of(const tensor_refs& parameters, const adam_options& opt
   set(options.epsilon, o.epsilon, WEFT_ADAM_HAS_EPSILON);
   set(options.weight_decay, o.weight_decay, WEFT_ADAM_HAS_WEIGHT_DECAY);
   weft_optimizer* out = nullptr;
-  if (weft_error* raw = Create(parameters.context_handle(), parameters.data(), parameters.size(), &o, &out)) return result<optimizer>(raw);
+  if (weft_error* raw = Create(parameters.context_handle(), parameters.data(), parameters.size(), &o, &out))
+    return result<optimizer>(raw);
   return optimizer::adopt(parameters.context_handle(), out);
 }
 }  // namespace detail
@@ -81,16 +84,22 @@ result<optimizer> adam_of(const tensor_refs& parameters, const adam_options& opt
   o.weight_decay = options.weight_decay;
   o.nesterov = options.nesterov ? 1 : 0;
   weft_optimizer* out = nullptr;
-  if (weft_error* raw = weft_sgd_create(parameters.context_handle(), parameters.data(), parameters.size(), &o, &out)) return result<optimizer>(raw);
+  if (weft_error* raw = weft_sgd_create(parameters.context_handle(), parameters.data(), parameters.size(), &o, &out))
+    return result<optimizer>(raw);
   return optimizer::adopt(parameters.context_handle(), out);
 }
-/* Stochastic gradient descent, with momentum and Nesterov's variant: weft::sgd({w, b}, {.momentum = 0.9}). Since 1.2. */
-[[nodiscard]] inline optimizer sgd(const tensor_refs& parameters, const sgd_options& options = {}) { return detail::must(try_sgd(parameters, options)); }
+/* Stochastic gradient descent, with momentum and Nesterov's variant: weft::sgd({w, b}, {.momentum = 0.9}). Since
+ * 1.2. */
+[[nodiscard]] inline optimizer sgd(const tensor_refs& parameters, const sgd_options& options = {}) {
+  return detail::must(try_sgd(parameters, options));
+}
 [[nodiscard]] inline result<optimizer> try_adam(const tensor_refs& parameters, const adam_options& options = {}) {
   return detail::adam_of<weft_adam_create>(parameters, options);
 }
 /* Adam. Since 1.2. */
-[[nodiscard]] inline optimizer adam(const tensor_refs& parameters, const adam_options& options = {}) { return detail::must(try_adam(parameters, options)); }
+[[nodiscard]] inline optimizer adam(const tensor_refs& parameters, const adam_options& options = {}) {
+  return detail::must(try_adam(parameters, options));
+}
 [[nodiscard]] inline result<optimizer> try_adamw(const tensor_refs& parameters, const adam_options& options = {}) {
   return detail::adam_of<weft_adamw_create>(parameters, options);
 }

@@ -1,4 +1,5 @@
-/* Tensors and errors on streams of libweft.hpp. std::format is in libweft/format.hpp, whose header is dear to include. */
+/* Tensors and errors on streams of libweft.hpp. std::format is in libweft/format.hpp, whose header is dear to
+ * include. */
 #ifndef LIBWEFT_PRINT_HPP
 #define LIBWEFT_PRINT_HPP
 

@@ -12,8 +12,8 @@ inline namespace throwing {
 inline namespace returning {
 #endif
 
-
-/* The results of a call whose number the program decides: a vector of tensors, which is a tensor where there is exactly one:
+/* The results of a call whose number the program decides: a vector of tensors, which is a tensor where there is
+ * exactly one:
  *   weft::tensor y = f(x);
  * Since 1.2. */
 class tensors : public std::vector<tensor> {
@@ -62,7 +62,9 @@ R mirrored(tensors all) {
   if constexpr (std::same_as<R, tensor>) {
     return take(all, 0);
   } else if constexpr (tuple_of_tensors<R>) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) { return R{take(all, I)...}; }(std::make_index_sequence<std::tuple_size_v<R>>());
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return R{take(all, I)...};
+    }(std::make_index_sequence<std::tuple_size_v<R>>());
   } else {
     return R(all.begin(), all.end());
   }
@@ -79,8 +81,9 @@ decltype(auto) call_body(F& f, const context& body, std::span<const tensor> x, s
   }
 }
 template <class F, std::size_t N>
-using traced_t = std::remove_cvref_t<decltype(call_body(std::declval<std::remove_reference_t<F>&>(), std::declval<const context&>(),
-                                                        std::declval<std::span<const tensor>>(), std::make_index_sequence<N>()))>;
+using traced_t =
+    std::remove_cvref_t<decltype(call_body(std::declval<std::remove_reference_t<F>&>(), std::declval<const context&>(),
+                                           std::declval<std::span<const tensor>>(), std::make_index_sequence<N>()))>;
 
 /* Puts the thread's scope aside while a body is recorded: what is recorded there belongs to the body. */
 class scope_aside {
@@ -110,15 +113,17 @@ weft_error* record_in(const context& body, std::span<const tensor> parameters, F
   return weft_function_end(body.get(), results.data(), results.size(), out);
 }
 
-/* A function of inputs of these types from a lambda. A weft::error that the lambda throws is the failure; what else it throws passes
- * through, and the body is abandoned. */
+/* A function of inputs of these types from a lambda. A weft::error that the lambda throws is the failure; what else
+ * it throws passes through, and the body is abandoned. */
 template <std::size_t N, class F>
-weft_error* record(weft_context* ctx, std::span<const tensor_type, N> inputs, F& f, std::string_view name, weft_function** out) {
+weft_error* record(weft_context* ctx, std::span<const tensor_type, N> inputs, F& f, std::string_view name,
+                   weft_function** out) {
   std::array<weft_tensor_info, N + 1> infos{};
   std::array<weft_tensor*, N + 1> raw{};
   for (std::size_t i = 0; i < N; ++i) infos[i] = detail::raw(inputs[i]);
   weft_context* begun = nullptr;
-  if (weft_error* failed = weft_function_begin(ctx, name.data(), name.size(), infos.data(), N, &begun, raw.data())) return failed;
+  if (weft_error* failed = weft_function_begin(ctx, name.data(), name.size(), infos.data(), N, &begun, raw.data()))
+    return failed;
   const context body = context::adopt(begun);
   std::array<tensor, N + 1> parameters;
   for (std::size_t i = 0; i < N; ++i) parameters[i] = tensor::adopt(begun, raw[i]);
@@ -146,6 +151,38 @@ void keep_all(const T& value) {
 }
 
 }  // namespace detail
+
+/* What f gives, or its failure as a value: the try_ twin of what takes lambdas, weft::try_call([&] { return
+ * weft::scan(cell, {h}, {xs}); }). With exceptions it is the weft::error that f throws, without them the first
+ * failure of f's calls outside of scopes of its own; other exceptions pass through. Since 1.2. */
+template <class F>
+[[nodiscard]] auto try_call(F&& f) -> result<std::invoke_result_t<F>> {
+  using R = std::invoke_result_t<F>;
+#if defined(__cpp_exceptions)
+  try {
+    if constexpr (std::is_void_v<R>) {
+      std::forward<F>(f)();
+      return {};
+    } else {
+      return std::forward<F>(f)();
+    }
+  } catch (error& failed) {
+    return failed;
+  }
+#else
+  weft_error* const before = std::exchange(detail::unread.raw, nullptr);
+  const auto failure = [before] { return std::exchange(detail::unread.raw, before); };
+  const detail::scope_aside aside;
+  if constexpr (std::is_void_v<R>) {
+    std::forward<F>(f)();
+    return result<R>(failure());
+  } else {
+    R value = std::forward<F>(f)();
+    if (weft_error* raw = failure()) return result<R>(raw);
+    return value;
+  }
+#endif
+}
 
 template <class F>
 auto context::step(F&& f) const -> std::invoke_result_t<F> {

@@ -20,33 +20,36 @@ struct print_options {
   maybe<std::int64_t> edge_items = {}; /* elements shown at each end of what is summarised */
   maybe<std::int64_t> precision = {};  /* digits after the point */
   maybe<std::int64_t> line_width = {}; /* in columns */
-  bool header = false;                         /* a first line with dtype, shape and device */
+  bool header = false;                 /* a first line with dtype, shape and device */
 };
 
-/* A tensor: recorded and not computed yet, or a buffer on a device. Its dtype and shape are known at once. A value: operations make
- * new ones. A copy is one more reference to the same tensor and costs nothing; assign, copy_from, requires_grad and the steps of
- * optimizers change what that tensor holds, which all copies then show (clone makes one that does not). In an open weft::scope each
- * result belongs to the scope, too: what is read or used after the next barrier is kept (keep). Different threads may use copies of
- * one tensor; one object is, like any of C++, for one thread at a time. Since 1.2. */
+/* A tensor: recorded and not computed yet, or a buffer on a device. Its dtype and shape are known at once. A value:
+ * operations make new ones. A copy is one more reference to the same tensor and costs nothing; assign, copy_from,
+ * requires_grad and the steps of optimizers change what that tensor holds, which all copies then show (clone makes
+ * one that does not). In an open weft::scope each result belongs to the scope, too: what is read or used after the
+ * next barrier is kept (keep). Different threads may use copies of one tensor; one object is, like any of C++, for
+ * one thread at a time. Since 1.2. */
 class tensor : public detail::handle<weft_tensor, weft_tensor_retain, weft_tensor_release> {
  public:
   /* Nothing: where an operand is left out. */
   tensor() noexcept = default;
 
-  /* A scalar, of the number's own type or of another. It is an argument of the program: other numbers later compile nothing.
-   * Errors: invalid_argument where the type cannot hold it. Since 1.2. */
+  /* A scalar, of the number's own type or of another. It is an argument of the program: other numbers later compile
+   * nothing. Errors: invalid_argument where the type cannot hold it. Since 1.2. */
   template <number N>
   tensor(const context& ctx, N value, dtype type) : tensor(detail::must(try_make(ctx, value, type))) {}
   template <number N>
   tensor(const context& ctx, N value) : tensor(detail::must(try_make(ctx, value, dtype_of<N>::value))) {}
-  /* From the elements of a range, row by row: one dimension, or what `sizes` says. The bytes are copied before the call returns.
-   * Errors: invalid_argument where shape and count differ. Since 1.2. */
+  /* From the elements of a range, row by row: one dimension, or what `sizes` says. The bytes are copied before the
+   * call returns. Errors: invalid_argument where shape and count differ. Since 1.2. */
   template <element_range R>
   tensor(const context& ctx, R&& values) : tensor(detail::must(try_make(ctx, std::forward<R>(values)))) {}
   template <element_range R>
-  tensor(const context& ctx, R&& values, const weft::shape& sizes) : tensor(detail::must(try_make(ctx, std::forward<R>(values), sizes))) {}
+  tensor(const context& ctx, R&& values, const weft::shape& sizes)
+      : tensor(detail::must(try_make(ctx, std::forward<R>(values), sizes))) {}
   template <element T>
-  tensor(const context& ctx, std::initializer_list<T> values) : tensor(detail::must(try_make(ctx, std::span<const T>(values.begin(), values.size())))) {}
+  tensor(const context& ctx, std::initializer_list<T> values)
+      : tensor(detail::must(try_make(ctx, std::span<const T>(values.begin(), values.size())))) {}
   template <element T>
   tensor(const context& ctx, std::initializer_list<T> values, const weft::shape& sizes)
       : tensor(detail::must(try_make(ctx, std::span<const T>(values.begin(), values.size()), sizes))) {}
@@ -63,9 +66,10 @@ class tensor : public detail::handle<weft_tensor, weft_tensor_retain, weft_tenso
   [[nodiscard]] static result<tensor> try_make(const context& ctx, R&& values, const weft::shape& sizes);
   template <dense_mdspan M>
   [[nodiscard]] static result<tensor> try_make(const context& ctx, const M& values);
-  /* From bytes of any element type, those that C++ lacks (i4, f8) too; on a device, empty for the default. Since 1.2. */
-  [[nodiscard]] static result<tensor> try_from_bytes(const context& ctx, dtype type, const weft::shape& sizes, const void* data,
-                                                     std::size_t size, weft_device* device = nullptr);
+  /* From bytes of any element type, those that C++ lacks (i4, f8) too; on a device, empty for the default. Since
+   * 1.2. */
+  [[nodiscard]] static result<tensor> try_from_bytes(const context& ctx, dtype type, const weft::shape& sizes,
+                                                     const void* data, std::size_t size, weft_device* device = nullptr);
 
   /* Takes over a C tensor with its reference; ctx is the context that it belongs to. Since 1.2. */
   [[nodiscard]] static tensor adopt(weft_context* ctx, weft_tensor* raw) noexcept { return tensor(ctx, raw, 0); }
@@ -120,15 +124,17 @@ class tensor : public detail::handle<weft_tensor, weft_tensor_retain, weft_tenso
   }
   template <number T = double>
   [[nodiscard]] result<T> try_item() const;
-  /* The only element as a number of C++: as a double if nobody says else. An integer asks for a tensor of integers or bool and must
-   * hold the value (out_of_range). Evaluates and waits. Since 1.2. */
+  /* The only element as a number of C++: as a double if nobody says else. An integer asks for a tensor of integers
+   * or bool and must hold the value (out_of_range). Evaluates and waits. Since 1.2. */
   template <number T = double>
   [[nodiscard]] T item() const {
     return detail::must(try_item<T>());
   }
   [[nodiscard]] result<std::string> try_to_string(const print_options& options = {}) const;
   /* The values as text for people, summarised like NumPy's. Evaluates and waits. Since 1.2. */
-  [[nodiscard]] std::string to_string(const print_options& options = {}) const { return detail::must(try_to_string(options)); }
+  [[nodiscard]] std::string to_string(const print_options& options = {}) const {
+    return detail::must(try_to_string(options));
+  }
 
   [[nodiscard]] result<void> try_requires_grad(bool on = true) const {
     return result<void>(weft_tensor_require_grad(get(), on ? 1 : 0));
@@ -144,10 +150,14 @@ class tensor : public detail::handle<weft_tensor, weft_tensor_retain, weft_tenso
     detail::must(try_keep());
     return *this;
   }
-  [[nodiscard]] result<void> try_assign(const tensor& value) const { return result<void>(weft_tensor_assign(get(), value.get())); }
+  [[nodiscard]] result<void> try_assign(const tensor& value) const {
+    return result<void>(weft_tensor_assign(get(), value.get()));
+  }
   /* This tensor and its copies hold `value` from now on; the same dtype and shape. Gradients stop here. Since 1.2. */
   void assign(const tensor& value) const { detail::must(try_assign(value)); }
-  [[nodiscard]] result<void> try_copy_from(const tensor& value) const { return result<void>(weft_tensor_copy_from(get(), value.get())); }
+  [[nodiscard]] result<void> try_copy_from(const tensor& value) const {
+    return result<void>(weft_tensor_copy_from(get(), value.get()));
+  }
   /* An assignment through which gradients flow. Since 1.2. */
   void copy_from(const tensor& value) const { detail::must(try_copy_from(value)); }
   [[nodiscard]] result<tensor> try_clone() const;
@@ -185,7 +195,8 @@ inline result<tensor> made(weft_error* raw, weft_context* ctx, weft_tensor* out)
 }
 
 /* The same for many. */
-inline result<std::vector<tensor>> made(weft_error* raw, weft_context* ctx, weft_tensor* const* out, std::size_t count) {
+inline result<std::vector<tensor>> made(weft_error* raw, weft_context* ctx, weft_tensor* const* out,
+                                        std::size_t count) {
   if (raw != nullptr) return result<std::vector<tensor>>(raw);
   std::vector<tensor> all;
   all.reserve(count);
@@ -200,7 +211,8 @@ inline result<std::vector<tensor>> made(weft_error* raw, weft_context* ctx, weft
 
 }  // namespace detail
 
-/* Tensors as arguments of a call: {a, b}, one tensor, or a range of them. It borrows them and is good for the call alone. */
+/* Tensors as arguments of a call: {a, b}, one tensor, or a range of them. It borrows them and is good for the call
+ * alone. */
 class tensor_refs {
  public:
   tensor_refs() noexcept = default;
@@ -210,7 +222,8 @@ class tensor_refs {
   }
   tensor_refs(std::initializer_list<tensor> many) : tensor_refs(many.begin(), many.size()) {}
   template <class R>
-    requires(std::ranges::input_range<R> && std::same_as<std::remove_cvref_t<std::ranges::range_reference_t<R>>, tensor>)
+    requires(std::ranges::input_range<R> &&
+             std::same_as<std::remove_cvref_t<std::ranges::range_reference_t<R>>, tensor>)
   tensor_refs(R&& many) {
     for (const tensor& one : many) add(one);
   }
@@ -257,8 +270,9 @@ inline result<void> tensor::must_hold(weft::dtype wanted) const {
   auto found = try_dtype();
   if (!found) return found.error();
   if (*found == wanted) return {};
-  return error(code::invalid_argument, std::string("the tensor holds ") + std::string(name_of(*found)) + " and the memory is of " +
-                                           std::string(name_of(wanted)) + "; weft::convert makes a tensor of another type");
+  return error(code::invalid_argument, std::string("the tensor holds ") + std::string(name_of(*found)) +
+                                           " and the memory is of " + std::string(name_of(wanted)) +
+                                           "; weft::convert makes a tensor of another type");
 }
 
 template <element T>
@@ -299,7 +313,9 @@ result<T> tensor::try_item() const {
     if (weft_error* raw = weft_tensor_item_i64(get(), &value)) return result<T>(raw);
     bool fits = static_cast<std::int64_t>(static_cast<T>(value)) == value;
     if constexpr (std::unsigned_integral<T>) fits = fits && value >= 0;
-    if (!fits) return error(code::out_of_range, "the tensor's element is " + std::to_string(value) + ", which the integer type cannot hold");
+    if (!fits)
+      return error(code::out_of_range,
+                   "the tensor's element is " + std::to_string(value) + ", which the integer type cannot hold");
     return static_cast<T>(value);
   }
 }

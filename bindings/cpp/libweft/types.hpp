@@ -57,12 +57,33 @@ using enum dtype;
     dtype number;
     const char* name;
   };
-  constexpr named names[] = {
-      {i2, "i2"}, {i4, "i4"}, {i8, "i8"}, {i16, "i16"}, {i32, "i32"}, {i64, "i64"}, {u2, "u2"}, {u4, "u4"}, {u8, "u8"},
-       {u16, "u16"}, {u32, "u32"}, {u64, "u64"}, {f16, "f16"}, {f32, "f32"}, {f64, "f64"}, {bf16, "bf16"}, {c64, "c64"},
-       {c128, "c128"}, {boolean, "bool"}, {f8e3m4, "f8e3m4"}, {f8e4m3, "f8e4m3"}, {f8e4m3b11fnuz, "f8e4m3b11fnuz"},
-       {f8e4m3fn, "f8e4m3fn"}, {f8e4m3fnuz, "f8e4m3fnuz"}, {f8e5m2, "f8e5m2"}, {f8e5m2fnuz, "f8e5m2fnuz"},
-       {f8e8m0fnu, "f8e8m0fnu"}};
+  constexpr named names[] = {{i2, "i2"},
+                             {i4, "i4"},
+                             {i8, "i8"},
+                             {i16, "i16"},
+                             {i32, "i32"},
+                             {i64, "i64"},
+                             {u2, "u2"},
+                             {u4, "u4"},
+                             {u8, "u8"},
+                             {u16, "u16"},
+                             {u32, "u32"},
+                             {u64, "u64"},
+                             {f16, "f16"},
+                             {f32, "f32"},
+                             {f64, "f64"},
+                             {bf16, "bf16"},
+                             {c64, "c64"},
+                             {c128, "c128"},
+                             {boolean, "bool"},
+                             {f8e3m4, "f8e3m4"},
+                             {f8e4m3, "f8e4m3"},
+                             {f8e4m3b11fnuz, "f8e4m3b11fnuz"},
+                             {f8e4m3fn, "f8e4m3fn"},
+                             {f8e4m3fnuz, "f8e4m3fnuz"},
+                             {f8e5m2, "f8e5m2"},
+                             {f8e5m2fnuz, "f8e5m2fnuz"},
+                             {f8e8m0fnu, "f8e8m0fnu"}};
   for (const named& one : names) {
     if (one.number == type) return one.name;
   }
@@ -82,7 +103,9 @@ struct bfloat16 {
       bits = static_cast<std::uint16_t>((wide + 0x7FFFu + ((wide >> 16) & 1u)) >> 16);
     }
   }
-  constexpr explicit operator float() const noexcept { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  constexpr explicit operator float() const noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
   friend constexpr bool operator==(bfloat16, bfloat16) noexcept = default;
 };
 
@@ -99,7 +122,8 @@ struct float16 {
       bits = static_cast<std::uint16_t>(sign | 0x7E00u);
     } else if (magnitude >= 0x477FF000u) {  // rounds to what is past the largest half
       bits = static_cast<std::uint16_t>(sign | 0x7C00u);
-    } else if (magnitude < 0x38800000u) {  // below the smallest normal half: a multiple of 2^-24, rounded by the float unit
+    } else if (magnitude <
+               0x38800000u) {  // below the smallest normal half: a multiple of 2^-24, rounded by the float unit
       const float sum = std::bit_cast<float>(magnitude) + 0.5f;
       bits = static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3F000000u));
     } else {
@@ -118,34 +142,45 @@ struct float16 {
   friend constexpr bool operator==(float16, float16) noexcept = default;
 };
 
-/* The element type that a C++ type has; other types have none and are no weft::element. One's own half types are added by a
- * specialisation. Since 1.2. */
+/* The element type that a C++ type has; other types have none and are no weft::element. One's own half types are
+ * added by a specialisation. Since 1.2. */
 template <class T>
 struct dtype_of {};
 template <dtype Type>
 struct dtype_is {
   static constexpr dtype value = Type;
 };
-template <> struct dtype_of<bool> : dtype_is<boolean> {};
-template <> struct dtype_of<float> : dtype_is<f32> {};
-template <> struct dtype_of<double> : dtype_is<f64> {};
-template <> struct dtype_of<bfloat16> : dtype_is<bf16> {};
-template <> struct dtype_of<float16> : dtype_is<f16> {};
+template <>
+struct dtype_of<bool> : dtype_is<boolean> {};
+template <>
+struct dtype_of<float> : dtype_is<f32> {};
+template <>
+struct dtype_of<double> : dtype_is<f64> {};
+template <>
+struct dtype_of<bfloat16> : dtype_is<bf16> {};
+template <>
+struct dtype_of<float16> : dtype_is<f16> {};
 /* Integers by size and sign, whatever they are called; char and wide characters are text and no numbers. */
 template <class T>
   requires(std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
            !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t> && sizeof(T) <= 8)
-struct dtype_of<T>
-    : dtype_is<std::signed_integral<T> ? (sizeof(T) == 1 ? i8 : sizeof(T) == 2 ? i16 : sizeof(T) == 4 ? i32 : i64)
-                                       : (sizeof(T) == 1 ? u8 : sizeof(T) == 2 ? u16 : sizeof(T) == 4 ? u32 : u64)> {};
+struct dtype_of<T> : dtype_is<std::signed_integral<T> ? (sizeof(T) == 1   ? i8
+                                                         : sizeof(T) == 2 ? i16
+                                                         : sizeof(T) == 4 ? i32
+                                                                          : i64)
+                                                      : (sizeof(T) == 1   ? u8
+                                                         : sizeof(T) == 2 ? u16
+                                                         : sizeof(T) == 4 ? u32
+                                                                          : u64)> {};
 /* std::complex and what is like it: two floats or doubles. Its header need not be included for that. */
 template <class T>
-  requires(std::is_class_v<T> && std::is_trivially_copyable_v<T> && requires(T z) {
-    typename T::value_type;
-    { z.real() } -> std::convertible_to<typename T::value_type>;
-    { z.imag() } -> std::convertible_to<typename T::value_type>;
-  } && std::floating_point<typename T::value_type> && sizeof(T) == 2 * sizeof(typename T::value_type) &&
-  sizeof(T) <= 16)
+  requires(std::is_class_v<T> && std::is_trivially_copyable_v<T> &&
+           requires(T z) {
+             typename T::value_type;
+             { z.real() } -> std::convertible_to<typename T::value_type>;
+             { z.imag() } -> std::convertible_to<typename T::value_type>;
+           } && std::floating_point<typename T::value_type> && sizeof(T) == 2 * sizeof(typename T::value_type) &&
+           sizeof(T) <= 16)
 struct dtype_of<T> : dtype_is<sizeof(T) == 8 ? c64 : c128> {};
 
 /* Types of C++ that elements of tensors have in host memory. Since 1.2. */
@@ -155,12 +190,14 @@ concept element = requires {
 };
 /* Those of them that are floats, integers, complex. Since 1.2. */
 template <class T>
-concept float_element = element<T> && (dtype_of<std::remove_cv_t<T>>::value == f16 || dtype_of<std::remove_cv_t<T>>::value == bf16 ||
-                                       dtype_of<std::remove_cv_t<T>>::value == f32 || dtype_of<std::remove_cv_t<T>>::value == f64);
+concept float_element =
+    element<T> && (dtype_of<std::remove_cv_t<T>>::value == f16 || dtype_of<std::remove_cv_t<T>>::value == bf16 ||
+                   dtype_of<std::remove_cv_t<T>>::value == f32 || dtype_of<std::remove_cv_t<T>>::value == f64);
 template <class T>
 concept integer_element = element<T> && std::integral<T> && !std::same_as<std::remove_cv_t<T>, bool>;
 template <class T>
-concept complex_element = element<T> && (dtype_of<std::remove_cv_t<T>>::value == c64 || dtype_of<std::remove_cv_t<T>>::value == c128);
+concept complex_element =
+    element<T> && (dtype_of<std::remove_cv_t<T>>::value == c64 || dtype_of<std::remove_cv_t<T>>::value == c128);
 /* Ranges of elements. Since 1.2. */
 template <class R>
 concept element_range = std::ranges::input_range<R> && element<std::ranges::range_value_t<R>>;
@@ -177,9 +214,10 @@ concept dense_mdspan = element<typename M::element_type> && requires(const M& m)
   { M::rank() } -> std::convertible_to<std::size_t>;
 };
 
-/* A list of numbers that a call takes: shapes, axes, paddings. It is written {2, 3}, or made of any range; a short one lies in the
- * object itself. It owns its numbers, so that options may be kept. A list that nothing was written to is not given: {} as an option is
- * its default, and weft::ints(std::vector<int>()) is an empty list that counts. Since 1.2. */
+/* A list of numbers that a call takes: shapes, axes, paddings. It is written {2, 3}, or made of any range; a short
+ * one lies in the object itself. It owns its numbers, so that options may be kept. A list that nothing was written
+ * to is not given: {} as an option is its default, and weft::ints(std::vector<int>()) is an empty list that counts.
+ * Since 1.2. */
 template <class T>
 class list {
  public:
@@ -192,7 +230,8 @@ class list {
     ((*at++ = static_cast<T>(numbers)), ...);
   }
   template <class R>
-    requires(std::ranges::forward_range<R> && number<std::ranges::range_value_t<R>> && !std::same_as<std::remove_cvref_t<R>, list>)
+    requires(std::ranges::forward_range<R> && number<std::ranges::range_value_t<R>> &&
+             !std::same_as<std::remove_cvref_t<R>, list>)
   list(R&& range) {
     given_ = true;
     T* at = room(static_cast<std::size_t>(std::ranges::distance(range)));

@@ -79,13 +79,15 @@ class CppOp:
     def struct(self):
         if not self.options:
             return ""
-        text = "/* Options of weft::%s, by name and in this order; what is not given is as its comment says. Since %s. */\n" % (
-            self.name, self.op.since)
-        text += "struct %s {\n" % self.options
+        text = "/* Options of weft::%s, by name and in this order. Since %s. */\nstruct %s {\n" % (self.name, self.op.since, self.options)
         for a in self.op.optional:
             note = a["doc"] + ("" if a["default"] is None else "; default " + ops.default_words(a["default"]))
             kind = value_type(a)
-            text += "  %s %s = {}; /* %s */\n" % (kind if a["type"] in LISTS else "maybe<%s>" % kind, safe(a["name"]), note)
+            line = "  %s %s = {};" % (kind if a["type"] in LISTS else "maybe<%s>" % kind, safe(a["name"]))
+            if len(line) + len(note) > 110:
+                text += "".join("  %s\n" % words for words in block([note]).rstrip("\n").split("\n")) + line + "\n"
+            else:
+                text += "%s /* %s */\n" % (line, note)
         if self.op.placed:
             text += "  weft::device device = {}; /* where the result is; empty: the context's default */\n"
         return text + "};\n"
@@ -194,11 +196,26 @@ class CppOp:
         return self.enums(known) + self.struct() + self.results_struct() + self.functions()
 
 
+def folded(text):
+    """Lines of code that are too long, broken behind commas and openings."""
+    out = []
+    for line in text.split("\n"):
+        while len(line) > 120 and not line.lstrip().startswith(("*", "/*")):
+            at = max(line.rfind(", ", 0, 119), line.rfind("(", 0, 119) if ", " not in line[:119] else -1)
+            if at < 60:
+                break
+            cut = at + 1
+            out.append(line[:cut].rstrip())
+            line = "    " + line[cut:].lstrip()
+        out.append(line)
+    return "\n".join(out)
+
+
 def operations_file(api):
     begin, end = head("operations", "Every operation by name: weft::matmul, and weft::try_matmul, which returns its failure as a value.",
                       ['"numbers.hpp"'])
     known = set()
-    return begin + "\n".join(CppOp(op, api).text(known) for op in api.ops if not op.with_options) + end
+    return begin + folded("\n".join(CppOp(op, api).text(known) for op in api.ops if not op.with_options)) + end
 
 
 def settings_file(api):
