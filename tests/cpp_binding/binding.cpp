@@ -331,6 +331,32 @@ void control(const weft::context& ctx) {
   CHECK(weft::switch_case(weft::tensor(ctx, 1), branches, {weft::tensor(ctx, 1.f)}).one().item() == 20);
 }
 
+// Lambdas within lambdas: the inner ones use what the outer ones have, and what lies around both.
+void nested(const weft::context& ctx) {
+  const weft::tensor xs(ctx, {1.f, 2.f, 3.f}), zero(ctx, 0.f), w(ctx, 2.f), yes = zero < 1;
+  const auto scanned = [&](weft::tensor a) {
+    return weft::scan([&](weft::tensor c, weft::tensor x) { return c + a * x; }, {zero}, {xs}).carried[0];  // all outer
+  };
+  CHECK(weft::grad(scanned)(w).item() == 6);
+  CHECK(weft::grad([&](weft::tensor a) {
+          return weft::cond(yes, [&](weft::tensor b) { return a * b; }, [&](weft::tensor b) { return b; }, w);
+        })(w)
+            .item() == 2);
+  CHECK(weft::grad([&](weft::tensor a) {
+          return weft::for_loop(3, [&](weft::tensor, weft::tensor c) { return c + a; }, {zero}, {.max_count = 3})[0];
+        })(w)
+            .item() == 3);
+  CHECK(
+      weft::grad([&](weft::tensor a) { return weft::grad([&](weft::tensor b) { return a * b * b; })(w); })(w).item() ==
+      4);
+  CHECK(holds<float>(
+      weft::vmap([&](weft::tensor x) { return weft::sum(weft::vmap([&](weft::tensor y) { return x * y; })(xs)); })(xs),
+      {6, 12, 18}));
+  const weft::tensor mixed = weft::grad(
+      [&](weft::tensor a) { return weft::sum(weft::concatenate({xs, xs * a}) - weft::arg(1) * (w * a)); })(w);
+  CHECK(mixed.item() == 6 - 6 * 2);
+}
+
 void custom(const weft::context& ctx) {
   const double factor = 3;
   const auto triple = weft::custom(
@@ -495,6 +521,7 @@ int main() {
   scopes(ctx);
   functions(ctx, folder);
   control(ctx);
+  nested(ctx);
   custom(ctx);
   state(ctx, folder);
   around(ctx);

@@ -46,21 +46,19 @@ std::array<tensor, N> array_of(tensors all) {
   return some;
 }
 
-template <std::size_t N, class F>
-scan_results<N> scan(F& body, std::span<const tensor> carried, std::span<const tensor> scanned,
-                     std::span<const tensor_type> types, const function& f, const scan_options& options) {
+template <std::size_t N>
+scan_results<N> scan(const function& f, std::span<const tensor> carried, std::span<const tensor> scanned,
+                     const scan_options& options) {
   weft_scan_options o{};
   o.struct_size = sizeof o;
   o.length = options.length;
   o.unroll = options.unroll;
   o.reverse = options.reverse ? 1 : 0;
   o.keep_every = options.keep_every;
-  (void)body;
-  (void)types;
   const tensor_refs first(carried), slices(scanned);
   detail::elements<weft_tensor*> out(must(f.try_results()).size());
   std::size_t count = 0;
-  weft_context* const context = carried.empty() ? scanned[0].context_handle() : carried[0].context_handle();
+  weft_context* const context = recording(inner(first.context_handle(), slices.context_handle()));
   weft_error* raw = weft_scan(context, f.get(), first.data(), first.size(), slices.data(), slices.size(), &o,
                               out.data(), out.size(), &count);
   tensors all = must(made_tensors(raw, context, out.data(), out.size()));
@@ -88,7 +86,7 @@ scan_results<N> scan(F&& body, const tensor (&carried)[N], const tensor (&scanne
   }
   function f = detail::must(
       detail::function_of<N + M>(carried[0].context_handle(), std::span<const tensor_type, N + M>(types), body));
-  return detail::scan<N>(body, carried, scanned, types, f, options);
+  return detail::scan<N>(f, carried, scanned, options);
 }
 /* The same with nothing scanned: weft::scan(cell, {h}, {.length = 8}). Since 1.2. */
 template <class F, std::size_t N>
@@ -97,7 +95,7 @@ scan_results<N> scan(F&& body, const tensor (&carried)[N], const scan_options& o
   for (std::size_t i = 0; i < N; ++i) types[i] = carried[i].type();
   function f =
       detail::must(detail::function_of<N>(carried[0].context_handle(), std::span<const tensor_type, N>(types), body));
-  return detail::scan<N>(body, carried, {}, types, f, options);
+  return detail::scan<N>(f, carried, {}, options);
 }
 
 /* Runs the body on what is carried as often as the condition holds, which never leaves the device: auto [x, n] =
@@ -109,7 +107,7 @@ std::array<tensor, N> while_loop(Condition&& condition, Body&& body, const tenso
   const function test = detail::traced(condition, inputs), next = detail::traced(body, inputs);
   const tensor_refs refs(inputs);
   std::array<weft_tensor*, N> out{};
-  weft_context* const context = inputs[0].context_handle();
+  weft_context* const context = detail::recording(refs.context_handle());
   weft_error* raw = weft_while(context, test.get(), next.get(), refs.data(), refs.size(), out.data());
   return detail::array_of<N>(detail::must(detail::made_tensors(raw, context, out.data(), out.size())));
 }
@@ -130,7 +128,7 @@ std::array<tensor, N> for_loop(const tensor& count, Body&& body, const tensor (&
   o.keep_every = options.keep_every;
   const tensor_refs refs(carried, N);
   std::array<weft_tensor*, N> out{};
-  weft_context* const context = carried[0].context_handle();
+  weft_context* const context = detail::recording(refs.context_handle());
   weft_error* raw = weft_for(context, count.get(), f.get(), refs.data(), refs.size(), &o, out.data());
   return detail::array_of<N>(detail::must(detail::made_tensors(raw, context, out.data(), out.size())));
 }
@@ -150,7 +148,7 @@ template <class Then, class Else, class... X>
   requires(std::convertible_to<const X&, tensor> && ...)
 auto cond(const tensor& pred, Then&& then, Else&& otherwise, const X&... x) {
   const std::array<tensor, sizeof...(X)> inputs{tensor(x)...};
-  weft_context* const context = detail::context_of(pred, tensor(x)...);
+  weft_context* const context = detail::recording(detail::context_of(pred, tensor(x)...));
   const function yes = detail::traced(then, inputs, context), no = detail::traced(otherwise, inputs, context);
   const tensor_refs refs(inputs);
   detail::elements<weft_tensor*> out(detail::must(yes.try_results()).size());

@@ -242,6 +242,7 @@ struct registration {
         x[i] = tensor::adopt(raw_body, raw[i]);
       }
       const scope_aside aside;
+      const body_open recorded(raw_body);
       const auto value = call_body(static_cast<registration*>(user)->gradient, body,
                                    std::span<const tensor>(x.data(), N), std::make_index_sequence<N>());
       elements<weft_tensor*> all;

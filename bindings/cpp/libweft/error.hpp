@@ -237,6 +237,26 @@ struct open_scope {
 };
 inline thread_local constinit open_scope current_scope;
 
+/* The bodies of functions that this thread is recording, the innermost first. */
+struct open_body {
+  weft_context* context = nullptr;
+  const open_body* around = nullptr;
+};
+inline thread_local constinit const open_body* current_body = nullptr;
+
+/* Of two operands' contexts the one that records: a body rather than what lies around it. */
+inline weft_context* inner(weft_context* a, weft_context* b) noexcept {
+  if (a == b || b == nullptr) return a;
+  if (a == nullptr) return b;
+  for (const open_body* at = current_body; at != nullptr; at = at->around) {
+    if (at->context == a) return a;
+    if (at->context == b) return b;
+  }
+  return a;
+}
+/* Functions that are recorded within a body belong to it, whatever they are called with: they may capture what is there. */
+inline weft_context* recording(weft_context* ctx) noexcept { return current_body != nullptr ? current_body->context : ctx; }
+
 #if !defined(__cpp_exceptions)
 /* The first failure of this thread that nobody has asked for, where no scope was open to take it. */
 struct unread_error {

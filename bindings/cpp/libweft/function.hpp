@@ -218,6 +218,7 @@ namespace detail {
 template <std::size_t N, class F>
 result<function> function_of(weft_context* ctx, std::span<const tensor_type, N> inputs, F&& f,
                              std::string_view name = "function") {
+  ctx = recording(ctx);
   weft_function* out = nullptr;
   if (weft_error* raw = record<N>(ctx, inputs, f, name, &out)) return result<function>(raw);
   return function::adopt(ctx, out);
@@ -386,7 +387,7 @@ inline result<tensors> function::try_call(const tensor_refs& inputs) const {
   auto count = result_count();
   if (!count) return count.error();
   detail::elements<weft_tensor*> out(*count);
-  weft_context* const context = inputs.context_handle() != nullptr ? inputs.context_handle() : context_;
+  weft_context* const context = detail::inner(inputs.context_handle(), context_);
   weft_error* raw = weft_function_call(context, get(), inputs.data(), inputs.size(), out.data(), out.size(), &*count);
   return detail::made_tensors(raw, context, out.data(), out.size());
 }

@@ -69,12 +69,11 @@ result<tensor> number_left(N x, const tensor& y) {
   return made(raw, y.context_handle(), out);
 }
 
-/* The context that records an operation: that of the first operand which is there. */
+/* The context that records an operation: that of its operands. */
 inline weft_context* context_of() noexcept { return nullptr; }
 template <class First, class... More>
 weft_context* context_of(const First& x, const More&... more) noexcept {
-  weft_context* const mine = x.context_handle();
-  return mine != nullptr ? mine : context_of(more...);
+  return inner(x.context_handle(), context_of(more...));
 }
 
 }  // namespace detail

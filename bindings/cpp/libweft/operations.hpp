@@ -28,7 +28,7 @@ inline namespace returning {
 }
 
 /* Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0. Of a complex number it is the
- *   length, real.
+ * length, real.
  *   x: operand; float, signed integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
@@ -56,7 +56,7 @@ inline namespace returning {
 [[nodiscard]] inline tensor add(const tensor& x, const tensor& y) {
   return detail::must(try_add(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_add(const tensor& x, N y) {
   return detail::number_right<weft_add>(x, y);
@@ -88,7 +88,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor bitwise_and(const tensor& x, const tensor& y) {
   return detail::must(try_bitwise_and(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_bitwise_and(const tensor& x, N y) {
   return detail::number_right<weft_bitwise_and>(x, y);
@@ -107,7 +107,7 @@ template <operand_number N>
 }
 
 /* Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy
- *   broadcasting. At the origin all derivatives are 0.
+ * broadcasting. At the origin all derivatives are 0.
  *   x: ordinate; float
  *   y: abscissa; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -121,7 +121,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor atan2(const tensor& x, const tensor& y) {
   return detail::must(try_atan2(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_atan2(const tensor& x, N y) {
   return detail::number_right<weft_atan2>(x, y);
@@ -183,8 +183,8 @@ template <operand_number N>
 }
 
 /* Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high wins where it is
- *   below low. NaN stays NaN. Where x is equal to a bound each gets half of the gradient, as from minimum and maximum;
- *   where one is NaN each that it was compared with gets all of it.
+ * below low. NaN stays NaN. Where x is equal to a bound each gets half of the gradient, as from minimum and maximum;
+ * where one is NaN each that it was compared with gets all of it.
  *   low: lower bound; any type but complex
  *   x: operand; any type but complex
  *   high: upper bound; any type but complex
@@ -206,8 +206,8 @@ struct clip_options {
   maybe<double> high = {}; /* upper bound; absent: none */
 };
 /* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the
- *   nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0 and at NaN 1, as that of
- *   relu.
+ * nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0 and at NaN 1, as that of
+ * relu.
  *   x: operand; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -241,7 +241,7 @@ enum class compare_direction : std::int32_t {
   lt = WEFT_COMPARE_DIRECTION_LT,
 };
 /* Elementwise comparison with NumPy broadcasting; gives bool. With NaN only ne holds. The shorter eq, ne, ge, gt, le
- *   and lt are this operation.
+ * and lt are this operation.
  *   x: left side; any type
  *   y: right side; any type
  *   direction: eq, ne, ge, gt, le or lt; one of eq, ne, ge, gt, le, lt
@@ -271,7 +271,7 @@ enum class compare_direction : std::int32_t {
 [[nodiscard]] inline tensor complex(const tensor& re, const tensor& im) {
   return detail::must(try_complex(re, im));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_complex(const tensor& re, N im) {
   return detail::number_right<weft_complex>(re, im);
@@ -304,7 +304,7 @@ template <operand_number N>
 }
 
 /* The same values in another element type. Floats round to nearest even; float to integer truncates, saturates and
- *   makes NaN 0; integers wrap; to bool is x != 0.
+ * makes NaN 0; integers wrap; to bool is x != 0.
  *   x: operand; any type
  *   dtype: element type of the result; dtype
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -348,7 +348,7 @@ template <operand_number N>
 }
 
 /* Elementwise quotient x / y with NumPy broadcasting. Integers truncate towards zero; division by zero gives all bits
- *   one (-1), the smallest integer by -1 gives itself.
+ * one (-1), the smallest integer by -1 gives itself.
  *   x: dividend; float, signed integer, unsigned integer, complex
  *   y: divisor; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -362,7 +362,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor div(const tensor& x, const tensor& y) {
   return detail::must(try_div(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_div(const tensor& x, N y) {
   return detail::number_right<weft_div>(x, y);
@@ -394,7 +394,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor eq(const tensor& x, const tensor& y) {
   return detail::must(try_eq(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_eq(const tensor& x, N y) {
   return detail::number_right<weft_eq>(x, y);
@@ -510,7 +510,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor ge(const tensor& x, const tensor& y) {
   return detail::must(try_ge(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_ge(const tensor& x, N y) {
   return detail::number_right<weft_ge>(x, y);
@@ -542,7 +542,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor gt(const tensor& x, const tensor& y) {
   return detail::must(try_gt(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_gt(const tensor& x, N y) {
   return detail::number_right<weft_gt>(x, y);
@@ -631,7 +631,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor le(const tensor& x, const tensor& y) {
   return detail::must(try_le(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_le(const tensor& x, N y) {
   return detail::number_right<weft_le>(x, y);
@@ -719,7 +719,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor lt(const tensor& x, const tensor& y) {
   return detail::must(try_lt(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_lt(const tensor& x, N y) {
   return detail::number_right<weft_lt>(x, y);
@@ -738,7 +738,7 @@ template <operand_number N>
 }
 
 /* Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient;
- *   where either is NaN each gets all of it, as in PyTorch.
+ * where either is NaN each gets all of it, as in PyTorch.
  *   x: first operand; any type but complex
  *   y: second operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -752,7 +752,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor maximum(const tensor& x, const tensor& y) {
   return detail::must(try_maximum(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_maximum(const tensor& x, N y) {
   return detail::number_right<weft_maximum>(x, y);
@@ -771,7 +771,7 @@ template <operand_number N>
 }
 
 /* Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient;
- *   where either is NaN each gets all of it, as in PyTorch.
+ * where either is NaN each gets all of it, as in PyTorch.
  *   x: first operand; any type but complex
  *   y: second operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -785,7 +785,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor minimum(const tensor& x, const tensor& y) {
   return detail::must(try_minimum(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_minimum(const tensor& x, N y) {
   return detail::number_right<weft_minimum>(x, y);
@@ -817,7 +817,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor mul(const tensor& x, const tensor& y) {
   return detail::must(try_mul(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_mul(const tensor& x, N y) {
   return detail::number_right<weft_mul>(x, y);
@@ -849,7 +849,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor ne(const tensor& x, const tensor& y) {
   return detail::must(try_ne(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_ne(const tensor& x, N y) {
   return detail::number_right<weft_ne>(x, y);
@@ -909,7 +909,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor bitwise_or(const tensor& x, const tensor& y) {
   return detail::must(try_bitwise_or(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_bitwise_or(const tensor& x, N y) {
   return detail::number_right<weft_bitwise_or>(x, y);
@@ -942,8 +942,8 @@ template <operand_number N>
 }
 
 /* Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 unless x is 1 or
- *   -1. At x = 0 and y >= 0 the slope along y is 0, at x < 0 NaN; at 0^0 that along x is 0, as in PyTorch. For fixed
- *   exponents see square and integer_pow.
+ * -1. At x = 0 and y >= 0 the slope along y is 0, at x < 0 NaN; at 0^0 that along x is 0, as in PyTorch. For fixed
+ * exponents see square and integer_pow.
  *   x: base; float, signed integer, unsigned integer, complex
  *   y: exponent; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -957,7 +957,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor pow(const tensor& x, const tensor& y) {
   return detail::must(try_pow(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_pow(const tensor& x, N y) {
   return detail::number_right<weft_pow>(x, y);
@@ -990,8 +990,8 @@ template <operand_number N>
 }
 
 /* Rounds to nearest even to a float type of so many exponent and mantissa bits, and back: what is too large for it
- *   becomes infinity, what is below its normal numbers zero; no mantissa bits make NaN infinity. The gradient is rounded
- *   alike.
+ * becomes infinity, what is below its normal numbers zero; no mantissa bits make NaN infinity. The gradient is rounded
+ * alike.
  *   x: operand; float
  *   exponent_bits: of the narrow type, at least 1; integer
  *   mantissa_bits: of the narrow type, at least 0; integer
@@ -1009,7 +1009,7 @@ template <operand_number N>
 }
 
 /* Elementwise remainder with the sign of the dividend, as C fmod and %, with NumPy broadcasting. Integers: the
- *   remainder by zero is x, by -1 is 0.
+ * remainder by zero is x, by -1 is 0.
  *   x: dividend; any real number
  *   y: divisor; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -1023,7 +1023,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor rem(const tensor& x, const tensor& y) {
   return detail::must(try_rem(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_rem(const tensor& x, N y) {
   return detail::number_right<weft_rem>(x, y);
@@ -1113,7 +1113,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor shift_left(const tensor& x, const tensor& y) {
   return detail::must(try_shift_left(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_shift_left(const tensor& x, N y) {
   return detail::number_right<weft_shift_left>(x, y);
@@ -1132,7 +1132,7 @@ template <operand_number N>
 }
 
 /* Elementwise right shift that copies the highest bit, with NumPy broadcasting; a shift by the width or more, or by a
- *   negative amount, leaves only copies of it.
+ * negative amount, leaves only copies of it.
  *   x: first operand; signed integer, unsigned integer
  *   y: number of bits; signed integer, unsigned integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -1146,7 +1146,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor shift_right_arithmetic(const tensor& x, const tensor& y) {
   return detail::must(try_shift_right_arithmetic(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_shift_right_arithmetic(const tensor& x, N y) {
   return detail::number_right<weft_shift_right_arithmetic>(x, y);
@@ -1165,7 +1165,7 @@ template <operand_number N>
 }
 
 /* Elementwise right shift that brings in zeros, with NumPy broadcasting; a shift by the width or more, or by a negative
- *   amount, gives 0.
+ * amount, gives 0.
  *   x: first operand; signed integer, unsigned integer
  *   y: number of bits; signed integer, unsigned integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -1179,7 +1179,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor shift_right_logical(const tensor& x, const tensor& y) {
   return detail::must(try_shift_right_logical(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_shift_right_logical(const tensor& x, N y) {
   return detail::number_right<weft_shift_right_logical>(x, y);
@@ -1267,7 +1267,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor sub(const tensor& x, const tensor& y) {
   return detail::must(try_sub(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_sub(const tensor& x, N y) {
   return detail::number_right<weft_sub>(x, y);
@@ -1341,7 +1341,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor bitwise_xor(const tensor& x, const tensor& y) {
   return detail::must(try_bitwise_xor(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_bitwise_xor(const tensor& x, N y) {
   return detail::number_right<weft_bitwise_xor>(x, y);
@@ -1366,7 +1366,7 @@ struct arange_options {
   weft::device device = {}; /* where the result is; empty: the context's default */
 };
 /* The numbers start, start + step, … before stop. They are computed in f64 and rounded once, so integers are exact up
- *   to 2^53.
+ * to 2^53.
  *   start: the first number; number
  *   stop: where it ends, not itself a member; number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -1394,7 +1394,7 @@ struct arange_options {
 }
 
 /* Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension broadcast_dimensions[i].
- *   StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.
+ * StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.
  *   x: tensor to repeat; any type
  *   shape: result shape; list of integers
  *   broadcast_dimensions: result dimension of each operand dimension, strictly increasing; list of integers
@@ -1572,7 +1572,7 @@ struct full_options {
   weft::device device = {}; /* where the result is; empty: the context's default */
 };
 /* A tensor filled with one number that is part of the program (a change compiles anew). A number that changes from step
- *   to step belongs into a scalar tensor.
+ * to step belongs into a scalar tensor.
  *   shape: result shape; list of integers
  *   value: the number; number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -1606,7 +1606,7 @@ struct gather_options {
   ints start_indices_batching_dims = {}; /* … these dimensions of start_indices; default [] */
 };
 /* Boxes of x at computed places, StableHLO's gather with all its dimension numbers; boxes that would reach outside are
- *   moved inside. For slices along one axis see take.
+ * moved inside. For slices along one axis see take.
  *   x: operand; any type
  *   start_indices: where each box begins; signed integer, unsigned integer
  *   offset_dims: result dimensions that run within a box; list of integers
@@ -1735,7 +1735,7 @@ struct repeat_interleave_options {
   maybe<std::int64_t> axis = {}; /* axis of the slices; negative counts from the end; default 0 */
 };
 /* Each slice along an axis so many times, one after the other. PyTorch's repeat_interleave, NumPy's repeat, by one
- *   number.
+ * number.
  *   x: operand; any type
  *   repeats: how often each slice; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -1759,7 +1759,7 @@ struct repeat_interleave_options {
 }
 
 /* The same elements in row-major order under another shape. One entry of shape may be -1: it becomes whatever makes the
- *   number of elements right.
+ * number of elements right.
  *   x: operand; any type
  *   shape: result shape; one entry may be -1 and is then worked out; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
@@ -1831,8 +1831,8 @@ struct scatter_options {
   ints scatter_indices_batching_dims = {}; /* … these dimensions of scatter_indices; default [] */
 };
 /* x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. What would
- *   fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. Sums and products of
- *   f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and NaN where the result is.
+ * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. Sums and products of
+ * f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and NaN where the result is.
  *   x: operand; any type
  *   scatter_indices: where each box begins; signed integer, unsigned integer
  *   updates: boxes to combine in; any type
@@ -1874,7 +1874,7 @@ struct scatter_options {
 }
 
 /* A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with negative indices
- *   see slice_in_dim.
+ * see slice_in_dim.
  *   x: operand; any type
  *   start_indices: first index of each dimension; list of integers
  *   limit_indices: index after the last, of each dimension; list of integers
@@ -1901,7 +1901,7 @@ struct slice_in_dim_options {
   maybe<std::int64_t> step = {}; /* step, at least 1; default 1 */
 };
 /* The indices from start to limit (not included) along one axis, in steps. Negative indices count from the end, as in
- *   Python; both are held within the axis.
+ * Python; both are held within the axis.
  *   x: operand; any type
  *   axis: axis to cut; negative counts from the end; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -1985,11 +1985,11 @@ struct take_options {
   maybe<std::int64_t> axis = {}; /* axis to take from; negative counts from the end; default 0 */
 };
 /* The slices of x at the given indices along one axis, whose place the indices' dimensions take. Indices outside are
- *   held to the first or last slice.
+ * held to the first or last slice.
  *   x: operand; any type
  *   indices: which slices; signed integer, unsigned integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
- *   thread. Since 1.0.
+ * thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_take(const tensor& x, const tensor& indices, const take_options& options = {}) {
   weft_context* const context = detail::context_of(x, indices);
@@ -2008,7 +2008,7 @@ struct take_options {
 }
 
 /* The tensor so many times along each axis, one after the other. Where reps are more than axes, axes of size 1 come
- *   first; where they are fewer, the first axes stay.
+ * first; where they are fewer, the first axes stay.
  *   x: operand; any type
  *   reps: how often along each axis; the last ones where there are fewer; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.1.
@@ -2227,7 +2227,7 @@ struct cummax_results {
   tensor indices;
 };
 /* The largest of the elements up to each one along an axis, and its position as i32; of equal ones the one reached
- *   last. From a NaN on all are NaN, at the latest NaN's position. The gradient goes to the element that was chosen.
+ * last. From a NaN on all are NaN, at the latest NaN's position. The gradient goes to the element that was chosen.
  *   x: operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -2268,7 +2268,7 @@ struct cummin_results {
   tensor indices;
 };
 /* The smallest of the elements up to each one along an axis, and its position as i32; of equal ones the one reached
- *   last. From a NaN on all are NaN, at the latest NaN's position. The gradient goes to the element that was chosen.
+ * last. From a NaN on all are NaN, at the latest NaN's position. The gradient goes to the element that was chosen.
  *   x: operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -2304,7 +2304,7 @@ struct cumprod_options {
   maybe<bool> reverse = {}; /* from the last element to the first; default false */
 };
 /* The products of the elements up to each one along an axis, that one included. f16 and bf16 multiply in f32 and are
- *   rounded once; integers wrap in their own type. The gradient holds at zeros, too.
+ * rounded once; integers wrap in their own type. The gradient holds at zeros, too.
  *   x: operand; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -2334,7 +2334,7 @@ struct cumsum_options {
   maybe<bool> reverse = {}; /* from the last element to the first; default false */
 };
 /* The sums of the elements up to each one along an axis, that one included. f16 and bf16 add up in f32 and are rounded
- *   once; integers wrap in their own type.
+ * once; integers wrap in their own type.
  *   x: operand; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -2394,7 +2394,7 @@ struct max_options {
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
 };
 /* Largest element over some axes, by default all; NaN if any is. Equal largest elements share the gradient, which is
- *   NaN where the result is, as that of PyTorch's amax and JAX's max. For the larger of two tensors see maximum.
+ * NaN where the result is, as that of PyTorch's amax and JAX's max. For the larger of two tensors see maximum.
  *   x: operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -2455,7 +2455,7 @@ struct min_options {
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
 };
 /* Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the gradient, which is
- *   NaN where the result is, as that of PyTorch's amin and JAX's min. For the smaller of two tensors see minimum.
+ * NaN where the result is, as that of PyTorch's amin and JAX's min. For the smaller of two tensors see minimum.
  *   x: operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -2486,7 +2486,7 @@ struct prod_options {
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
 };
 /* Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements are 0;
- *   they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
+ * they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
  *   x: operand; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -2521,9 +2521,9 @@ enum class reduce_reducer : std::int32_t {
   or_ = WEFT_REDUCE_REDUCER_OR,
 };
 /* Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. Over nothing sum and
- *   or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all ones. max and min
- *   propagate NaN; their gradient is shared by equal extremes, and NaN where the result is. See also sum, mean, max, min,
- *   prod.
+ * or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all ones. max and min
+ * propagate NaN; their gradient is shared by equal extremes, and NaN where the result is. See also sum, mean, max, min,
+ * prod.
  *   x: operand; any type
  *   dimensions: dimensions that vanish; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
@@ -2547,7 +2547,7 @@ struct std_options {
   maybe<std::int64_t> correction = {}; /* taken off the count: 0 NumPy's, 1 the unbiased; default 0 */
 };
 /* Standard deviation over some axes, by default all: the root of var. Its gradient is 0 where all elements are equal,
- *   as in PyTorch.
+ * as in PyTorch.
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -2613,7 +2613,7 @@ struct var_options {
   maybe<std::int64_t> correction = {}; /* taken off the count: 0 NumPy's, 1 the unbiased; default 0 */
 };
 /* Variance over some axes, by default all: mean squared distance from the mean, over count - correction. Where that is
- *   not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.
+ * not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -2648,7 +2648,7 @@ struct argsort_options {
   maybe<bool> descending = {}; /* the largest first; default false */
 };
 /* The positions in x, as i32, of what stands along one axis of sort of x. Equal elements keep their order; NaN counts
- *   as larger than everything.
+ * as larger than everything.
  *   x: operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -2692,7 +2692,7 @@ struct searchsorted_options {
   maybe<bool> right = {}; /* behind equal elements; else before them; default false */
 };
 /* Where in a row in ascending order each value belongs, as i32: how many elements are smaller, or, with right, not
- *   larger. NaN counts as larger than everything.
+ * larger. NaN counts as larger than everything.
  *   sorted: [n], in ascending order, NaN at the end; any type but complex
  *   values: what is looked for; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -2721,7 +2721,7 @@ struct sort_options {
   maybe<bool> descending = {}; /* the largest first; default false */
 };
 /* The elements along one axis in ascending or descending order; equal ones keep their order. NaN counts as larger than
- *   everything, so it comes last, or first of a descending order. The gradient follows the elements.
+ * everything, so it comes last, or first of a descending order. The gradient follows the elements.
  *   x: operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -2755,7 +2755,7 @@ struct top_k_results {
   tensor indices;
 };
 /* The k largest elements along one axis, the largest first, and their positions as i32; of equal elements the one that
- *   stands first comes first. NaN counts as larger than everything. The gradient follows the elements.
+ * stands first comes first. NaN counts as larger than everything. The gradient follows the elements.
  *   x: operand; any type but complex
  *   k: how many, at most the size of the axis; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -2784,7 +2784,7 @@ struct top_k_results {
 }
 
 /* How often each number from 0 to length - 1 is in x, as i32, or the sum of the weights of its places. Numbers outside
- *   are left out. The gradient goes to the weights.
+ * are left out. The gradient goes to the weights.
  *   x: numbers of bins; signed integer, unsigned integer
  *   weights: of x's shape: what each counts; absent: 1; float; may be left out
  *   length: how many bins; what is outside is left out; integer
@@ -2812,9 +2812,9 @@ struct boolean_mask_static_results {
   tensor count;
 };
 /* The slices of x where the mask is true, in their order: the mask has the sizes of some neighbouring axes of x, from
- *   axis on, and one of the given size takes their place; NumPy's x[mask]. Behind the last one stands fill. count says
- *   how many there are, those without room included. Never waits; the gradient goes back to where the slices came from.
- *   See weft_boolean_mask for a result that has as many as there are.
+ * axis on, and one of the given size takes their place; NumPy's x[mask]. Behind the last one stands fill. count says
+ * how many there are, those without room included. Never waits; the gradient goes back to where the slices came from.
+ * See weft_boolean_mask for a result that has as many as there are.
  *   x: operand; any type
  *   mask: which of its slices or elements; bool
  *   size: how many there is room for; what does not fit is left out; integer
@@ -2858,9 +2858,9 @@ struct masked_select_static_results {
   tensor count;
 };
 /* The elements of x where the mask is true, in row-major order, as one dimension of the given size; x and mask
- *   broadcast together. Behind the last one stands fill. count says how many there are, those without room included.
- *   Never waits; the gradient goes back to where the elements came from. See weft_masked_select for a result that has as
- *   many as there are.
+ * broadcast together. Behind the last one stands fill. count says how many there are, those without room included.
+ * Never waits; the gradient goes back to where the elements came from. See weft_masked_select for a result that has as
+ * many as there are.
  *   x: operand; any type
  *   mask: which of its slices or elements; bool
  *   size: how many there is room for; what does not fit is left out; integer
@@ -2900,9 +2900,9 @@ struct nonzero_static_results {
   tensor count;
 };
 /* Where x is not zero, in row-major order: row i of indices [size, rank] is the index of the i-th such element, and
- *   rows behind the last one are full of fill. count says how many there are, those without room included. NaN is not
- *   zero. Never waits; PyTorch's nonzero_static, JAX's nonzero with a size. See weft_nonzero for as many rows as there
- *   are.
+ * rows behind the last one are full of fill. count says how many there are, those without room included. NaN is not
+ * zero. Never waits; PyTorch's nonzero_static, JAX's nonzero with a size. See weft_nonzero for as many rows as there
+ * are.
  *   x: operand; any type
  *   size: how many there is room for; what does not fit is left out; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -2946,11 +2946,11 @@ struct unique_static_results {
   tensor indices;
 };
 /* The different elements of x in ascending order, as one dimension of the given size; behind the last one stands fill.
- *   count says how many there are, those without room included. inverse, of x's shape, is where in the values each
- *   element is; counts is how often each value is there, and 0 behind the last; indices is where in x, counted in
- *   row-major order, it stands first, and -1 behind the last. 0 and -0 are one value, NaN comes last. Never waits; the
- *   gradient of a value goes to the element that stands first. JAX's unique with a size. See weft_unique for as many
- *   values as there are.
+ * count says how many there are, those without room included. inverse, of x's shape, is where in the values each
+ * element is; counts is how often each value is there, and 0 behind the last; indices is where in x, counted in
+ * row-major order, it stands first, and -1 behind the last. 0 and -0 are one value, NaN comes last. Never waits; the
+ * gradient of a value goes to the element that stands first. JAX's unique with a size. See weft_unique for as many
+ * values as there are.
  *   x: operand; any type but complex
  *   size: how many there is room for; what does not fit is left out; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -2998,8 +2998,8 @@ struct cholesky_options {
   maybe<bool> lower = {}; /* read the lower triangle, a = l l^T; else the upper one, a = u^T u; default false */
 };
 /* The Cholesky decomposition of symmetric positive definite matrices, a = l l^T (lower) or u^T u. The other triangle of
- *   a is not read, that of the result is 0. A matrix that is not positive definite gives NaN everywhere. f16 and bf16 are
- *   computed in f32. The gradient is that of the triangle which is read.
+ * a is not read, that of the result is 0. A matrix that is not positive definite gives NaN everywhere. f16 and bf16 are
+ * computed in f32. The gradient is that of the triangle which is read.
  *   a: [..., n, n], symmetric; one triangle is read; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -3028,15 +3028,15 @@ enum class dot_general_precision : std::int32_t {
 /* Options of weft::dot_general, by name and in this order. Since 1.0. */
 struct dot_general_options {
   /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
-   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   * sums of bf16 factors, i32 those of i8, u8 and i16
    */
   maybe<weft::dtype> dtype = {};
   /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
   maybe<dot_general_precision> precision = {};
 };
 /* Sums of products over the contracting dimensions, for each index of the batching dimensions. The result has the
- *   batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For NumPy's matrix
- *   product see matmul.
+ * batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For NumPy's matrix
+ * product see matmul.
  *   lhs: first factor; any type
  *   rhs: second factor; any type
  *   lhs_batching_dimensions: batching dimensions of lhs; list of integers
@@ -3081,9 +3081,9 @@ enum class fft_type : std::int32_t {
   irfft = WEFT_FFT_TYPE_IRFFT,
 };
 /* Discrete Fourier transform over the last one to three dimensions. FFT: X[k] = sum of x[j] exp(-2 pi i j k / n); IFFT
- *   with the other sign, divided by the product of fft_length; RFFT of floats, whose result has the first n / 2 + 1
- *   elements of the last dimension, the others being their conjugates; IRFFT of such a half. Any length up to 2^24, in
- *   O(n log n).
+ * with the other sign, divided by the product of fft_length; RFFT of floats, whose result has the first n / 2 + 1
+ * elements of the last dimension, the others being their conjugates; IRFFT of such a half. Any length up to 2^24, in
+ * O(n log n).
  *   x: complex; f32 or f64 for RFFT; float, complex
  *   fft_type: FFT; IFFT, the inverse; RFFT of floats, the first half of a symmetric result; IRFFT, its inverse; one of
  *     FFT, IFFT, RFFT, IRFFT
@@ -3110,14 +3110,14 @@ enum class matmul_precision : std::int32_t {
 /* Options of weft::matmul, by name and in this order. Since 1.0. */
 struct matmul_options {
   /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
-   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   * sums of bf16 factors, i32 those of i8, u8 and i16
    */
   maybe<weft::dtype> dtype = {};
   /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
   maybe<matmul_precision> precision = {};
 };
 /* NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector counts
- *   as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
+ * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
  *   x: [..., m, k], or [k]; float, signed integer, unsigned integer, complex
  *   y: [..., k, n], or [k]; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -3156,7 +3156,7 @@ struct triangular_solve_options {
   maybe<triangular_solve_transpose_a> transpose_a = {}; /* op: a itself, or its transpose; default NO_TRANSPOSE */
 };
 /* Solves op(a) x = b, or x op(a) = b, for x, a being triangular matrices. Where the diagonal has a 0 the results are
- *   infinite or NaN. f16 and bf16 are computed in f32.
+ * infinite or NaN. f16 and bf16 are computed in f32.
  *   a: [..., n, n], triangular; the other triangle is not read; float
  *   b: [..., n, m], or [..., m, n] where a is on the right; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -3257,14 +3257,14 @@ struct conv_options {
   ints dilation = {}; /* spacing of the window's elements; absent: 1 */
   maybe<std::int64_t> groups = {}; /* groups of features that see only each other; default 1 */
   /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
-   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   * sums of bf16 factors, i32 those of i8, u8 and i16
    */
   maybe<weft::dtype> dtype = {};
   /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
   maybe<conv_precision> precision = {};
 };
 /* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
- *   dimensions work the same way. bf16 and f16 are summed in f32.
+ * dimensions work the same way. bf16 and f16 are summed in f32.
  *   x: [batch, spatial…, features], NHWC for images; any real number
  *   w: [window…, features / groups, output features], HWIO for images; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -3327,16 +3327,16 @@ struct conv_transpose_options {
   ints dilation = {}; /* spacing of the window's elements; absent: 1 */
   maybe<std::int64_t> groups = {}; /* groups of features that see only each other; default 1 */
   /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
-   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   * sums of bf16 factors, i32 those of i8, u8 and i16
    */
   maybe<weft::dtype> dtype = {};
   /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
   maybe<conv_transpose_precision> precision = {};
 };
 /* A transposed convolution layer on channels-last data: each pixel of x adds w times its features to a window of the
- *   result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension has (in - 1) *
- *   stride + dilation * (window - 1) + 1 + output_padding pixels, less pads. One or three spatial dimensions work the
- *   same way. bf16 and f16 are summed in f32.
+ * result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension has (in - 1) *
+ * stride + dilation * (window - 1) + 1 + output_padding pixels, less pads. One or three spatial dimensions work the
+ * same way. bf16 and f16 are summed in f32.
  *   x: [batch, spatial…, features], NHWC for images; any real number
  *   w: [window…, features / groups, output features], HWIO for images; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -3400,14 +3400,14 @@ struct convolution_options {
   maybe<std::int64_t> batch_group_count = {};
   ints window_reversal = {}; /* 1 where the kernel is turned around, else 0; absent: nowhere */
   /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
-   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   * sums of bf16 factors, i32 those of i8, u8 and i16
    */
   maybe<weft::dtype> dtype = {};
   /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
   maybe<convolution_precision> precision = {};
 };
 /* Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. bf16 and f16 are
- *   summed in f32. For images in NHWC see conv.
+ * summed in f32. For images in NHWC see conv.
  *   input: batch, features and spatial dimensions in any order; float, signed integer, unsigned integer, complex
  *   kernel: input and output features and spatial dimensions; float, signed integer, unsigned integer, complex
  *   window_strides: step of the window in each spatial dimension; list of integers
@@ -3475,7 +3475,7 @@ struct max_pool_options {
   ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
 };
 /* The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first of equals,
- *   or to the first NaN.
+ * or to the first NaN.
  *   x: [batch, spatial…, features], NHWC for images; float
  *   window: size of the window in each spatial dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -3524,8 +3524,8 @@ struct reduce_window_options {
   ints padding = {}; /* low and high of each dimension: [low0, high0, low1, …]; absent: 0 */
 };
 /* Combines the elements under a window that slides over all dimensions; padding counts as the reducer's neutral
- *   element. Sums of f16 and bf16 are kept in f32. max and min propagate NaN; their gradient goes to the first of equals,
- *   or to the first NaN. For images see max_pool and avg_pool.
+ * element. Sums of f16 and bf16 are kept in f32. max and min propagate NaN; their gradient goes to the first of equals,
+ * or to the first NaN. For images see max_pool and avg_pool.
  *   x: operand; float, signed integer, unsigned integer, complex
  *   window_dimensions: size of the window in each dimension; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
@@ -3576,12 +3576,12 @@ struct select_and_scatter_options {
   ints window_strides = {}; /* step of the window in each dimension; absent: 1 */
   ints padding = {}; /* low and high of each dimension: [low0, high0, low1, …]; absent: 0 */
   /* largest: NaN is larger than everything, as max says; ge: an element stays selected while it is >= the next, as
-   *   StableHLO programs say, so that NaN gives way; default largest
+   * StableHLO programs say, so that NaN gives way; default largest
    */
   maybe<select_and_scatter_select> select = {};
 };
 /* For each window over operand, adds the window's source element to the place of its largest operand element, the first
- *   of equals, NaN being the largest of all: the gradient of max pooling. Zeros elsewhere.
+ * of equals, NaN being the largest of all: the gradient of max pooling. Zeros elsewhere.
  *   operand: what is compared; any real number
  *   source: what is added, one element a window; any real number
  *   window_dimensions: size of the window in each dimension; list of integers
@@ -3628,8 +3628,8 @@ struct batch_norm_results {
   tensor batch_variance;
 };
 /* Batch normalisation in training: (x - mean) / sqrt(variance + epsilon) * scale + offset with each feature's mean and
- *   variance (over the count) of this batch, which are results too, to keep running averages of. Source: Ioffe and
- *   Szegedy (2015).
+ * variance (over the count) of this batch, which are results too, to keep running averages of. Source: Ioffe and
+ * Szegedy (2015).
  *   x: features on one axis, everything else is the batch; float
  *   scale: [features]; float
  *   offset: [features]; float
@@ -3673,7 +3673,7 @@ struct batch_norm_grad_results {
   tensor grad_offset;
 };
 /* The cotangents of x, scale and offset of batch_norm_training by that of its output, with the mean and variance that
- *   it gave.
+ * it gave.
  *   x: features on one dimension, everything else is the batch; float
  *   scale: [features]; float
  *   mean: [features]; float
@@ -3712,8 +3712,8 @@ struct batch_norm_training_results {
   tensor batch_var;
 };
 /* StableHLO's batch normalisation in training: (x - mean) / sqrt(variance + epsilon) * scale + offset with each
- *   feature's mean and variance of this batch, which are results too. The same as batch_norm, whose attributes have
- *   defaults.
+ * feature's mean and variance of this batch, which are results too. The same as batch_norm, whose attributes have
+ * defaults.
  *   x: features on one dimension, everything else is the batch; float
  *   scale: [features]; float
  *   offset: [features]; float
@@ -3792,11 +3792,11 @@ struct cross_entropy_options {
   maybe<double> label_smoothing = {}; /* share of the target spread evenly over all classes, 0 to 1; default 0 */
 };
 /* Negative log softmax probability of the right class: logits [..., classes] and integer labels [...]. The mean over
- *   rows, unless reduction says sum or none. A label outside the classes makes its row's loss NaN.
+ * rows, unless reduction says sum or none. A label outside the classes makes its row's loss NaN.
  *   logits: [..., classes]; float
  *   labels: [...], the right class of each row; signed integer, unsigned integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
- *   thread. Since 1.0.
+ * thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_cross_entropy(const tensor& logits, const tensor& labels,
     const cross_entropy_options& options = {}) {
@@ -3825,7 +3825,7 @@ struct dropout_options {
   maybe<double> rate = {}; /* share that is zeroed, 0 to 1 (not included); default 0.5 */
 };
 /* Zeroes a random share of the elements and multiplies the others by 1 / (1 - rate), for training. The mask comes from
- *   the context's generator. Source: Srivastava et al. (2014).
+ * the context's generator. Source: Srivastava et al. (2014).
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -3850,7 +3850,7 @@ struct elu_options {
   maybe<double> alpha = {}; /* depth of the plateau below 0; default 1 */
 };
 /* Exponential linear unit, elementwise: x where it is positive, alpha (e^x - 1) elsewhere. Source: Clevert,
- *   Unterthiner, Hochreiter (2015).
+ * Unterthiner, Hochreiter (2015).
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -3875,11 +3875,11 @@ struct embedding_options {
   maybe<weft::dtype> dtype = {}; /* element type of the result; absent: the table's */
 };
 /* The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken. Ids outside
- *   are held to the first or last row.
+ * are held to the first or last row.
  *   table: [entries, width]; float
  *   ids: which rows; signed integer, unsigned integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
- *   thread. Since 1.0.
+ * thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_embedding(const tensor& table, const tensor& ids,
     const embedding_options& options = {}) {
@@ -3908,7 +3908,7 @@ struct gelu_options {
   maybe<gelu_form> form = {}; /* erf: exact; tanh: the usual approximation; default erf */
 };
 /* Gaussian error linear unit x Phi(x), elementwise, Phi the normal distribution function; exact by erf or in the usual
- *   tanh approximation. Source: Hendrycks and Gimpel (2016).
+ * tanh approximation. Source: Hendrycks and Gimpel (2016).
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -3934,7 +3934,7 @@ struct layer_norm_options {
   maybe<double> epsilon = {}; /* added to the variance; default 1e-5 */
 };
 /* Layer normalisation along one axis: (x - mean) / sqrt(variance + epsilon) * scale + offset, variance over the count.
- *   Source: Ba, Kiros, Hinton (2016).
+ * Source: Ba, Kiros, Hinton (2016).
  *   x: operand; float
  *   scale: [size of the axis]; absent: 1; float; may be left out
  *   offset: [size of the axis]; absent: 0; float; may be left out
@@ -3995,7 +3995,7 @@ struct leaky_relu_options {
 /* Options of weft::linear, by name and in this order. Since 1.0. */
 struct linear_options {
   /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
-   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   * sums of bf16 factors, i32 those of i8, u8 and i16
    */
   maybe<weft::dtype> dtype = {};
 };
@@ -4064,7 +4064,7 @@ struct mse_options {
   maybe<mse_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
 /* Mean squared error (x - y)^2 of two tensors of one shape: the mean over all elements, unless reduction says sum or
- *   none.
+ * none.
  *   x: prediction; float
  *   y: target of the same shape; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -4126,7 +4126,7 @@ struct one_hot_options {
 }
 
 /* Rectifier capped at 6: min(max(x, 0), 6), elementwise; NaN stays NaN. The gradient at 0 and at 6 is 0, at NaN 1.
- *   Source: Krizhevsky, Convolutional Deep Belief Networks (2010).
+ * Source: Krizhevsky, Convolutional Deep Belief Networks (2010).
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
@@ -4145,7 +4145,7 @@ struct rms_norm_options {
   maybe<double> epsilon = {}; /* added to the mean square; default 1e-6 */
 };
 /* Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Source: Zhang and Sennrich
- *   (2019).
+ * (2019).
  *   x: [..., size]; float
  *   scale: [size]; absent: 1; float; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -4185,24 +4185,24 @@ struct scaled_dot_product_attention_options {
   maybe<bool> causal = {};
   maybe<double> scale = {}; /* factor of the scores; absent: 1 / sqrt(width) */
   /* element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps the
-   *   sums of bf16 factors, i32 those of i8, u8 and i16
+   * sums of bf16 factors, i32 those of i8, u8 and i16
    */
   maybe<weft::dtype> dtype = {};
   /* q may have more heads, the dimension before queries, than k and v: a multiple; head h sees key head h / (heads / key
-   *   heads); default false
+   * heads); default false
    */
   maybe<bool> enable_gqa = {};
   /* where the diagonal lies behind which keys are hidden. upper_left: query i sees keys up to i, as PyTorch's is_causal;
-   *   lower_right: the last query sees all keys, query i those up to i + keys - queries (a cache of keys); none: as causal
-   *   says; default none
+   * lower_right: the last query sees all keys, query i those up to i + keys - queries (a cache of keys); none: as causal
+   * says; default none
    */
   maybe<scaled_dot_product_attention_causal_alignment> causal_alignment = {};
   /* a query that sees no key gives NaN, and gradients of NaN, instead of 0; default false */
   maybe<bool> nan_if_unseen = {};
 };
 /* Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). With enable_gqa several heads of
- *   q may share one of k and v. The gradient computes the probabilities again instead of keeping them. A query that sees
- *   no key, all of whose scores are -inf, gives 0, and so are its gradients. Source: Vaswani et al. (2017).
+ * q may share one of k and v. The gradient computes the probabilities again instead of keeping them. A query that sees
+ * no key, all of whose scores are -inf, gives 0, and so are its gradients. Source: Vaswani et al. (2017).
  *   q: [..., queries, width]; float
  *   k: [..., keys, width]; float
  *   v: [..., keys, value width]; float
@@ -4275,7 +4275,7 @@ struct softmax_options {
   maybe<bool> safe = {}; /* a row of only -inf gives 0, and a gradient of 0, instead of NaN; default false */
 };
 /* Softmax along one axis: exp(x - max(x)) / sum(exp(x - max(x))). A row of only -inf gives NaN, as PyTorch's softmax;
- *   with safe 0, as its _safe_softmax.
+ * with safe 0, as its _safe_softmax.
  *   x: scores; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -4319,7 +4319,7 @@ struct bernoulli_options {
   weft::device device = {}; /* where the result is; empty: the context's default */
 };
 /* Random bools, true with the given probability, drawn from the context's generator. The probability is part of the
- *   program.
+ * program.
  *   shape: result shape; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -4348,9 +4348,9 @@ struct categorical_options {
   maybe<weft::dtype> dtype = {}; /* of the index: i32, or i64 for axes of 2^31 elements and more; absent: i32 */
 };
 /* An index along one axis, drawn from the context's generator with the probabilities softmax(logits): the argmax of
- *   logits - log(e), e exponentially distributed. Logits of -inf are never drawn (a row of nothing else gives 0); of
- *   several +inf the first is, and before everything the first NaN, as argmax finds them. Divide by a temperature before;
- *   broadcast for several draws of a row. Source: Gumbel (1954); Maddison et al., A* Sampling (2014).
+ * logits - log(e), e exponentially distributed. Logits of -inf are never drawn (a row of nothing else gives 0); of
+ * several +inf the first is, and before everything the first NaN, as argmax finds them. Divide by a temperature before;
+ * broadcast for several draws of a row. Source: Gumbel (1954); Maddison et al., A* Sampling (2014).
  *   logits: logarithms of the probabilities, up to a constant a row; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -4386,7 +4386,7 @@ struct normal_options {
   weft::device device = {}; /* where the result is; empty: the context's default */
 };
 /* Random numbers of the normal distribution, drawn from the context's generator: sqrt(2) erf_inv of 2^23 evenly spread
- *   points inside (-1, 1) (f64: 2^52), so that the largest f32 is 5.4 deviations away. f16 and bf16 are rounded from f32.
+ * points inside (-1, 1) (f64: 2^52), so that the largest f32 is 5.4 deviations away. f16 and bf16 are rounded from f32.
  *   shape: result shape; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -4434,9 +4434,9 @@ struct rng_bit_generator_results {
   tensor output;
 };
 /* Random bits by Philox-4x32-10 or Threefry-2x32-20, and the state after them, bit for bit as XLA's CPU. PHILOX:
- *   element i takes word i % 4 of counter + i / 4 (64 bits: two words, low first; fewer than 32: the lowest); a state of
- *   u64[2] has the key for the upper half of the counter, too. THREE_FRY: two words a counter, to neighbours along the
- *   first even dimension, else along the longest (64 bits: both). Source: Salmon et al., Parallel Random Numbers (2011).
+ * element i takes word i % 4 of counter + i / 4 (64 bits: two words, low first; fewer than 32: the lowest); a state of
+ * u64[2] has the key for the upper half of the counter, too. THREE_FRY: two words a counter, to neighbours along the
+ * first even dimension, else along the longest (64 bits: both). Source: Salmon et al., Parallel Random Numbers (2011).
  *   state: u64[3]: key, counter low, counter high; or u64[2]: key and counter; unsigned integer
  *   shape: shape of the bits; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -4477,9 +4477,9 @@ struct uniform_options {
   weft::device device = {}; /* where the result is; empty: the context's default */
 };
 /* Random numbers evenly spread in [low, high), drawn from the context's generator: low + u (high - low), u the leading
- *   bits of rng_bit_generator, as many as the type's significand holds (f16 and bf16: as f32's, but for [0, 1)). f16 and
- *   bf16 are rounded down from f32; a result that rounding would bring to high becomes the number before it. Both bounds
- *   must be within the type's finite range and a number of the type must lie between them.
+ * bits of rng_bit_generator, as many as the type's significand holds (f16 and bf16: as f32's, but for [0, 1)). f16 and
+ * bf16 are rounded down from f32; a result that rounding would bring to high becomes the number before it. Both bounds
+ * must be within the type's finite range and a number of the type must lie between them.
  *   shape: result shape; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -4677,7 +4677,7 @@ struct uniform_options {
 [[nodiscard]] inline tensor polygamma(const tensor& n, const tensor& x) {
   return detail::must(try_polygamma(n, x));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_polygamma(const tensor& n, N x) {
   return detail::number_right<weft_polygamma>(n, x);
@@ -4709,7 +4709,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor zeta(const tensor& x, const tensor& q) {
   return detail::must(try_zeta(x, q));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_zeta(const tensor& x, N q) {
   return detail::number_right<weft_zeta>(x, q);
@@ -4862,7 +4862,7 @@ struct allclose_options {
 }
 
 /* The size of x with the sign of y, elementwise with NumPy broadcasting; -0 and NaN have signs, too. The gradient at x
- *   = 0 is 0, along y there is none.
+ * = 0 is 0, along y there is none.
  *   x: operand; float
  *   y: whose sign it takes; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
@@ -4876,7 +4876,7 @@ struct allclose_options {
 [[nodiscard]] inline tensor copysign(const tensor& x, const tensor& y) {
   return detail::must(try_copysign(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_copysign(const tensor& x, N y) {
   return detail::number_right<weft_copysign>(x, y);
@@ -4923,7 +4923,7 @@ template <operand_number N>
 }
 
 /* The quotient rounded down, elementwise with NumPy broadcasting; of floats from the exact remainder, as Python's //.
- *   Integers by 0 give what div gives. The gradient is 0.
+ * Integers by 0 give what div gives. The gradient is 0.
  *   x: dividend; any real number
  *   y: divisor; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
@@ -4937,7 +4937,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor floor_divide(const tensor& x, const tensor& y) {
   return detail::must(try_floor_divide(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_floor_divide(const tensor& x, N y) {
   return detail::number_right<weft_floor_divide>(x, y);
@@ -4956,7 +4956,7 @@ template <operand_number N>
 }
 
 /* The larger number, elementwise with NumPy broadcasting; a number beats NaN, unlike in maximum. The gradient goes to
- *   the one that is taken, half of it to each where they are equal.
+ * the one that is taken, half of it to each where they are equal.
  *   x: first operand; any real number
  *   y: second operand; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
@@ -4970,7 +4970,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor fmax(const tensor& x, const tensor& y) {
   return detail::must(try_fmax(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_fmax(const tensor& x, N y) {
   return detail::number_right<weft_fmax>(x, y);
@@ -4989,7 +4989,7 @@ template <operand_number N>
 }
 
 /* The smaller number, elementwise with NumPy broadcasting; a number beats NaN, unlike in minimum. The gradient goes to
- *   the one that is taken, half of it to each where they are equal.
+ * the one that is taken, half of it to each where they are equal.
  *   x: first operand; any real number
  *   y: second operand; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
@@ -5003,7 +5003,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor fmin(const tensor& x, const tensor& y) {
   return detail::must(try_fmin(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_fmin(const tensor& x, N y) {
   return detail::number_right<weft_fmin>(x, y);
@@ -5049,7 +5049,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor heaviside(const tensor& x, const tensor& values) {
   return detail::must(try_heaviside(x, values));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_heaviside(const tensor& x, N values) {
   return detail::number_right<weft_heaviside>(x, values);
@@ -5068,7 +5068,7 @@ template <operand_number N>
 }
 
 /* sqrt(x² + y²), elementwise with NumPy broadcasting, without overflow; inf where either is infinite, also beside NaN.
- *   The gradient at the origin is 0.
+ * The gradient at the origin is 0.
  *   x: first operand; float
  *   y: second operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
@@ -5082,7 +5082,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor hypot(const tensor& x, const tensor& y) {
   return detail::must(try_hypot(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_hypot(const tensor& x, N y) {
   return detail::number_right<weft_hypot>(x, y);
@@ -5149,7 +5149,7 @@ struct isclose_options {
   maybe<bool> equal_nan = {}; /* NaN is close to NaN; default false */
 };
 /* True where x and y are equal or |x - y| <= atol + rtol |y|, elementwise with NumPy broadcasting; gives bool.
- *   Infinities are close to themselves alone.
+ * Infinities are close to themselves alone.
  *   x: first operand; any real number
  *   y: second operand; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
@@ -5237,7 +5237,7 @@ struct isclose_options {
 [[nodiscard]] inline tensor logaddexp(const tensor& x, const tensor& y) {
   return detail::must(try_logaddexp(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_logaddexp(const tensor& x, N y) {
   return detail::number_right<weft_logaddexp>(x, y);
@@ -5269,7 +5269,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor logaddexp2(const tensor& x, const tensor& y) {
   return detail::must(try_logaddexp2(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_logaddexp2(const tensor& x, N y) {
   return detail::number_right<weft_logaddexp2>(x, y);
@@ -5301,7 +5301,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor logical_and(const tensor& x, const tensor& y) {
   return detail::must(try_logical_and(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_logical_and(const tensor& x, N y) {
   return detail::number_right<weft_logical_and>(x, y);
@@ -5347,7 +5347,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor logical_or(const tensor& x, const tensor& y) {
   return detail::must(try_logical_or(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_logical_or(const tensor& x, N y) {
   return detail::number_right<weft_logical_or>(x, y);
@@ -5379,7 +5379,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor logical_xor(const tensor& x, const tensor& y) {
   return detail::must(try_logical_xor(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_logical_xor(const tensor& x, N y) {
   return detail::number_right<weft_logical_xor>(x, y);
@@ -5402,7 +5402,7 @@ struct logit_options {
   maybe<double> eps = {}; /* x is held to [eps, 1 - eps], 0 to 1/2; absent: as it is */
 };
 /* Elementwise inverse of the sigmoid, log(x / (1 - x)); NaN outside of [0, 1] unless eps holds x inside, where the
- *   gradient of what is held is 0.
+ * gradient of what is held is 0.
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
@@ -5439,7 +5439,7 @@ struct logit_options {
 }
 
 /* The remainder of a division whose quotient is rounded down, so with the sign of y, elementwise with NumPy
- *   broadcasting: PyTorch's remainder and NumPy's mod; see rem for the sign of x. Of integers by 0: x.
+ * broadcasting: PyTorch's remainder and NumPy's mod; see rem for the sign of x. Of integers by 0: x.
  *   x: dividend; any real number
  *   y: divisor; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
@@ -5453,7 +5453,7 @@ struct logit_options {
 [[nodiscard]] inline tensor mod(const tensor& x, const tensor& y) {
   return detail::must(try_mod(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_mod(const tensor& x, N y) {
   return detail::number_right<weft_mod>(x, y);
@@ -5519,7 +5519,7 @@ struct nan_to_num_options {
 [[nodiscard]] inline tensor nextafter(const tensor& x, const tensor& y) {
   return detail::must(try_nextafter(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_nextafter(const tensor& x, N y) {
   return detail::number_right<weft_nextafter>(x, y);
@@ -5566,7 +5566,7 @@ template <operand_number N>
 }
 
 /* The nearest multiple of a power of ten, elementwise, ties to the even one: round(x 10^decimals) / 10^decimals, as
- *   PyTorch's and NumPy's round. The gradient is 0.
+ * PyTorch's and NumPy's round. The gradient is 0.
  *   x: operand; float
  *   decimals: digits behind the point, below 0 in front of it; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
@@ -5623,7 +5623,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor trunc_divide(const tensor& x, const tensor& y) {
   return detail::must(try_trunc_divide(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_trunc_divide(const tensor& x, N y) {
   return detail::number_right<weft_trunc_divide>(x, y);
@@ -5655,7 +5655,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor xlog1py(const tensor& x, const tensor& y) {
   return detail::must(try_xlog1py(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_xlog1py(const tensor& x, N y) {
   return detail::number_right<weft_xlog1py>(x, y);
@@ -5687,7 +5687,7 @@ template <operand_number N>
 [[nodiscard]] inline tensor xlogy(const tensor& x, const tensor& y) {
   return detail::must(try_xlogy(x, y));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_xlogy(const tensor& x, N y) {
   return detail::number_right<weft_xlogy>(x, y);
@@ -5876,7 +5876,7 @@ struct hardtanh_options {
 [[nodiscard]] inline tensor prelu(const tensor& x, const tensor& weight) {
   return detail::must(try_prelu(x, weight));
 }
-/* The same with a number on one side, of the other's dtype: a constant of the program, or what weft::arg gives. */
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
 template <operand_number N>
 [[nodiscard]] result<tensor> try_prelu(const tensor& x, N weight) {
   return detail::number_right<weft_prelu>(x, weight);
@@ -5895,7 +5895,7 @@ template <operand_number N>
 }
 
 /* Scaled exponential linear unit, elementwise: 1.0507 (x where it is positive, 1.67326 (e^x - 1) elsewhere). Source:
- *   Klambauer et al. (2017).
+ * Klambauer et al. (2017).
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
@@ -6041,7 +6041,7 @@ struct bce_options {
   maybe<bce_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
 /* Binary cross entropy -(y log(x) + (1 - y) log(1 - x)) of probabilities x, times a weight where one is given.
- *   Logarithms are not below -100, where their gradient is 0.
+ * Logarithms are not below -100, where their gradient is 0.
  *   x: prediction; float
  *   y: target of the same shape; float
  *   weight: of each element; broadcasts; float; may be left out
@@ -6082,7 +6082,7 @@ struct bce_with_logits_options {
   maybe<bce_with_logits_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
 /* Binary cross entropy of the sigmoid of x, (1 - y) x + log(1 + e^-x), without overflow; times weights where they are
- *   given.
+ * given.
  *   x: logits; float
  *   y: target of the same shape, 0 to 1; float
  *   weight: of each element; broadcasts; float; may be left out
@@ -6629,7 +6629,7 @@ struct kthvalue_results {
   tensor indices;
 };
 /* The k-th smallest element along one axis and its position as i32, of equal ones the k-th as they stand. NaN counts as
- *   the largest.
+ * the largest.
  *   x: operand; any type but complex
  *   k: rank of the element, 1 is the smallest; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
@@ -6672,7 +6672,7 @@ struct median_results {
   tensor indices;
 };
 /* The median along one axis, of two in the middle the lower one, and its position as i32; of a row with NaN the first
- *   NaN.
+ * NaN.
  *   x: operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
@@ -6769,7 +6769,7 @@ struct norm_options {
   maybe<double> p = {}; /* degree; inf and -inf are the extremes, 0 counts; default 2 */
 };
 /* The p-norm of vectors, (Σ |x|^p)^(1 / p), over some axes, by default all; real of complex numbers. The gradient of a
- *   norm of 0 is 0.
+ * norm of 0 is 0.
  *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */

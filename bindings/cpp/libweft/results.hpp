@@ -97,10 +97,23 @@ class scope_aside {
   open_scope before_;
 };
 
+/* Says while it lives that this thread records a body. */
+class body_open {
+ public:
+  explicit body_open(weft_context* ctx) noexcept : link_{ctx, current_body} { current_body = &link_; }
+  body_open(const body_open&) = delete;
+  body_open& operator=(const body_open&) = delete;
+  ~body_open() { current_body = link_.around; }
+
+ private:
+  open_body link_;
+};
+
 /* Records f in the body that has begun, and ends it. */
 template <std::size_t N, class F>
 weft_error* record_in(const context& body, std::span<const tensor> parameters, F& f, weft_function** out) {
   const scope_aside aside;
+  const body_open recorded(body.get());
 #if !defined(__cpp_exceptions)
   scope failures(body);  // the first failure of the body's operations is the body's
 #endif

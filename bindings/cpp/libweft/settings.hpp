@@ -13,19 +13,19 @@ inline namespace throwing {
 inline namespace returning {
 #endif
 
-/* Options of weft::context by name and in this order. What is not given comes from WEFT_ and the name in capitals, or is the
- * default; docs/options.md has the values. Since 1.2. */
+/* Options of weft::context by name and in this order. What is not given comes from a variable, WEFT_ and the name
+ * in capitals, or is the default; docs/options.md has the values. Since 1.2. */
 struct context_options {
   /* how recorded operations run */
   maybe_text mode = {};
   /* who computes; reference is slow, the oracle; pjrt is a plugin, tpu, gpu (cuda or rocm) find theirs. Where nobody
-   *   chooses, PJRT_DEVICE does (TPU, GPU, CUDA, ROCM, CPU)
+   * chooses, PJRT_DEVICE does (TPU, GPU, CUDA, ROCM, CPU)
    */
   maybe_text platform = {};
   /* path of the PJRT plugin's library; the platforms tpu, gpu, cuda and rocm find theirs where it is empty */
   maybe_text plugin = {};
   /* what the plugin is given when it starts, name=value,…: true and false, integers, floats, everything else text, as is
-   *   what stands in quotes
+   * what stands in quotes
    */
   maybe_text plugin_options = {};
   /* devices of a plugin to compile for that need not be there (v5e:2x2): launches do nothing, reads fail */
@@ -33,18 +33,18 @@ struct context_options {
   /* what a read gives in a context with a topology */
   maybe_text on_read = {};
   /* of products and convolutions of f32 on accelerators: highest means f32, default what the device does fastest (bf16 on
-   *   TPUs, tf32 on GPUs), high in between; platform cpu computes in f32 whatever it says
+   * TPUs, tf32 on GPUs), high in between; platform cpu computes in f32 whatever it says
    */
   maybe_text matmul_precision = {};
   /* first state of the random stream */
   maybe<std::int64_t> seed = {};
   /* forces a CPU path; empty: the best this machine has; amx-model: amx with its tiles computed by functions, slowly, for
-   *   tests
+   * tests
    */
   maybe_text isa = {};
   /* on platform cpu, 3x3 convolutions of f32 (stride 1, no dilation, one group, enough channels and pixels) and their
-   *   input gradients may take fewer products: up to three times as fast, with errors about four times as large
-   *   (docs/performance.md); an infinity or NaN reaches pixels beside its own. Other platforms decide for themselves
+   * input gradients may take fewer products: up to three times as fast, with errors about four times as large
+   * (docs/performance.md); an infinity or NaN reaches pixels beside its own. Other platforms decide for themselves
    */
   maybe<bool> allow_winograd = {};
   /* threads that compute, of all contexts together; 0: one per core */
@@ -52,8 +52,8 @@ struct context_options {
   /* threads that compile one program; 0: as many as compute */
   maybe<std::int64_t> compile_threads = {};
   /* bytes that tensors, temporaries and working memory of the CPU device may take, or tensors and temporaries of each of
-   *   a plugin's devices or of the reference; 0: what there is. Memory that the caller lends to the CPU device does not
-   *   count
+   * a plugin's devices or of the reference; 0: what there is. Memory that the caller lends to the CPU device does not
+   * count
    */
   maybe<std::int64_t> memory_limit = {};
   /* nodes after which a graph is cut; 0: never */
@@ -67,21 +67,21 @@ struct context_options {
   /* folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache */
   maybe_text cache_dir = {};
   /* bytes that compiled programs of a context and a device may take in memory; the ones left alone for longest go first,
-   *   and come back from the disk cache or the compiler; 0: no limit. At most 2048 programs stay in any case
+   * and come back from the disk cache or the compiler; 0: no limit. At most 2048 programs stay in any case
    */
   maybe<std::int64_t> program_memory = {};
   /* size at which the least recently used programs go */
   maybe<std::int64_t> cache_max_bytes = {};
   /* devices hold and compute f32 and f64 as bf16; tensors are still f32 and f64 to the caller (docs/element_types.md).
-   *   Where nobody sets it, XLA_USE_BF16 does
+   * Where nobody sets it, XLA_USE_BF16 does
    */
   maybe<bool> use_bf16 = {};
   /* devices hold and compute f32 as bf16 and f64 as f32; use_bf16 goes before it. Where nobody sets it, XLA_DOWNCAST_BF16
-   *   does
+   * does
    */
   maybe<bool> downcast_bf16 = {};
   /* devices hold and compute i64 as i32 and u64 as u32: what is out of their range wraps. Where nobody sets it,
-   *   XLA_USE_32BIT_LONG does
+   * XLA_USE_32BIT_LONG does
    */
   maybe<bool> use_32bit_long = {};
   /* checks the program after every compiler pass */
@@ -89,70 +89,70 @@ struct context_options {
   /* without a hook, records of this level and above go to standard error */
   maybe_text log = {};
   /* what an operation without a mark (weft_scope_mark, weft_position_mark) has as its position: nothing, where the call
-   *   was made, or that and its callers, as far as their code has frame pointers. Where nobody sets it, XLA_IR_DEBUG and
-   *   XLA_HLO_DEBUG do (1: stack)
+   * was made, or that and its callers, as far as their code has frame pointers. Where nobody sets it, XLA_IR_DEBUG and
+   * XLA_HLO_DEBUG do (1: stack)
    */
   maybe_text positions = {};
   /* compiles: why each program was not in memory, with a summary when the context ends, in explain_file. Where nobody
-   *   sets it, PT_XLA_DEBUG_LEVEL (1, 2) and PT_XLA_DEBUG do. Log records of level info say each reason in any case
+   * sets it, PT_XLA_DEBUG_LEVEL (1, 2) and PT_XLA_DEBUG do. Log records of level info say each reason in any case
    */
   maybe_text explain = {};
   /* where explain writes: a file, to whose end it is added, STDERR or STDOUT. Where nobody sets it, PT_XLA_DEBUG_FILE
-   *   does
+   * does
    */
   maybe_text explain_file = {};
   /* which numbers are looked for in the float results of each launch, for which the call that launches then waits. Where
-   *   there is one, the launch is computed again one operation after the other, of what it was launched on, which is not
-   *   taken over, and the call is FAILED_PRECONDITION: it names the first operation that made one of good ones, its
-   *   position, function and run of a loop, and what operands and results hold. The values stay readable. The mode debug
-   *   looks at each operation at once, for NaN or for what is said here
+   * there is one, the launch is computed again one operation after the other, of what it was launched on, which is not
+   * taken over, and the call is FAILED_PRECONDITION: it names the first operation that made one of good ones, its
+   * position, function and run of a loop, and what operands and results hold. The values stay readable. The mode debug
+   * looks at each operation at once, for NaN or for what is said here
    */
   maybe_text first_bad = {};
   /* reads, barriers or both compute the graph one operation at a time, each compiled once and launched by itself: slow,
-   *   for finding the operation that is at fault. Where nobody sets it, GET_TENSORS_OPBYOP=1 means read and
-   *   SYNC_TENSORS_OPBYOP=1 sync (with XLA_ before them, too)
+   * for finding the operation that is at fault. Where nobody sets it, GET_TENSORS_OPBYOP=1 means read and
+   * SYNC_TENSORS_OPBYOP=1 sync (with XLA_ before them, too)
    */
   maybe_text op_by_op = {};
   /* each graph that is launched is added to the end of this file, or of STDERR or STDOUT, with what asked for it and the
-   *   program's key; steps are then built each time. Empty: nowhere. What cannot be written is lost with one warning. Where
-   *   nobody sets it, XLA_SAVE_TENSORS_FILE does
+   * program's key; steps are then built each time. Empty: nowhere. What cannot be written is lost with one warning. Where
+   * nobody sets it, XLA_SAVE_TENSORS_FILE does
    */
   maybe_text save_graphs = {};
   /* text: a node a line, as PyTorch/XLA writes it; dot: for Graphviz; stablehlo. Where nobody sets it,
-   *   XLA_SAVE_TENSORS_FMT does
+   * XLA_SAVE_TENSORS_FMT does
    */
   maybe_text save_graphs_format = {};
   /* where the file of save_graphs would grow larger, FILE.1 begins, then FILE.2; 0: no limit */
   maybe<std::int64_t> save_graphs_max_bytes = {};
   /* programs that a context makes or loads at most; one more is FAILED_PRECONDITION with the reason as text and as the
-   *   payload weft.reason, and nothing is lost; -1: no limit. weft_compiles_settled sets it to what there is
+   * payload weft.reason, and nothing is lost; -1: no limit. weft_compiles_settled sets it to what there is
    */
   maybe<std::int64_t> compile_limit = {};
   /* weft_sync returns when what it launched has run, with its outcome. Where nobody sets it, XLA_SYNC_WAIT does */
   maybe<bool> sync_wait = {};
   /* after each barrier everything that is counted is added to the end of this file, or of STDERR or STDOUT, behind a line
-   *   [MetricsData; step=N], with an empty line after it; empty: nowhere. What cannot be written is lost with one warning
+   * [MetricsData; step=N], with an empty line after it; empty: nowhere. What cannot be written is lost with one warning
    */
   maybe_text metrics_file = {};
   /* how metrics_file is written, as weft_metrics_render has the formats */
   maybe_text metrics_format = {};
   /* when log records, deleters of DLPack tensors and releases of custom operations run: direct, within calls into Weft,
-   *   of any thread; queued, in weft_context_run_queue alone, before which weft_context_queue_fd becomes readable
+   * of any thread; queued, in weft_context_run_queue alone, before which weft_context_queue_fd becomes readable
    */
   maybe_text callbacks = {};
   /* milliseconds that a launch may run; then it ends within some hundredths of a second, with DEADLINE_EXCEEDED as its
-   *   outcome: what it was to compute has no value, assigned tensors show what they showed before; 0: no limit. A caller's
-   *   function is waited for, and so is what is left to do once memory that was taken over is being written to
-   *   (docs/functions.md). On a plugin's device any launch and copy that takes longer is given up, also while the plugin
-   *   has not returned from beginning it: its results have no value, and the device is not waited for
+   * outcome: what it was to compute has no value, assigned tensors show what they showed before; 0: no limit. A caller's
+   * function is waited for, and so is what is left to do once memory that was taken over is being written to
+   * (docs/functions.md). On a plugin's device any launch and copy that takes longer is given up, also while the plugin
+   * has not returned from beginning it: its results have no value, and the device is not waited for
    */
   maybe<std::int64_t> launch_deadline_ms = {};
   /* milliseconds that a call waits for a program to be compiled or loaded, then DEADLINE_EXCEEDED; the compiler goes on,
-   *   and who asks again waits for the same program; 0: no limit
+   * and who asks again waits for the same program; 0: no limit
    */
   maybe<std::int64_t> compile_deadline_ms = {};
   /* milliseconds that loading and initialising a plugin may take, and then its start (devices or a topology), each;
-   *   weft_context_create then gives DEADLINE_EXCEEDED and leaves the plugin's thread behind; 0: no limit
+   * weft_context_create then gives DEADLINE_EXCEEDED and leaves the plugin's thread behind; 0: no limit
    */
   maybe<std::int64_t> start_deadline_ms = {};
   /* Options that are newer than this header: name and value as text. */
@@ -166,8 +166,12 @@ struct setting_list {
   elements<weft_setting> raw;
   std::array<std::string, 20> numbers;
   std::size_t used = 0;
-  void add(std::string_view name, std::string_view value) { raw.push({name.data(), name.size(), value.data(), value.size()}); }
-  void add(std::string_view name, std::int64_t value) { add(name, std::string_view(numbers[used++] = std::to_string(value))); }
+  void add(std::string_view name, std::string_view value) {
+    raw.push({name.data(), name.size(), value.data(), value.size()});
+  }
+  void add(std::string_view name, std::int64_t value) {
+    add(name, std::string_view(numbers[used++] = std::to_string(value)));
+  }
 };
 
 inline void settings_of(const context_options& options, setting_list& list) {

@@ -229,13 +229,13 @@ class tensor_refs {
   }
   [[nodiscard]] weft_tensor* const* data() const noexcept { return raw_.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return raw_.size(); }
-  /* The context of the first that is not empty, NULL where there is none. */
+  /* The context that records what they are operands of; NULL where all are empty. */
   [[nodiscard]] weft_context* context_handle() const noexcept { return context_; }
 
  private:
   void add(const tensor& one) {
     raw_.push(one.get());
-    if (context_ == nullptr) context_ = one.context_handle();
+    context_ = detail::inner(context_, one.context_handle());
   }
   detail::elements<weft_tensor*> raw_;
   weft_context* context_ = nullptr;
