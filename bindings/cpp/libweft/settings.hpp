@@ -13,8 +13,8 @@ inline namespace throwing {
 inline namespace returning {
 #endif
 
-/* Options of weft::context by name and in this order. What is not given comes from a variable, WEFT_ and the name
- * in capitals, or is the default; docs/options.md has the values. Since 1.2. */
+/* Options of weft::context by name and in this order. What is not given comes from a variable, WEFT_ and the
+ * name in capitals, or is the default; docs/options.md has the values. Since 1.2. */
 struct context_options {
   /* how recorded operations run */
   maybe_text mode = {};

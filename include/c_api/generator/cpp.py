@@ -227,8 +227,8 @@ def operations_file(api):
 
 def settings_file(api):
     begin, end = head("settings", "Options of a context by name, from the library's table of them.", ['"types.hpp"'])
-    text = "/* Options of weft::context by name and in this order. What is not given comes from a variable, WEFT_ and the name\n"
-    text += " * in capitals, or is the default; docs/options.md has the values. Since 1.2. */\nstruct context_options {\n"
+    text = "/* Options of weft::context by name and in this order. What is not given comes from a variable, WEFT_ and the\n"
+    text += " * name in capitals, or is the default; docs/options.md has the values. Since 1.2. */\nstruct context_options {\n"
     kinds = {"int": "maybe<std::int64_t>", "bool": "maybe<bool>", "text": "maybe_text"}
     options = [o for o in api.options if not o["deprecated"]]
     for o in options:
