@@ -58,6 +58,7 @@ class Now(threading.local):
     context = None
     scope = None
     body = None
+    changed = None  # In a body: what was assigned to, by id.
 
 
 now = Now()
@@ -109,10 +110,12 @@ _error_payload = quick("weft_error_payload", ctypes.c_char_p)
 _error_release_ = quick("weft_error_release", None)
 _error_data = quick("weft_error_data", ctypes.c_int32)
 _raised = {}  # Exceptions of callbacks, by the number that travels with the error.
+_raised_count = 0
+_MARK = " (exception "
 
 
 def _error_release(error):
-    _error_release_(c_void_p(error))
+    _error_release_(c_void_p(error or None))
 
 
 def _detail(error, key):
@@ -123,15 +126,15 @@ def _detail(error, key):
 def error_of(address, file=False):
     """The exception for an error of the library, which is released."""
     error = c_void_p(address)
-    data = ctypes.c_uint64()
-    kept = _raised.pop(data.value, None) if _error_data(error, byref(data)) else None
-    if kept is not None:
-        _error_release_(error)
-        return kept
     code = _error_code(error)
     message = (_error_message(error, None) or b"").decode("utf-8", "replace")
     operation, position = _detail(error, b"weft.operation"), _detail(error, b"weft.position")
+    data = ctypes.c_uint64()
+    number = data.value if _error_data(error, byref(data)) else _number_in(message)
     _error_release_(error)
+    kept = _raised.pop(number, None)
+    if kept is not None:
+        return kept
     for there, here in _REMEDIES:
         message = message.replace(there, here)
     return _errors.exception(code, message, operation, position, file)
@@ -153,10 +156,20 @@ def check(error, file=False):
 
 
 def keep_raised(exception):
-    """A number by which an exception of a callback is found again."""
-    number = id(exception)
-    _raised[number] = exception
-    return number
+    """A number by which an exception of a callback is found again, and the text that the error has."""
+    global _raised_count
+    _raised_count += 1
+    _raised[_raised_count] = exception
+    while len(_raised) > 64:  # Of those that nobody asked for, the oldest go.
+        _raised.pop(next(iter(_raised)), None)
+    return _raised_count, "%s: %s%s%d)" % (type(exception).__name__, exception, _MARK, _raised_count)
+
+
+def _number_in(message):
+    """The number in the text of an error that lost it on its way through a launch."""
+    head, mark_, rest = message.rpartition(_MARK)
+    number = rest.partition(")")[0]
+    return int(number) if mark_ and number.isdigit() else None
 
 
 Tensor = None  # Set by _tensor.

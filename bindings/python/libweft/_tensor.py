@@ -285,12 +285,14 @@ class Tensor:
     def assign(self, value):
         """Takes over the value of a tensor of the same shape; gradients stop here."""
         check(_assign(self._h, self._like(value)._h))
-        return self
+        if _call.now.body is not None:
+            _call.now.changed[id(self)] = self
 
     def copy_from(self, value):
         """assign() through which gradients flow."""
         check(_copy_from(self._h, self._like(value)._h))
-        return self
+        if _call.now.body is not None:
+            _call.now.changed[id(self)] = self
 
     def _like(self, value):
         value = value if isinstance(value, Tensor) else _call.operands("assign", (("x", "T"), ("value", "T")), (self, value))[1]
@@ -545,16 +547,20 @@ class Parameter(Tensor):
         return _unpickle, (type(self), self.tobytes(), self.shape, str(self.dtype))
 
     def __iadd__(self, other):
-        return self.assign(self + other)
+        self.assign(self + other)
+        return self
 
     def __isub__(self, other):
-        return self.assign(self - other)
+        self.assign(self - other)
+        return self
 
     def __imul__(self, other):
-        return self.assign(self * other)
+        self.assign(self * other)
+        return self
 
     def __itruediv__(self, other):
-        return self.assign(self / other)
+        self.assign(self / other)
+        return self
 
     def __repr__(self):
         return "Parameter(%s)" % Tensor.__repr__(self)
