@@ -49,7 +49,7 @@ def _flatten(tree, leaves, numbers):
         return (type(tree), None, tuple(_flatten(v, leaves, numbers) for v in tree))
     if hasattr(tree, "_weft_children"):
         names, values = tree._weft_children()
-        return (tree._weft_rebuild, (type(tree), names), tuple(_flatten(v, leaves, numbers) for v in values))
+        return (tree._weft_rebuild, (type(tree), names), tuple(_flatten(v, leaves, False) for v in values))  # Its numbers are settings.
     if isinstance(tree, (float, complex)) and numbers or hasattr(tree, "__array_interface__") or hasattr(tree, "__dlpack__"):
         from ._convert import tensor
         leaves.append(tensor(tree))
