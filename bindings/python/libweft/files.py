@@ -59,7 +59,7 @@ def add(tree, parent, key, value):
     elif isinstance(value, bool):
         check(_adders["bool"](*where, ctypes.c_int32(value), byref(node)))
     elif isinstance(value, int):
-        check(_adders["i64"](*where, _call.int64(value, "save", _name(key)), byref(node)))
+        check(_adders["i64"](*where, _call.int64(value, "save", key or "an item"), byref(node)))
     elif isinstance(value, float):
         check(_adders["f64"](*where, c_double(value), byref(node)))
     elif isinstance(value, (str, bytes)):
