@@ -45,7 +45,7 @@ def add(tree, parent, key, value):
         check(_adders["tree"](*where, inner, byref(node)))
         return node.value
     if hasattr(value, "state_dict"):
-        value = value.state_dict()
+        value = nested(value.state_dict())
     if isinstance(value, dict):
         check(_adders["dict"](*where, byref(node)))
         for k, v in value.items():
@@ -73,6 +73,28 @@ def add(tree, parent, key, value):
                 raise InvalidType("save: %r is of type %s, which a checkpoint cannot hold" % (key, type(value).__name__)) from None
         check(_adders["tensor"](*where, value._h, byref(node)))
     return node.value
+
+
+def nested(state):
+    """A dict of names with dots as dicts within dicts, as programs of C write them."""
+    out = {}
+    for name, value in state.items():
+        inner, rest = out, name.split(".")
+        for part in rest[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[rest[-1]] = value
+    return out
+
+
+def flat(state, prefix=""):
+    """Names with dots again."""
+    out = {}
+    for name, value in state.items():
+        if isinstance(value, dict):
+            out.update(flat(value, "%s%s." % (prefix, name)))
+        else:
+            out[prefix + name] = value
+    return out
 
 
 def _name(key):
@@ -158,7 +180,7 @@ def save(path, tree, *, metadata=None, step=0, durable=True, wait=True):
     With wait=False the writing goes on behind, and what comes back has `wait()`, `done`, and can be awaited."""
     path = _checked_path(path, "save")
     if not isinstance(tree, dict):
-        tree = tree.state_dict() if hasattr(tree, "state_dict") else {"value": tree}
+        tree = nested(tree.state_dict()) if hasattr(tree, "state_dict") else {"value": tree}
     made = new_tree()
     for key, value in tree.items():
         add(made, 0, key, value)

@@ -66,8 +66,9 @@ class Module:
         return dict(self.named_tensors())
 
     def load_state_dict(self, state, strict=True):
-        """Assigns tensors by name; a missing, unknown or misshapen one is an error, before anything is assigned."""
-        own = dict(self.named_tensors())
+        """Assigns tensors by name (with dots, or in dicts within dicts); a missing, unknown or misshapen one is an error, before anything is assigned."""
+        from ..files import flat
+        own, state = dict(self.named_tensors()), flat(state)
         missing, unknown = sorted(set(own) - set(state)), sorted(set(state) - set(own))
         if strict and (missing or unknown):
             raise InvalidArgument("load_state_dict: missing %s, unknown %s" % (missing or "nothing", unknown or "nothing"))
