@@ -7,7 +7,7 @@ never wait and never call back (`quick`) keep it.
 import ctypes
 import struct
 import sys
-import threading
+from _thread import _local
 from array import array
 from operator import index as _index
 
@@ -52,7 +52,7 @@ def handle_class(name, release):
     return type(name, (c_void_p,), {"__slots__": (), "__del__": lambda self, release=release: release(self) if self else None})
 
 
-class Now(threading.local):
+class Now(_local):
     """What this thread is in: a context (None: the process's own, which is made when it is first needed), a step, a body."""
 
     context = None
@@ -385,12 +385,15 @@ def handles(tensors):
     return (c_void_p * count)(*[None if t is None else t._h.value for t in tensors]), c_size_t(count)
 
 
+_beside = _tensor = None  # Set by _convert.
+
+
 def operands(operation, described, values):
     """Operands that are not all tensors: numbers take the type of a tensor of their group, the rest is converted."""
-    from ._convert import beside, tensor
     like = {}
     for (name, group), value in zip(described, values):
         if isinstance(value, Tensor):
+            value._h  # A tensor without a value would come back here without end.
             like.setdefault(group, value)
     out = []
     for (name, group), value in zip(described, values):
@@ -400,9 +403,9 @@ def operands(operation, described, values):
             raise _errors.InvalidType("%s: %s is %r, and should be a tensor, a number or an array" % (
                 operation, name.rstrip("?"), value), operation)
         elif isinstance(value, (bool, int, float, complex)) and group in like:
-            out.append(beside(like[group], value))
+            out.append(_beside(like[group], value))
         else:
-            out.append(tensor(value))
+            out.append(_tensor(value))
     return out
 
 

@@ -2,7 +2,7 @@
 import atexit
 import ctypes
 import os
-import threading
+from _thread import RLock, allocate_lock
 
 from . import _call, _device, _wait
 from ._abi import STRUCTS
@@ -18,7 +18,7 @@ _eval = bind("weft_eval")
 _option = quick("weft_context_option")
 _live = quick("weft_context_live_bytes")
 _seed = quick("weft_random_seed")
-_first = threading.Lock()
+_first = allocate_lock()
 _MODES = {"lazy": 1, "eager": 2, "debug": 3}
 _own = None
 
@@ -160,11 +160,20 @@ def device(name):
     return _device.named(now.context or start(), name)
 
 
+_locks = {}
+
+
+def _alone(context):
+    """The lock of a context's steps. A barrier ends the temporaries of every step that is open, so that one thread is in a step at a time."""
+    with _first:
+        return _locks.setdefault(context.value, RLock())
+
+
 class step:
     """A step of a loop: what is recorded inside belongs to it, and one program computes it at the end.
 
     Intermediates die with the step, whoever still refers to them, so that each step is the same program. What is to be read
-    afterwards is kept: `loss.keep()`. Assigned tensors (`assign`, parameters of an optimizer) have their new values.
+    afterwards is kept: `loss.keep()`. Threads that share a context go through steps one after the other. Assigned tensors (`assign`, parameters of an optimizer) have their new values.
 
     >>> x, total = wf.ones((3,)), wf.zeros(())
     >>> for _ in range(3):
@@ -175,15 +184,21 @@ class step:
     18.0
     """
 
-    __slots__ = ("_sync", "_scope", "_outer")
+    __slots__ = ("_sync", "_scope", "_outer", "_lock")
 
     def __init__(self, sync=True):
         self._sync = sync
 
     def __enter__(self):
-        scope = c_void_p()
-        check(_scope_begin(now.context or start(), byref(scope)))
-        self._scope, self._outer, now.scope = scope, now.scope, scope
+        context, scope = now.context or start(), c_void_p()
+        lock = _alone(context)
+        lock.acquire()
+        try:
+            check(_scope_begin(context, byref(scope)))
+        except BaseException:
+            lock.release()
+            raise
+        self._lock, self._scope, self._outer, now.scope = lock, scope, now.scope, scope
         return self
 
     def __exit__(self, kind, value, trace):
@@ -194,6 +209,7 @@ class step:
                 check(blocking(_sync, now.context or start(), None, None))
         finally:
             error = blocking(_scope_end, scope)
+            self._lock.release()
         check(error)
         return False
 
@@ -208,7 +224,8 @@ def sync(wait=False, device=None):
     """The barrier: computes everything that is live, in one program. Returns when it is launched, or with `wait` when it has run."""
     context = now.context or start()
     event = _wait.Event()
-    check(blocking(_sync, context, None if device is None else device._h, byref(event) if wait else None))
+    with _alone(context):
+        check(blocking(_sync, context, None if device is None else device._h, byref(event) if wait else None))
     if wait:
         _wait.interruptible(event, context)
 

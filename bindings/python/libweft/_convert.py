@@ -224,6 +224,8 @@ def _kind_of(flat):
     return _i64 if all(issubclass(k, int) or (hasattr(k, "__index__") and not issubclass(k, float)) for k in kinds) else _f32
 
 
+_call._beside, _call._tensor = beside, tensor
+
 _capsule_name = ctypes.pythonapi.PyCapsule_IsValid
 _capsule_name.argtypes, _capsule_name.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_int
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -30,6 +30,14 @@ _Dims = c_int64 * 32
 _print = {"threshold": None, "edge_items": None, "precision": None, "line_width": None}
 
 
+def _read(tensor, function, *arguments):
+    """A function of C that reads a tensor, and may compute and wait."""
+    if _wait.patient() and _call.now.body is None:
+        from ._context import begin_evaluation
+        _wait.interruptible(begin_evaluation(tensor), _call.now.context or _call.start())
+    return blocking(function, tensor._h, *arguments)
+
+
 def set_printoptions(threshold=None, edgeitems=None, precision=None, linewidth=None):
     """How tensors are written, as in NumPy; None: as it is without being told."""
     _print.update(threshold=threshold, edge_items=edgeitems, precision=precision, line_width=linewidth)
@@ -113,7 +121,7 @@ class Tensor:
             return complex(*memoryview(self.tobytes()).cast("f" if kind.bits == 64 else "d"))
         out, function = ((ctypes.c_uint64(), _item_u64) if kind == "u64" else
                          (c_int64(), _item_i64) if kind.is_integer or kind == "bool" else (c_double(), _item_f64))
-        check(blocking(function, self._h, byref(out)))
+        check(_read(self, function, byref(out)))
         return bool(out.value) if kind == "bool" else out.value
 
     def tobytes(self):
@@ -121,7 +129,7 @@ class Tensor:
         size = self.nbytes
         data = bytearray(size)
         if size:
-            check(blocking(_to_host, self._h, (ctypes.c_char * size).from_buffer(data), c_size_t(size)))
+            check(_read(self, _to_host, (ctypes.c_char * size).from_buffer(data), c_size_t(size)))
         return bytes(data)
 
     def tolist(self):
@@ -147,7 +155,7 @@ class Tensor:
         import numpy
         out = numpy.empty(self.shape, self.dtype.numpy)
         if out.nbytes:
-            check(blocking(_to_host, self._h, c_void_p(out.ctypes.data), c_size_t(out.nbytes)))
+            check(_read(self, _to_host, c_void_p(out.ctypes.data), c_size_t(out.nbytes)))
         return out
 
     def __array__(self, dtype=None, copy=None):
@@ -220,7 +228,7 @@ class Tensor:
         options = struct_of("weft_print_options", **{k: v for k, v in _print.items() if v is not None}, present=sum(
             bit for bit, key in ((1, "threshold"), (2, "precision"), (4, "line_width")) if _print[key] is not None))
         blob = c_void_p()
-        check(blocking(_to_string, self._h, options, byref(blob)))
+        check(_read(self, _to_string, options, byref(blob)))
         return _call.blob_text(blob)
 
     def __str__(self):
@@ -429,7 +437,7 @@ def _true(x, y):
 
 def power(x, y):
     """x to the power of y; a whole number as exponent is multiplied out."""
-    if isinstance(x, Tensor) and type(y) is int and -64 <= y <= 64 and (y >= 0 or not x.dtype.is_integer) and x.dtype != "bool":
+    if isinstance(x, Tensor) and type(y) is int and -64 <= y <= 64 and x.dtype.is_float:
         return _ops.integer_pow(x, y)
     return _ops.pow(x, y)
 

@@ -1,8 +1,8 @@
 """Waits that Ctrl-C ends: while the main thread is in the library, a signal wakes a thread that cancels the wait."""
+import _signal  # What `signal` is made of, without the enumerations, which take longer to import than this package.
 import ctypes
 import os
-import signal
-import threading
+from _thread import get_ident, start_new_thread
 
 from . import _call
 from ._call import bind, byref, c_int64, c_void_p, check, error_of, handle_class, quick
@@ -21,16 +21,19 @@ class _Watch:
     """The thread that cancels. It begins with the first wait of the main thread and sleeps in a read of a pipe."""
 
     def __init__(self):
-        self.pid = None
+        self.pid = self.main = None
         self.waiting = None  # The context whose wait the main thread is in.
         self.before = -1
         self.stray = False  # A cancellation was asked for that no wait has taken yet.
 
     def start(self):
+        import threading  # Late, as is nothing else that takes long to import.
+        self.set, self.interrupt = _signal.set_wakeup_fd, _signal.SIGINT
+        self.main = threading.main_thread().ident
         self.out, self.into = os.pipe()
         os.set_blocking(self.into, False)
         self.pid, self.waiting, self.stray = os.getpid(), None, False
-        threading.Thread(target=self.run, args=(self.out,), name="libweft signals", daemon=True).start()
+        start_new_thread(self.run, (self.out,))
 
     def run(self, pipe):
         while True:
@@ -41,7 +44,7 @@ class _Watch:
                     except OSError:
                         pass
                 context = self.waiting
-                if context is not None and number == signal.SIGINT:
+                if context is not None and number == self.interrupt:
                     self.stray = True
                     _cancel(context)
 
@@ -51,13 +54,13 @@ _watch = _Watch()
 
 def blocking(function, *arguments):
     """Calls a function of C that may wait; on the main thread Ctrl-C ends it within some hundredths of a second."""
-    if threading.current_thread() is not threading.main_thread():
-        return function(*arguments)
     if _watch.pid != os.getpid():
         _watch.start()
+    if _watch.main != get_ident() or not _raises():
+        return function(*arguments)
     while True:
         try:
-            before = signal.set_wakeup_fd(_watch.into, warn_on_full_buffer=False)
+            before = _watch.set(_watch.into, warn_on_full_buffer=False)
         except ValueError:  # A sub-interpreter's main thread is not the one that gets signals.
             return function(*arguments)
         if before != _watch.into:
@@ -67,11 +70,23 @@ def blocking(function, *arguments):
             error = function(*arguments)
         finally:
             _watch.waiting = None
-            signal.set_wakeup_fd(_watch.before, warn_on_full_buffer=False)
+            _watch.set(_watch.before, warn_on_full_buffer=False)
         if not (error and _watch.stray and _is_cancelled(error)):
             return error
         _watch.stray = False
         _call._error_release(error)  # Ours, of a signal whose handler went on: the wait begins again.
+
+
+def _raises():
+    """True if Ctrl-C raises KeyboardInterrupt. What another handler does is not known, so that nothing is cancelled for it."""
+    return _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+
+
+def patient():
+    """True on a main thread whose handler of Ctrl-C is the program's own: waits are then made of slices, between which it runs."""
+    if _watch.pid != os.getpid():
+        _watch.start()
+    return _watch.main == get_ident() and not _raises()
 
 
 def _is_cancelled(error):
@@ -108,9 +123,12 @@ def interruptible(event, context):
     """wait() that gives the work up on Ctrl-C."""
     try:
         wait(event)
-    except KeyboardInterrupt:
-        _watch.stray = True
-        _cancel(context)
+    except (DeadlineExceeded, Cancelled):
+        raise
+    except BaseException as error:
+        if not isinstance(error, _call._errors.Error):  # A handler of a signal raised it.
+            _watch.stray = True
+            _cancel(context)
         raise
 
 
