@@ -24,7 +24,6 @@ from ._library import LibraryError  # noqa: E402
 from ._ops import *  # noqa: E402, F401, F403
 from ._tensor import Parameter, Tensor, set_printoptions  # noqa: E402
 from ._more import *  # noqa: E402, F401, F403
-from ._more import arange, concat, unique  # noqa: E402
 
 globals().update(_DTYPES)
 bool_ = _DTYPES["bool"]
@@ -37,8 +36,8 @@ asarray = array = tensor
 
 # Parts that are read when they are first used, so that the import stays short.
 _LATE = {name: module for module, names in {
-    "_function": ("Function function jit grad value_and_grad vmap jvp vjp checkpoint scan while_loop fori_loop cond switch "
-                  "gradients custom_op custom_gradient from_stablehlo"),
+    "_function": "Function function jit grad value_and_grad vmap jvp vjp checkpoint gradients custom_gradient from_stablehlo",
+    "_control": "scan while_loop fori_loop cond switch custom_op",
     "files": "save load",
     "progress": "bar"}.items() for name in names.split()}
 _MODULES = ("array_api", "data", "files", "metrics", "nn", "optim", "plot", "progress", "random")

@@ -60,6 +60,7 @@ def _too_large(value, dtype):
 
 
 def argument(value, dtype):
+    """A number that is passed when the program runs: others later compile nothing new."""
     return scalar(value, dtype_of(dtype))
 
 

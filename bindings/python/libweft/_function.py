@@ -557,6 +557,3 @@ def gradients(y, xs, cotangent=None):
     check(_weft_grad(_call.mark(), y._h, None if cotangent is None else cotangent._h, array, count, out))
     made = [done(Handle(h)) for h in out]
     return made[0] if one else made
-
-
-from ._control import cond, custom_op, fori_loop, scan, switch, while_loop  # noqa: E402, F401

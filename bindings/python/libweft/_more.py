@@ -8,6 +8,9 @@ from ._dtypes import dtype as dtype_of
 from ._errors import InvalidArgument
 from ._wait import blocking
 
+__all__ = ["arange", "argwhere", "boolean_mask", "chunk", "concat", "dot", "empty", "empty_like", "eye", "full_like", "masked_select", "moveaxis",
+           "nonzero", "ones", "ones_like", "outer", "reshape", "split", "stack", "swapaxes", "transpose", "unique", "unstack", "zeros", "zeros_like"]
+
 _split = bind("weft_split")
 _chunk = bind("weft_chunk")
 _unstack = bind("weft_unstack")
@@ -113,14 +116,17 @@ def ones(shape, dtype="f32", device=None):
 
 
 def zeros_like(x, dtype=None):
+    """Zeros of x's shape."""
     return zeros(x.shape, x.dtype if dtype is None else dtype)
 
 
 def ones_like(x, dtype=None):
+    """Ones of x's shape."""
     return ones(x.shape, x.dtype if dtype is None else dtype)
 
 
 def full_like(x, value, dtype=None):
+    """One number in x's shape."""
     return _ops.full(x.shape, value, dtype=x.dtype if dtype is None else dtype)
 
 

@@ -161,7 +161,7 @@ class LSTM(Module):
         self.size = size
 
     def forward(self, x, state=None):
-        from .._function import scan
+        from .._control import scan
         if state is None:
             state = (zeros((x.shape[1], self.size), x.dtype), zeros((x.shape[1], self.size), x.dtype))
         projected = _ops.linear(x, self.w, self.b)
