@@ -12,10 +12,8 @@ class LibraryError(ImportError):
     """No library that this package can use was found; the text says what was looked for, and in which order."""
 
 
-def candidates(argument=None):
+def candidates():
     """[(who says it, path)] in the order in which they are tried. What a person says is the only candidate."""
-    if argument is not None:
-        return [("the argument", _file(os.fspath(argument)))]
     said = os.environ.get(ENVIRONMENT)
     if said:
         return [("the environment variable " + ENVIRONMENT, _file(said))]
@@ -45,10 +43,10 @@ def _refusal(path):
     return None, (library, quick)
 
 
-def open_library(argument=None):
+def open_library():
     """(path, CDLL, PyDLL) of the first candidate that there is; one that is there and does not fit ends the search."""
     tried = []
-    for who, path in candidates(argument):
+    for who, path in candidates():
         if os.sep in path and not os.path.exists(path):
             tried.append("%s: %s: there is no such file" % (who, path))
             continue
@@ -58,7 +56,7 @@ def open_library(argument=None):
         tried.append("%s: %s: %s" % (who, path, why))
         if os.sep in path:
             break
-    order = "an argument, %s, the package's own folder, the system's loader" % ENVIRONMENT
+    order = "%s, the package's own folder, the system's loader" % ENVIRONMENT
     raise LibraryError("libweft found no library that it can use (looked for, in this order: %s)\n  %s%s" % (
         order, "\n  ".join(tried), _musl()))
 
