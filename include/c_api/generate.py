@@ -18,13 +18,14 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from generator import attributes, bodies, ffi, fluent, fuzz, goldens, headers, model, options, python_package, reference, text  # noqa: E402
+from generator import (attributes, bodies, ffi, fluent, fuzz, goldens, headers, languages, model, options, python_package,  # noqa: E402
+                       reference, text)
 
 
 def derived(api):
     """What follows from the complete description."""
     files = {}
-    for module in (headers, options, fluent, bodies, goldens, reference, ffi, fuzz, python_package):
+    for module in (headers, options, fluent, bodies, goldens, reference, ffi, fuzz, python_package, languages):
         for path, content in module.files(api).items():
             assert path not in files, path
             files[path] = content

@@ -96,14 +96,6 @@ def mark():
     return context
 
 
-def caller():
-    """The innermost frame of the program's own code."""
-    frame = _frame(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    return frame
-
-
 _error_code = quick("weft_error_code", ctypes.c_int32)
 _error_message = quick("weft_error_message", ctypes.c_char_p)
 _error_payload = quick("weft_error_payload", ctypes.c_char_p)
@@ -390,6 +382,13 @@ _beside = _tensor = None  # Set by _convert.
 
 def operands(operation, described, values):
     """Operands that are not all tensors: numbers take the type of a tensor of their group, the rest is converted."""
+    if len(values) == 2 and described[0][1] == described[1][1]:  # A tensor and a number, by far the most frequent.
+        x, y = values
+        if type(y) is float or type(y) is int:
+            if isinstance(x, Tensor):
+                return x, _beside(x, y)
+        elif (type(x) is float or type(x) is int) and isinstance(y, Tensor):
+            return _beside(y, x), y
     like = {}
     for (name, group), value in zip(described, values):
         if isinstance(value, Tensor):

@@ -2,9 +2,10 @@
 import ctypes
 import struct
 from array import array
+from sys import _getframe as _frame
 
 from . import _call
-from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, caller, check, done, now, quick
+from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, check, done, now, quick
 from ._dtypes import BY_NAME, dtype as dtype_of
 from ._errors import InvalidArgument, InvalidType
 from ._wait import blocking
@@ -73,25 +74,48 @@ def beside(like, value):
     A number is part of the program, so that it folds, until the same place of the code is met with another number: from then on
     it is passed when the program runs, and compiles nothing new."""
     dtype = like.dtype
+    if type(value) is not float or not dtype.is_float:
+        made = _beside_other(dtype, value)
+        if made is not None:
+            return made
+    frame = _frame(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_call.PACKAGE):
+        frame = frame.f_back
+    changed = frame is not None and now.body is None and _has_changed((id(frame.f_code), frame.f_lasti), value)
+    handle = Handle()
+    error = (_argument_like if changed else _constant_like)(like._h, c_double(value), byref(handle))
+    if error:
+        raise _call.error_of(error)
+    return done(handle)
+
+
+def _beside_other(dtype, value):
+    """The tensor for a number that is no float beside a float, or None where the type of the other operand takes it."""
     if isinstance(value, complex):
         return scalar(value, dtype if dtype.is_complex else BY_NAME["c128"] if dtype.bits == 64 and dtype.is_float else _c64)
     if isinstance(value, float) and not (dtype.is_float or dtype.is_complex):
         return scalar(value, _f32)
     if not isinstance(value, bool) and dtype == "bool":
         return scalar(value, _i64)
-    if isinstance(value, int) and abs(value) > 2**53:
+    if isinstance(value, int) and not -2**53 <= value <= 2**53:
         return scalar(value, dtype)
-    frame = caller()
-    place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_lasti)
+    return None
+
+
+def _has_changed(place, value):
+    """True if another number was met at a place of the program, now or before."""
     before = _numbers.get(place)
-    changed = before is not None and (before is _CHANGED or before != (value, str(value)))
-    if changed or before is None:
+    if before is _CHANGED:
+        return True
+    if before is None:
         if len(_numbers) > 100_000:
             _numbers.clear()
-        _numbers[place] = _CHANGED if changed else (value, str(value))
-    handle = Handle()
-    check((_argument_like if changed and now.body is None else _constant_like)(like._h, c_double(value), byref(handle)))
-    return done(handle)
+        _numbers[place] = value
+        return False
+    if before == value and (value or str(before) == str(value)):  # 0.0 and -0.0 are two numbers.
+        return False
+    _numbers[place] = _CHANGED
+    return True
 
 
 _CHANGED = object()

@@ -18,11 +18,12 @@ _LETTERS = {"f16": "e", "f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i
 class DType(str):
     """An element type. It is its own name as text (`wf.f32 == "f32"`)."""
 
-    __slots__ = ("number", "kind", "bits", "computable")
+    __slots__ = ("number", "kind", "bits", "computable", "is_float", "is_complex", "is_integer")
 
     def __new__(cls, name):
         self = str.__new__(cls, name)
         self.number, self.kind, self.bits, self.computable = DTYPES[name]
+        self.is_float, self.is_complex, self.is_integer = self.kind == "float", self.kind == "complex", self.kind.endswith("integer")
         return self
 
     def __repr__(self):
@@ -35,18 +36,6 @@ class DType(str):
     def itemsize(self):
         """Bytes of an element on the host."""
         return max(self.bits // 8, 1)
-
-    @property
-    def is_float(self):
-        return self.kind == "float"
-
-    @property
-    def is_complex(self):
-        return self.kind == "complex"
-
-    @property
-    def is_integer(self):
-        return self.kind.endswith("integer")
 
     @property
     def letter(self):

@@ -11,12 +11,16 @@ from ._errors import InvalidType
 from ._wait import blocking
 
 _create = quick("weft_tree_create")
-_adders = {kind: quick("weft_tree_add_" + kind) for kind in ("dict", "list", "none", "tensor", "bool", "i64", "f64", "text", "bytes", "tree")}
+_adders = {"dict": quick("weft_tree_add_dict"), "list": quick("weft_tree_add_list"), "none": quick("weft_tree_add_none"),
+           "tensor": quick("weft_tree_add_tensor"), "bool": quick("weft_tree_add_bool"), "i64": quick("weft_tree_add_i64"),
+           "f64": quick("weft_tree_add_f64"), "text": quick("weft_tree_add_text"), "bytes": quick("weft_tree_add_bytes"),
+           "tree": quick("weft_tree_add_tree")}
 _kind = quick("weft_tree_kind")
 _size = quick("weft_tree_size")
 _child = quick("weft_tree_child")
 _key = quick("weft_tree_key")
-_get = {kind: quick("weft_tree_get_" + kind) for kind in ("tensor", "bool", "i64", "f64", "data")}
+_get = {"tensor": quick("weft_tree_get_tensor"), "bool": quick("weft_tree_get_bool"), "i64": quick("weft_tree_get_i64"),
+        "f64": quick("weft_tree_get_f64"), "data": quick("weft_tree_get_data")}
 _save = bind("weft_checkpoint_save")
 _load = bind("weft_checkpoint_load")
 _open = bind("weft_checkpoint_reader_open")

@@ -15,7 +15,7 @@ from ._more import zeros
 from ._tensor import Parameter, Tensor
 from ._wait import blocking
 
-_create = {kind: bind("weft_%s_create" % kind) for kind in ("sgd", "adam", "adamw")}
+_create = {"sgd": bind("weft_sgd_create"), "adam": bind("weft_adam_create"), "adamw": bind("weft_adamw_create")}
 _optimizer_step = bind("weft_optimizer_step")
 _state = bind("weft_optimizer_state")
 _load = bind("weft_optimizer_load")
