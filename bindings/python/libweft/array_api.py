@@ -384,3 +384,43 @@ class iinfo:
         self.dtype = kind = kind.dtype if isinstance(kind, _Tensor) else _dtype(kind)
         self.bits, signed = kind.bits, kind.kind.startswith("signed")
         self.min, self.max = (-2 ** (kind.bits - 1), 2 ** (kind.bits - 1) - 1) if signed else (0, 2 ** kind.bits - 1)
+
+
+def take_along_axis(x, indices, /, *, axis=-1):
+    axis %= x.ndim
+    length = x.shape[axis]
+    indices = _ops.where(_ops.lt(indices, 0), indices + length, indices).astype(int64)
+    shape = _broadcast_shape([x.shape[:axis] + (1,) + x.shape[axis + 1:], indices.shape[:axis] + (1,) + indices.shape[axis + 1:]])
+    x = _ops.broadcast_to(x, shape[:axis] + (length,) + shape[axis + 1:])
+    indices = _ops.broadcast_to(indices, shape[:axis] + (indices.shape[axis],) + shape[axis + 1:])
+    places = [_ops.iota(indices.shape, n, dtype="i64") if n != axis else indices for n in range(x.ndim)]
+    return x[tuple(places)]
+
+
+def isin(x1, x2, /, *, invert=False):
+    x1, x2 = _common([_as(x1), _as(x2)])
+    found = _ops.isin(x1, x2.reshape(-1))
+    return ~found if invert else found
+
+
+class __array_namespace_info__:
+    """What this namespace can do."""
+
+    def capabilities(self):
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 32}
+
+    def default_device(self):
+        from ._context import devices
+        return devices()[0]
+
+    def devices(self):
+        from ._context import devices
+        return devices()
+
+    def default_dtypes(self, *, device=None):
+        return {"real floating": float32, "complex floating": complex64, "integral": int64, "indexing": int64}
+
+    def dtypes(self, *, device=None, kind=None):
+        names = {"bool": bool, **{"int%d" % n: _D["i%d" % n] for n in (8, 16, 32, 64)}, **{"uint%d" % n: _D["u%d" % n] for n in (8, 16, 32, 64)},
+                 "float32": float32, "float64": float64, "complex64": complex64, "complex128": complex128}
+        return {n: d for n, d in names.items() if kind is None or isdtype(d, kind)}
