@@ -649,6 +649,3 @@ class _VarMean(NamedTuple):
 
 def var_mean(x: _Tensor, dims: Union[_Ints, None] = ..., keepdims: bool = ..., correction: int = ..., *, axis: Union[_Ints,
     None] = ...) -> _VarMean: ...
-
-__all__: tuple[str, ...]
-METHODS: tuple[str, ...]

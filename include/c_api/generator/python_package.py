@@ -391,4 +391,4 @@ def files(api):
     head = (METHODS_HEAD % "(%s)" % ", ".join(several + ["_DType", "_Ints", "_Tensor"]))
     stubs = "\n".join(long_line(line) for line in head.split("\n")) + "".join(
         method(op) for op in ops if op.c_name in methods and op.c_name not in own)
-    return {HOME + "_methods.pyi": stubs, HOME + "_abi.py": abi(api), HOME + "_ops.py": text + table, HOME + "_ops.pyi": STUB_HEAD + "\n" + "\n".join(stub(op) for op in ops) + "\n__all__: tuple[str, ...]\nMETHODS: tuple[str, ...]\n"}
+    return {HOME + "_methods.pyi": stubs, HOME + "_abi.py": abi(api), HOME + "_ops.py": text + table, HOME + "_ops.pyi": STUB_HEAD + "\n" + "\n".join(stub(op) for op in ops)}
