@@ -12,7 +12,7 @@ from ._function import Function as Function, checkpoint as checkpoint, custom_gr
 from ._function import from_stablehlo as from_stablehlo, function as function, grad as grad, gradients as gradients, jit as jit, jvp as jvp
 from ._function import value_and_grad as value_and_grad, vjp as vjp, vmap as vmap
 from ._ops import *
-from ._more import *
+from ._more import *  # type: ignore[assignment]
 from ._tensor import Parameter as Parameter, Tensor as Tensor, set_printoptions as set_printoptions
 from .files import load as load, save as save
 from .progress import bar as bar

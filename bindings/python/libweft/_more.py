@@ -170,9 +170,9 @@ def common(tensors):
     return [t.astype(kind) for t in tensors]
 
 
-def stack(tensors, axis=0):
+def stack(inputs, axis=0):
     """Tensors of one shape along a new axis."""
-    return _ops.stack(common([as_tensor(t) for t in tensors]), axis=axis)
+    return _ops.stack(common([as_tensor(t) for t in inputs]), axis=axis)
 
 
 def moveaxis(x, source, destination):
