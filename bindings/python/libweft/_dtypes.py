@@ -15,22 +15,30 @@ _LETTERS = {"f16": "e", "f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i
             "u64": "Q", "bool": "?"}
 
 
-class DType(str):
-    """An element type. It is its own name as text (`wf.f32 == "f32"`)."""
+class DType:
+    """An element type. It equals its own name as text (`wf.f32 == "f32"`)."""
 
-    __slots__ = ("number", "kind", "bits", "computable", "is_float", "is_complex", "is_integer")
+    __slots__ = ("name", "number", "kind", "bits", "computable", "is_float", "is_complex", "is_integer")
 
-    def __new__(cls, name):
-        self = str.__new__(cls, name)
+    def __init__(self, name):
+        self.name = name
         self.number, self.kind, self.bits, self.computable = DTYPES[name]
         self.is_float, self.is_complex, self.is_integer = self.kind == "float", self.kind == "complex", self.kind.endswith("integer")
-        return self
+
+    def __eq__(self, other):
+        return self is other or (isinstance(other, str) and _cache.get(other) is self)
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __str__(self):
+        return self.name
 
     def __repr__(self):
-        return "libweft." + str(self)
+        return "libweft." + self.name
 
     def __reduce__(self):
-        return dtype, (str(self),)
+        return dtype, (self.name,)
 
     @property
     def itemsize(self):
@@ -40,13 +48,13 @@ class DType(str):
     @property
     def letter(self):
         """The letter of `struct`, `array` and `memoryview` for an element, or None."""
-        return _LETTERS.get(str(self))
+        return _LETTERS.get(self.name)
 
     @property
     def numpy(self):
         """NumPy's type of the same meaning; types that NumPy lacks need the package ml_dtypes."""
         import numpy
-        name = _NUMPY.get(str(self))
+        name = _NUMPY.get(self.name)
         if name is not None:
             return numpy.dtype(name)
         try:
@@ -54,7 +62,7 @@ class DType(str):
         except ImportError:
             raise InvalidType("NumPy has no %s: install ml_dtypes, or convert first: x.astype('f32')" % self) from None
         back = {v: k for k, v in _OTHER_NAMES.items()}
-        return numpy.dtype(getattr(ml_dtypes, back[str(self)]))
+        return numpy.dtype(getattr(ml_dtypes, back[self.name]))
 
 
 BY_NAME = {name: DType(name) for name in DTYPES}

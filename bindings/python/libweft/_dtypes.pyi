@@ -1,7 +1,8 @@
 """Element types."""
 from typing import Any
 
-class DType(str):
+class DType:
+    name: str
     number: int
     kind: str
     bits: int

@@ -127,6 +127,8 @@ def ones_like(x, dtype=None):
 
 def full_like(x, value, dtype=None):
     """One number in x's shape."""
+    if isinstance(value, complex):
+        return _ops.broadcast_to(tensor(value, x.dtype if dtype is None else dtype), x.shape)
     return _ops.full(x.shape, value, dtype=x.dtype if dtype is None else dtype)
 
 
@@ -136,6 +138,7 @@ empty, empty_like = zeros, zeros_like
 def eye(n, m=None, k=0, dtype="f32"):
     """Ones on a diagonal, zeros elsewhere."""
     m = n if m is None else m
+    k = max(-n, min(m, k))  # Further off there is nothing of the diagonal left.
     rows, columns = _ops.iota((n, m), 0), _ops.iota((n, m), 1)
     return _ops.eq(rows + k, columns).astype(dtype)
 

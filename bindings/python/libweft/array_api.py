@@ -78,8 +78,9 @@ def ones(shape, *, dtype=None, device=None):
 
 def full(shape, fill_value, *, dtype=None, device=None):
     if dtype is None:
-        dtype = bool if fill_value is True or fill_value is False else int64 if isinstance(fill_value, int) else float32
-    if isinstance(fill_value, int) and abs_int(fill_value) > 2**53:
+        dtype = (bool if fill_value is True or fill_value is False else int64 if isinstance(fill_value, int) else
+                 complex64 if isinstance(fill_value, complex) else float32)
+    if isinstance(fill_value, complex) or isinstance(fill_value, int) and abs_int(fill_value) > 2**53:
         return _ops.broadcast_to(_tensor(fill_value, dtype), _shape(shape))
     return _ops.full(_shape(shape), fill_value, dtype=dtype)
 
