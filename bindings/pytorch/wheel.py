@@ -123,22 +123,28 @@ class Wheel:
         return self.path
 
 
-def metadata(name, version, summary, requires, licences, description):
+def metadata(name, version, summary, requires, licences, description, python=OLDEST_PYTHON):
     lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", f"Summary: {summary}",
-             "Author: The Weft authors", f"Requires-Python: >={OLDEST_PYTHON}",
+             "Author: The Weft authors", f"Requires-Python: >={python}",
              *(f"License-File: {each}" for each in licences),
              "Classifier: Operating System :: POSIX :: Linux", *(f"Requires-Dist: {each}" for each in requires),
              "Description-Content-Type: text/markdown", "", description]
     return "\n".join(lines).encode("utf-8")
 
 
-def binaries(library, compiler, work):
-    """The stripped library and the module, compiled anew: no symbols and no path of this machine is in them."""
+def stripped(library, work):
+    """The library without symbols."""
     beside = library.parent / "stripped" / library.name
     target = work / "libweft.so.1"
     shutil.copyfile(beside if beside.exists() else library, target)
     if not beside.exists():
         run("strip", "--strip-unneeded", str(target))
+    return target
+
+
+def binaries(library, compiler, work):
+    """The stripped library and the module, compiled anew: no symbols and no path of this machine is in them."""
+    target = stripped(library, work)
     module = work / build.MODULE
     glibc = work / "glibc"
     options = [*build.old_glibc(str(glibc), compiler), f"-ffile-prefix-map={SOURCE}=.", "-s", "-Wl,--build-id=none"]

@@ -18,13 +18,14 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from generator import attributes, bodies, cpp, ffi, fluent, fuzz, goldens, headers, model, options, reference, text  # noqa: E402
+from generator import (attributes, bodies, cpp, ffi, fluent, fuzz, goldens, headers, languages, model, options,  # noqa: E402
+                       python_package, reference, text)
 
 
 def derived(api):
     """What follows from the complete description."""
     files = {}
-    for module in (headers, options, fluent, bodies, goldens, reference, ffi, fuzz, cpp):
+    for module in (headers, options, fluent, bodies, goldens, reference, ffi, fuzz, cpp, python_package, languages):
         for path, content in module.files(api).items():
             assert path not in files, path
             files[path] = content

@@ -48,7 +48,7 @@ class Release(unittest.TestCase):
         again = os.path.join(self.work, "again")
         self.package(again)
         self.assertEqual(digests(self.out), digests(again))
-        self.assertEqual(5, len(digests(self.out)))
+        self.assertEqual(6, len(digests(self.out)))
         run("sha256sum", "-c", "SHA256SUMS", cwd=again)
 
     def test_the_archive_holds_everything_below_one_folder(self):

@@ -1,0 +1,285 @@
+"""Checkpoints: nested dicts and lists of tensors, numbers and text in one file, checked and written whole or not at all."""
+import ctypes
+import os
+
+from . import _call, _wait
+from ._abi import STRUCTS
+from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, check, done, handle_class, now, quick, struct_of, text_of
+from ._context import start
+from ._dtypes import of_number
+from ._errors import InvalidType
+from ._wait import blocking
+
+_create = quick("weft_tree_create")
+_adders = {"dict": quick("weft_tree_add_dict"), "list": quick("weft_tree_add_list"), "none": quick("weft_tree_add_none"),
+           "tensor": quick("weft_tree_add_tensor"), "bool": quick("weft_tree_add_bool"), "i64": quick("weft_tree_add_i64"),
+           "f64": quick("weft_tree_add_f64"), "text": quick("weft_tree_add_text"), "bytes": quick("weft_tree_add_bytes"),
+           "tree": quick("weft_tree_add_tree")}
+_kind = quick("weft_tree_kind")
+_size = quick("weft_tree_size")
+_child = quick("weft_tree_child")
+_key = quick("weft_tree_key")
+_get = {"tensor": quick("weft_tree_get_tensor"), "bool": quick("weft_tree_get_bool"), "i64": quick("weft_tree_get_i64"),
+        "f64": quick("weft_tree_get_f64"), "data": quick("weft_tree_get_data")}
+_save = bind("weft_checkpoint_save")
+_load = bind("weft_checkpoint_load")
+_open = bind("weft_checkpoint_reader_open")
+_reader_count = quick("weft_checkpoint_reader_count")
+_reader_entry = quick("weft_checkpoint_reader_entry")
+_reader_load = bind("weft_checkpoint_reader_load")
+_reader_info = quick("weft_checkpoint_reader_info")
+_reader_metadata = quick("weft_checkpoint_reader_metadata")
+Tree = handle_class("TreeHandle", quick("weft_tree_release", None))
+_Reader = handle_class("ReaderHandle", bind("weft_checkpoint_reader_release", None))
+_NONE, _DICT, _LIST, _TUPLE, _TENSOR, _BOOL, _I64, _F64, _TEXT, _BYTES, _ALIAS = range(11)
+
+
+def new_tree():
+    tree = Tree()
+    check(_create(byref(tree)))
+    return tree
+
+
+def add(tree, parent, key, value):
+    """Adds a nested value below a node; gives its node."""
+    node = ctypes.c_uint32()
+    where = (tree, ctypes.c_uint32(parent), *((None, c_size_t(0)) if key is None else text_of(_name(key))))
+    if hasattr(value, "_weft_tree"):
+        inner = value._weft_tree()
+        check(_adders["tree"](*where, inner, byref(node)))
+        return node.value
+    if hasattr(value, "state_dict"):
+        value = nested(value.state_dict())
+    if isinstance(value, dict):
+        check(_adders["dict"](*where, byref(node)))
+        for k, v in value.items():
+            add(tree, node.value, k, v)
+    elif isinstance(value, (list, tuple)):
+        check(_adders["list"](*where, byref(node)))
+        for v in value:
+            add(tree, node.value, None, v)
+    elif value is None:
+        check(_adders["none"](*where, byref(node)))
+    elif isinstance(value, bool):
+        check(_adders["bool"](*where, ctypes.c_int32(value), byref(node)))
+    elif isinstance(value, int):
+        check(_adders["i64"](*where, _call.int64(value, "save", key or "an item"), byref(node)))
+    elif isinstance(value, float):
+        check(_adders["f64"](*where, c_double(value), byref(node)))
+    elif isinstance(value, (str, bytes)):
+        check(_adders["text" if isinstance(value, str) else "bytes"](*where, *text_of(value), byref(node)))
+    else:
+        if not isinstance(value, _call.Tensor):
+            from ._convert import tensor
+            try:
+                value = tensor(value)
+            except InvalidType:
+                raise InvalidType("save: %r is of type %s, which a checkpoint cannot hold" % (key, type(value).__name__)) from None
+        check(_adders["tensor"](*where, value._h, byref(node)))
+    return node.value
+
+
+def nested(state):
+    """A dict of names with dots as dicts within dicts, as programs of C write them."""
+    out = {}
+    for name, value in state.items():
+        inner, rest = out, name.split(".")
+        for part in rest[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[rest[-1]] = value
+    return out
+
+
+def flat(state, prefix=""):
+    """Names with dots again."""
+    out = {}
+    for name, value in state.items():
+        if isinstance(value, dict):
+            out.update(flat(value, "%s%s." % (prefix, name)))
+        else:
+            out[prefix + name] = value
+    return out
+
+
+def _name(key):
+    if not isinstance(key, str):
+        raise InvalidType("save: the keys of a dict are text, and one is %r" % (key,))
+    return key
+
+
+def value_of(tree, node=0):
+    """The nested value at a node."""
+    kind = ctypes.c_uint32()
+    check(_kind(tree, ctypes.c_uint32(node), byref(kind)))
+    if kind.value == _ALIAS:
+        for guess in ("tensor", "bool", "i64", "f64"):
+            try:
+                return _leaf(tree, node, guess)
+            except _call._errors.Error:
+                continue
+        return bytes(_data(tree, node)).decode()
+    if kind.value in (_DICT, _LIST, _TUPLE):
+        count, out = ctypes.c_uint32(), []
+        check(_size(tree, ctypes.c_uint32(node), byref(count)))
+        for i in range(count.value):
+            child = ctypes.c_uint32()
+            check(_child(tree, ctypes.c_uint32(node), ctypes.c_uint32(i), byref(child)))
+            out.append((_key_of(tree, child.value) if kind.value == _DICT else None, value_of(tree, child.value)))
+        return dict(out) if kind.value == _DICT else [v for _, v in out]
+    if kind.value == _NONE:
+        return None
+    if kind.value in (_TEXT, _BYTES):
+        data = _data(tree, node)
+        return data.decode() if kind.value == _TEXT else data
+    return _leaf(tree, node, {_TENSOR: "tensor", _BOOL: "bool", _I64: "i64", _F64: "f64"}[kind.value])
+
+
+def _leaf(tree, node, kind):
+    out = {"tensor": Handle, "bool": ctypes.c_int32, "i64": c_int64, "f64": c_double}[kind]()
+    check(_get[kind](tree, ctypes.c_uint32(node), byref(out)))
+    return done(out) if kind == "tensor" else bool(out.value) if kind == "bool" else out.value
+
+
+def _data(tree, node):
+    where, size = c_void_p(), c_size_t()
+    check(_get["data"](tree, ctypes.c_uint32(node), byref(where), byref(size)))
+    return ctypes.string_at(where, size.value) if size.value else b""
+
+
+def _key_of(tree, node):
+    where, size = c_void_p(), c_size_t()
+    check(_key(tree, ctypes.c_uint32(node), byref(where), byref(size)))
+    return ctypes.string_at(where, size.value).decode()
+
+
+class Saving:
+    """A file that is being written behind the program's back."""
+
+    def __init__(self, path, event, context):
+        self.path, self._event, self._context = path, event, context
+
+    @property
+    def done(self):
+        return _wait.done(self._event)
+
+    def wait(self, timeout=None):
+        """Waits until the file is there; raises what went wrong."""
+        _wait.wait(self._event, timeout)
+
+    def __await__(self):
+        return _wait.awaited(self._event).__await__()
+
+
+def _checked_path(path, verb):
+    path = os.fspath(path)
+    for suffix, what in ((".safetensors", "safetensors files"), (".npz", "NumPy's archives"), (".npy", "NumPy's files")):
+        if path.endswith(suffix):
+            raise NotImplementedError("%s: %s (%s) are not in the C library yet; checkpoints of any other name are" % (verb, what, suffix))
+    return path
+
+
+def save(path, tree, *, metadata=None, step=0, durable=True, wait=True):
+    """Writes a dict of tensors, numbers, text, lists, modules and optimizers. Values are those of now.
+
+    With wait=False the writing goes on behind, and what comes back has `wait()`, `done`, and can be awaited."""
+    path = _checked_path(path, "save")
+    if not isinstance(tree, dict):
+        tree = nested(tree.state_dict()) if hasattr(tree, "state_dict") else {"value": tree}
+    made = new_tree()
+    for key, value in tree.items():
+        add(made, 0, key, value)
+    kept, rows = [], b""
+    for key, value in (metadata or {}).items():
+        k, v = str(key).encode(), str(value).encode()
+        kept += [k, v]
+        rows += struct_of("weft_setting", name=k, name_length=len(k), value=v, value_length=len(v))
+    options = struct_of("weft_checkpoint_options", metadata=rows or None, metadata_count=len(kept) // 2, step=step,
+                        durable=0 if durable else -1)
+    context = now.context or start()
+    event = _wait.Event()
+    check(blocking(_save, context, *text_of(path), made, options, byref(event)), file=True)
+    saving = Saving(path, event, context)
+    if not wait:
+        return saving
+    error = _call.bind("weft_event_wait")
+    _finished(event, context, error)
+    return None
+
+
+def _finished(event, context, wait):
+    """Waits for a file; what goes wrong is an error of files."""
+    while not _wait.done(event):
+        try:
+            _wait.wait(event, 0.05)
+        except _call._errors.DeadlineExceeded:
+            continue
+        except _call._errors.Error:
+            break
+    check(wait(event, c_int64(0)), file=True)
+
+
+def load(path, *, device=None):
+    """The nested values of a checkpoint, every byte of it checked.
+
+    >>> import tempfile, os
+    >>> file = os.path.join(tempfile.mkdtemp(), "state.weft")
+    >>> wf.save(file, {"weights": wf.ones((2,)), "epoch": 3})
+    >>> wf.load(file)["epoch"]
+    3
+    """
+    path = _checked_path(path, "load")
+    tree = Tree()
+    check(blocking(_load, now.context or start(), *text_of(path), None if device is None else device._h, byref(tree)), file=True)
+    return value_of(tree)
+
+
+class Reader:
+    """An open checkpoint: its table of contents, and single tensors.
+
+    >>> import tempfile, os
+    >>> file = os.path.join(tempfile.mkdtemp(), "state.weft")
+    >>> wf.save(file, {"weights": wf.ones((2,))}, step=5)
+    >>> wf.files.Reader(file).info["step"]
+    5
+    """
+
+    def __init__(self, path):
+        self._h = _Reader()
+        check(blocking(_open, now.context or start(), *text_of(os.fspath(path)), byref(self._h)), file=True)
+
+    def __len__(self):
+        count = c_size_t()
+        check(_reader_count(self._h, byref(count)))
+        return count.value
+
+    def entries(self):
+        """[(path, element type, shape, bytes)] of the tensors."""
+        out, name = [], "weft_checkpoint_entry"
+        for i in range(len(self)):
+            data = _call.empty_struct(name)
+            check(_reader_entry(self._h, c_size_t(i), data))
+            dims = _call.field(data, name, "dims")[:_call.field(data, name, "rank")]
+            text = ctypes.string_at(_call.field(data, name, "path"), _call.field(data, name, "path_length")).decode()
+            out.append((text, of_number(_call.field(data, name, "dtype")), tuple(dims), _call.field(data, name, "size_bytes")))
+        return out
+
+    @property
+    def info(self):
+        """step, created_unix_ns, file_bytes, tensor_bytes, tensors, producer."""
+        name = "weft_checkpoint_info"
+        data = _call.empty_struct(name)
+        check(_reader_info(self._h, data))
+        out = {k: _call.field(data, name, k) for k in STRUCTS[name][1] if k not in ("struct_size", "next", "producer", "producer_length")}
+        size = _call.field(data, name, "producer_length")
+        return {**out, "producer": ctypes.string_at(_call.field(data, name, "producer"), size).decode() if size else ""}
+
+    @property
+    def metadata(self):
+        tree = Tree()
+        check(_reader_metadata(self._h, byref(tree)))
+        return value_of(tree)
+
+    def __getitem__(self, path):
+        handle = Handle()
+        check(blocking(_reader_load, self._h, *text_of(path), None, byref(handle)), file=True)
+        return done(handle)

@@ -1,0 +1,176 @@
+"""The layers."""
+import math
+
+from .. import _ops
+from .._errors import InvalidArgument
+from .._more import ones, split, zeros
+from .._tensor import Parameter
+from . import init
+from ._module import Module
+
+
+class Linear(Module):
+    """x w + b with a weight [inputs, outputs]."""
+
+    def __init__(self, inputs, outputs, bias=True, dtype="f32"):
+        self.w = Parameter(init.lecun_uniform((inputs, outputs), dtype))
+        self.b = Parameter(zeros((outputs,), dtype)) if bias else None
+
+    def forward(self, x):
+        return _ops.linear(x, self.w, self.b)
+
+
+def _pair(value):
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+class Conv2d(Module):
+    """A convolution of images [batch, height, width, channels] with a kernel [height, width, inputs / groups, outputs]."""
+
+    def __init__(self, inputs, outputs, kernel, stride=1, padding="valid", dilation=1, groups=1, bias=True, dtype="f32"):
+        self.w = Parameter(init.lecun_uniform((*_pair(kernel), inputs // groups, outputs), dtype))
+        self.b = Parameter(zeros((outputs,), dtype)) if bias else None
+        self.stride, self.dilation, self.groups = _pair(stride), _pair(dilation), groups
+        self.padding, self.pads = (padding, None) if isinstance(padding, str) else ("explicit", _pads(padding))
+
+    def forward(self, x):
+        y = _ops.conv(x, self.w, strides=self.stride, padding=self.padding, pads=self.pads, dilation=self.dilation, groups=self.groups)
+        return y if self.b is None else y + self.b
+
+
+def _pads(padding):
+    height, width = _pair(padding)
+    return (height, height, width, width)
+
+
+class MaxPool2d(Module):
+    def __init__(self, window, stride=None):
+        self.window, self.stride = _pair(window), _pair(window if stride is None else stride)
+
+    def forward(self, x):
+        return _ops.max_pool(x, self.window, strides=self.stride)
+
+
+class AvgPool2d(MaxPool2d):
+    def forward(self, x):
+        return _ops.avg_pool(x, self.window, strides=self.stride)
+
+
+class Flatten(Module):
+    """All axes but the first as one."""
+
+    def forward(self, x):
+        return x.reshape(x.shape[0], -1)
+
+
+class Embedding(Module):
+    """Rows of a table [count, size] by whole numbers."""
+
+    def __init__(self, count, size, deviation=1.0, dtype="f32"):
+        self.table = Parameter(init.normal((count, size), deviation, dtype=dtype))
+
+    def forward(self, ids):
+        return _ops.embedding(self.table, ids)
+
+
+class LayerNorm(Module):
+    def __init__(self, size, epsilon=1e-5, dtype="f32"):
+        self.scale, self.offset, self.epsilon = Parameter(ones((size,), dtype)), Parameter(zeros((size,), dtype)), epsilon
+
+    def forward(self, x):
+        return _ops.layer_norm(x, self.scale, self.offset, epsilon=self.epsilon)
+
+
+class RMSNorm(Module):
+    def __init__(self, size, epsilon=1e-6, dtype="f32"):
+        self.scale, self.epsilon = Parameter(ones((size,), dtype)), epsilon
+
+    def forward(self, x):
+        return _ops.rms_norm(x, self.scale, epsilon=self.epsilon)
+
+
+class BatchNorm(Module):
+    """Batch statistics in training, running ones in evaluation; the features are the last axis."""
+
+    def __init__(self, size, epsilon=1e-5, momentum=0.1, dtype="f32"):
+        self.scale, self.offset = Parameter(ones((size,), dtype)), Parameter(zeros((size,), dtype))
+        self.mean, self.variance = Parameter(zeros((size,), dtype), trainable=False), Parameter(ones((size,), dtype), trainable=False)
+        self.epsilon, self.momentum = epsilon, momentum
+
+    def forward(self, x):
+        if not self.training:
+            return _ops.batch_norm_inference(x, self.scale, self.offset, self.mean, self.variance, epsilon=self.epsilon)
+        y, mean, variance = _ops.batch_norm(x, self.scale, self.offset, epsilon=self.epsilon)
+        count = math.prod(x.shape[:-1])
+        unbiased = variance * (count / max(count - 1, 1))
+        self.mean.assign(self.mean * (1 - self.momentum) + mean.detach() * self.momentum)
+        self.variance.assign(self.variance * (1 - self.momentum) + unbiased.detach() * self.momentum)
+        return y
+
+
+class Dropout(Module):
+    def __init__(self, rate=0.5):
+        self.rate = rate
+
+    def forward(self, x):
+        return _ops.dropout(x, rate=self.rate) if self.training and self.rate else x
+
+
+class Sequential(Module):
+    """Layers and functions one after the other."""
+
+    def __init__(self, *layers):
+        self.layers = list(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def __getitem__(self, index):
+        return self.layers[index]
+
+    def __len__(self):
+        return len(self.layers)
+
+
+class MultiHeadAttention(Module):
+    """Self-attention over [batch, time, size]."""
+
+    def __init__(self, size, heads, causal=False, bias=True, dtype="f32"):
+        if size % heads:
+            raise InvalidArgument("MultiHeadAttention: %d features are not %d equal heads" % (size, heads))
+        self.inner, self.outer = Linear(size, 3 * size, bias, dtype), Linear(size, size, bias, dtype)
+        self.heads, self.causal = heads, causal
+
+    def forward(self, x, mask=None):
+        batch, time, size = x.shape
+        q, k, v = (part.reshape(batch, time, self.heads, size // self.heads).transpose(0, 2, 1, 3) for part in split(self.inner(x), 3, -1))
+        y = _ops.scaled_dot_product_attention(q, k, v, mask, causal=self.causal)
+        return self.outer(y.transpose(0, 2, 1, 3).reshape(batch, time, size))
+
+
+class LSTM(Module):
+    """A long short-term memory over [time, batch, inputs], as one loop of the program: (outputs, (h, c))."""
+
+    def __init__(self, inputs, size, dtype="f32"):
+        bound = 1.0 / math.sqrt(size)
+        self.w = Parameter(init.uniform((inputs, 4 * size), -bound, bound, dtype))
+        self.u = Parameter(init.uniform((size, 4 * size), -bound, bound, dtype))
+        self.b = Parameter(zeros((4 * size,), dtype))
+        self.size = size
+
+    def forward(self, x, state=None):
+        from .._control import scan
+        if state is None:
+            state = (zeros((x.shape[1], self.size), x.dtype), zeros((x.shape[1], self.size), x.dtype))
+        projected = _ops.linear(x, self.w, self.b)
+
+        def cell(carry, gates):
+            h, c = carry
+            i, f, g, o = split(gates + _ops.matmul(h, self.u), 4, -1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            return (h, c), h
+        state, outputs = scan(cell, state, projected)
+        return outputs, state

@@ -1,0 +1,242 @@
+"""Optimizers of the C library, schedules, clipping and moving averages.
+
+    optimizer = wf.optim.AdamW(model, lr=wf.optim.cosine(3e-4, steps=1000, warmup=50))
+    with wf.step():
+        loss = wf.nn.cross_entropy(model(x), y).keep()
+        optimizer.step(loss)
+"""
+import math
+
+from . import _call, _ops, files
+from ._call import bind, byref, check, handle_class, handles, now, struct_of
+from ._context import start, step as _step
+from ._errors import InvalidArgument, InvalidType
+from ._more import zeros
+from ._tensor import Parameter, Tensor
+from ._wait import blocking
+
+_create = {"sgd": bind("weft_sgd_create"), "adam": bind("weft_adam_create"), "adamw": bind("weft_adamw_create")}
+_optimizer_step = bind("weft_optimizer_step")
+_state = bind("weft_optimizer_state")
+_load = bind("weft_optimizer_load")
+_Handle = handle_class("OptimizerHandle", _call.quick("weft_optimizer_release", None))
+# In `present` of Adam's options: all four count as they stand.
+_ALL = 1 | 2 | 4 | 8
+
+
+class Optimizer:
+    """What the optimizers share. `params` is a module, a list of parameters, or a list of groups: dicts with "params" and settings of
+    their own."""
+
+    def __init__(self, params, lr, **defaults):
+        self.lr, self.count = lr, 0
+        self._groups = []
+        for group in _groups(params):
+            settings = {**defaults, **{k: v for k, v in group.items() if k not in ("params", "lr")}}
+            unknown = set(settings) - set(defaults)
+            if unknown:
+                raise InvalidType("%s: groups have no setting %s; there are %s" % (
+                    type(self).__name__, sorted(unknown), ["lr", *defaults]))
+            tensors = list(group["params"])
+            handle = _Handle()
+            array, count = handles(tensors)
+            kind, options = self._options(settings)
+            check(blocking(_create[kind], now.context or start(), array, count, options, byref(handle)))
+            self._groups.append((handle, tensors, group.get("lr")))
+
+    def _options(self, settings):
+        raise NotImplementedError
+
+    @property
+    def params(self):
+        return [p for _, tensors, _ in self._groups for p in tensors]
+
+    def step(self, of, lr=None):
+        """One update: of a loss, whose gradients are taken here, or of gradients (a list, or a dict by name from value_and_grad)."""
+        if isinstance(of, Tensor):
+            from ._function import gradients
+            if now.scope is None:
+                with _step(sync=False):  # The gradients die with the step, whoever holds them.
+                    self._update(gradients(of, self.params), lr)
+            else:
+                self._update(gradients(of, self.params), lr)
+        else:
+            self._update(of, lr)
+
+    def _update(self, grads, lr):
+        grads = list(grads.values()) if isinstance(grads, dict) else list(grads)
+        if len(grads) != len(self.params):
+            raise InvalidArgument("step: %d gradients for %d parameters" % (len(grads), len(self.params)))
+        at = 0
+        for handle, tensors, own in self._groups:
+            array, count = handles(grads[at:at + len(tensors)])
+            at += len(tensors)
+            rate = own if own is not None and lr is None else self.lr if lr is None else lr
+            rate = rate(self.count) if callable(rate) else rate
+            _call.mark()
+            check(_optimizer_step(handle, array, count, _call.doubles(rate, "step", "lr")))
+        self.count += 1
+
+    @property
+    def rate(self):
+        """The learning rate of the next step."""
+        return self.lr(self.count) if callable(self.lr) else self.lr
+
+    def _weft_tree(self):
+        tree = files.new_tree()
+        files.add(tree, 0, "count", self.count)
+        inner = files.add(tree, 0, "groups", [])
+        for handle, _, _ in self._groups:
+            state = files.Tree()
+            check(_state(handle, byref(state)))
+            files.add(tree, inner, None, _Whole(state))
+        return tree
+
+    def state_dict(self):
+        """Count, and for each group its kind, step and tensors."""
+        return files.value_of(self._weft_tree())
+
+    def load_state_dict(self, state):
+        """Goes on from a state: the same kind, and parameters of the same shapes."""
+        if len(state["groups"]) != len(self._groups):
+            raise InvalidArgument("load_state_dict: the state has %d groups, the optimizer %d" % (len(state["groups"]), len(self._groups)))
+        for (handle, _, _), value in zip(self._groups, state["groups"]):
+            tree = files.new_tree()
+            for key, part in value.items():
+                files.add(tree, 0, key, part)
+            check(_load(handle, tree, _call.ctypes.c_uint32(0)))
+        self.count = int(state["count"])
+
+
+class _Whole:
+    """A tree of C as a part of another."""
+
+    def __init__(self, tree):
+        self._tree = tree
+
+    def _weft_tree(self):
+        return self._tree
+
+
+def _groups(params):
+    if hasattr(params, "parameters"):
+        params = params.parameters()
+    params = list(params.values()) if isinstance(params, dict) and "params" not in params else list(params) if not isinstance(params, dict) else [params]
+    if not params:
+        raise InvalidArgument("an optimizer needs parameters, and there are none")
+    groups = params if isinstance(params[0], dict) else [{"params": params}]
+    for group in groups:
+        if hasattr(group["params"], "parameters"):
+            group = group["params"] = group["params"].parameters()
+        for p in group["params"] if isinstance(group, dict) else group:
+            if not isinstance(p, Tensor):
+                raise InvalidType("an optimizer takes parameters, and one is %s" % type(p).__name__)
+            if not isinstance(p, Parameter):
+                p.require_grad()
+    return groups
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum and Nesterov's variant."""
+
+    def __init__(self, params, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
+        super().__init__(params, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+
+    def _options(self, s):
+        return "sgd", struct_of("weft_sgd_options", momentum=s["momentum"], weight_decay=s["weight_decay"], nesterov=int(s["nesterov"]))
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015)."""
+
+    _kind = "adam"
+
+    def __init__(self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0):
+        super().__init__(params, lr, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+
+    def _options(self, s):
+        return self._kind, struct_of("weft_adam_options", **{k: float(v) for k, v in s.items()}, present=_ALL)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    _kind = "adamw"
+
+    def __init__(self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.01):
+        super().__init__(params, lr, beta1, beta2, epsilon, weight_decay)
+
+
+def warmup(schedule, steps):
+    """A rate or schedule that grows from 0 over so many steps."""
+    return lambda n: (schedule(n) if callable(schedule) else schedule) * min((n + 1) / steps, 1.0) if steps else schedule
+
+
+def cosine(rate, steps, warmup=0, end=0.0):
+    """Half a wave from rate down to end, behind a linear warm-up.
+
+    >>> [round(wf.optim.cosine(1.0, steps=4)(n), 3) for n in range(5)]
+    [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
+    def schedule(n):
+        if n < warmup:
+            return rate * (n + 1) / warmup
+        done = min((n - warmup) / max(steps - warmup, 1), 1.0)
+        return end + (rate - end) * 0.5 * (1 + math.cos(math.pi * done))
+    return schedule
+
+
+def step_decay(rate, every, factor=0.1):
+    """The rate times factor, once more after every so many steps."""
+    return lambda n: rate * factor ** (n // every)
+
+
+def one_cycle(rate, steps, start=0.3, divide=25.0, final=1e4):
+    """Up to rate over a share of the steps and down to almost nothing, both by cosines (Smith 2018), as PyTorch's OneCycleLR."""
+    low, last = rate / divide, rate / divide / final
+    peak = start * steps - 1
+
+    def between(a, b, part):
+        return b + (a - b) / 2 * (1 + math.cos(math.pi * part))
+    return lambda n: between(low, rate, n / peak) if n <= peak else between(rate, last, (n - peak) / (steps - 1 - peak))
+
+
+def clip_by_global_norm(grads, max_norm):
+    """(gradients, norm): all gradients times one factor, so that together they are no longer than max_norm. Nothing is read."""
+    values = list(grads.values()) if isinstance(grads, dict) else list(grads)
+    total = None
+    for g in values:
+        part = _ops.sum(_ops.square(g.astype("f32")))
+        total = part if total is None else total + part
+    norm = _ops.sqrt(total)
+    factor = _ops.minimum(max_norm / (norm + 1e-6), 1.0)
+    clipped = [g * factor.astype(g.dtype) for g in values]
+    return (dict(zip(grads, clipped)) if isinstance(grads, dict) else clipped), norm
+
+
+class EMA:
+    """Moving averages of a module's parameters: average = decay * average + (1 - decay) * parameter."""
+
+    def __init__(self, module, decay=0.999):
+        self.decay, self._names = decay, [n for n, _ in module.named_parameters()]
+        self._params = module.parameters()
+        self.averages = []
+        for p in self._params:
+            average = Parameter(zeros(p.shape, p.dtype), trainable=False)
+            average.assign(p.detach())
+            self.averages.append(average)
+
+    def update(self):
+        """To be called in a step, behind the optimizer's."""
+        for average, p in zip(self.averages, self._params):
+            average.assign(average * self.decay + p.detach() * (1 - self.decay))
+
+    def state_dict(self):
+        return dict(zip(self._names, self.averages))
+
+    def swap(self):
+        """The averages into the module and its parameters here; a second call takes that back."""
+        for average, p in zip(self.averages, self._params):
+            kept = p.copy()
+            p.assign(average)
+            average.assign(kept)

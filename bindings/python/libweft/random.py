@@ -1,0 +1,66 @@
+"""Random numbers of this thread's context. They are drawn when the program runs; the state moves on by itself."""
+import ctypes
+
+from . import _ops
+from ._call import byref, check, now, quick
+from ._context import seed, start
+from ._convert import tensor
+from ._ops import bernoulli, categorical, dropout
+
+_get = quick("weft_random_get_state")
+_set = quick("weft_random_set_state")
+
+__all__ = ["bernoulli", "categorical", "dropout", "get_state", "normal", "permutation", "randint", "seed", "set_state", "shuffle", "uniform"]
+
+
+def _shape(shape):
+    return (shape,) if hasattr(shape, "__index__") else tuple(shape)
+
+
+def uniform(shape=(), low=0.0, high=1.0, dtype="f32", device=None):
+    """Numbers from low to high, which is not among them.
+
+    >>> wf.random.uniform((2, 3)).shape
+    (2, 3)
+    """
+    return _ops.uniform(_shape(shape), low=low, high=high, dtype=dtype, device=device)
+
+
+def normal(shape=(), mean=0.0, deviation=1.0, dtype="f32", device=None):
+    """Normally distributed numbers."""
+    return _ops.normal(_shape(shape), mean=mean, deviation=deviation, dtype=dtype, device=device)
+
+
+def randint(low, high=None, shape=(), dtype="i32"):
+    """Whole numbers from low to high - 1."""
+    if high is None:
+        low, high = 0, low
+    if high <= low:
+        raise ValueError("randint: no whole number is from %d to %d" % (low, high - 1))
+    drawn = _ops.floor(_ops.uniform(_shape(shape), low=0.0, high=1.0, dtype="f64") * float(high - low)) + float(low)
+    return drawn.astype(dtype)
+
+
+def permutation(x):
+    """The numbers below x, or the rows of a tensor, in random order."""
+    rows = None if isinstance(x, int) else x if hasattr(x, "_h") else tensor(x)
+    count = x if rows is None else rows.shape[0]
+    order = _ops.argsort(_ops.uniform((count,), dtype="f64"))
+    return order if rows is None else _ops.take(rows, order)
+
+
+def shuffle(x):
+    """The rows of a tensor in random order, in place."""
+    x.assign(permutation(x))
+
+
+def get_state():
+    """(key, low, high): where the stream is."""
+    out = [ctypes.c_uint64() for _ in range(3)]
+    check(_get(now.context or start(), *map(byref, out)))
+    return tuple(v.value for v in out)
+
+
+def set_state(state):
+    """Goes on from a state that get_state gave."""
+    check(_set(now.context or start(), *[ctypes.c_uint64(v) for v in state]))

@@ -1,0 +1,66 @@
+"""Makes the wheel `libweft` that pip installs: the Python package with the library inside. Needs no compiler and no network.
+
+    python3 bindings/python/wheel.py --library build/release/lib/libweft.so.1 --out build/wheels
+
+The platform in its name is what the library asks for, read from its symbols. The same commit gives the same bytes.
+"""
+import argparse
+import importlib.util
+import pathlib
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+OLDEST_PYTHON = "3.9"
+LARGEST = 18 << 20
+
+
+def shared():
+    """The parts that both wheels are made with (bindings/pytorch/wheel.py)."""
+    home = HERE.parent / "pytorch"
+    sys.path.insert(0, str(home))
+    spec = importlib.util.spec_from_file_location("weft_pytorch_wheel", home / "wheel.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def package(parts, out, version, library, licences):
+    """Writes the wheel; gives its path."""
+    tag = "py3-none-" + parts.platform_tag([library])
+    wheel = parts.Wheel(out, "libweft", version, tag, pure=False)
+    for path in sorted(p for p in (HERE / "libweft").rglob("*") if p.suffix in (".py", ".pyi") or p.name == "py.typed"):
+        wheel.add(path.relative_to(HERE).as_posix(), path.read_bytes())
+    wheel.add("libweft/" + library.name, library.read_bytes(), executable=True)
+    for path in licences:
+        folder = "sboms" if path.name.endswith(".spdx.json") else "licenses"
+        wheel.add(f"{wheel.info}/{folder}/{path.name}", path.read_bytes())
+    names = [path.name for path in licences if not path.name.endswith(".spdx.json")]
+    wheel.add(wheel.info + "/METADATA", parts.metadata(
+        "libweft", version, "Lazy tensors that are compiled: NumPy's way of writing, gradients, one library", [], names,
+        (parts.SOURCE / "docs" / "python.md").read_text(encoding="utf-8"), OLDEST_PYTHON))
+    return wheel.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True, help="libweft.so.1, as the release preset builds it")
+    parser.add_argument("--out", required=True, help="where the wheel goes; it is made, a file of the same name is replaced")
+    parser.add_argument("--notices", help="where THIRD_PARTY_NOTICES and weft.spdx.json are (notices in the build)")
+    options = parser.parse_args()
+    parts = shared()
+    library = pathlib.Path(options.library).resolve()
+    if not library.is_file():
+        parts.die(f"there is no library at {library}")
+    out = pathlib.Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    version = parts.only_match(parts.SOURCE / "scripts" / "cmake" / "WeftOptions.cmake", r"^set\(WEFT_RELEASE_VERSION ([0-9.]+)\)$")
+    with tempfile.TemporaryDirectory(prefix="weft-wheel.") as work:
+        made = package(parts, out, version, parts.stripped(library, pathlib.Path(work)), parts.notices(library, options.notices))
+    if made.stat().st_size > LARGEST:
+        parts.die(f"{made.name} has {made.stat().st_size} bytes; at most {LARGEST} are promised")
+    print(made)
+
+
+if __name__ == "__main__":
+    main()

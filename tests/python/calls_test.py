@@ -1,0 +1,367 @@
+"""How the package calls the library: vectors of calls, leaks, threads, steps, signals, fork, and what is refused with which text."""
+import gc
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import support
+
+import libweft as wf
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Vectors(unittest.TestCase):
+    def test_golden_calls_replayed_with_the_library_that_the_package_found(self):
+        ffi = os.path.join(support.SOURCE, "bindings", "ffi", "python")
+        tests = os.path.join(support.SOURCE, "tests", "ffi")
+        with tempfile.TemporaryDirectory() as folder:
+            code = "import libweft, runpy, sys; sys.argv = ['replay.py', %r, libweft.library_path(), %r, %r]; runpy.run_path(%r, run_name='__main__')" % (
+                ffi, os.path.join(tests, "vectors.json"), folder, os.path.join(tests, "replay.py"))
+            status, out, error = support.run(code)
+        self.assertEqual((0, ""), (status, error))
+        lines = out.splitlines()
+        self.assertGreater(len(lines), 40)
+        self.assertEqual([], [line for line in lines if not line.startswith("ok ")])
+
+
+class Life(unittest.TestCase):
+    def test_a_million_tensors_leak_nothing(self):
+        x = wf.tensor([1.0, 2.0])
+
+        def make(count):
+            for _ in range(count):
+                x + x
+        make(200_000)
+        gc.collect()
+        before, made = resident(), wf.metrics.get("tensors_made")
+        make(1_000_000)
+        self.assertEqual(1_000_000, wf.metrics.get("tensors_made") - made)
+        self.assertLess(resident() - before, 4 << 20)
+        self.assertEqual(0, wf.metrics.get("bad_releases"))
+
+    def test_results_of_several_and_errors_leak_nothing(self):
+        x = wf.tensor([[1.0, 2.0]])
+        live = wf.metrics.get("tensors_made") - wf.metrics.get("tensors_released")
+        for _ in range(100):
+            x.cummax()
+            x[0], x.tolist()
+            with self.assertRaises(ValueError):
+                x.reshape(3)
+            with self.assertRaises(TypeError):
+                wf.add(x, "text")
+        gc.collect()
+        self.assertLessEqual(wf.metrics.get("tensors_made") - wf.metrics.get("tensors_released") - live, 1)
+
+    def test_four_threads_share_the_context(self):
+        failures, start = [], threading.Barrier(4)
+
+        def work(seed):
+            try:
+                start.wait()
+                for i in range(40):
+                    with wf.step():
+                        x = wf.full((64,), float(seed)) + i
+                        y = (x * x).sum().keep()
+                    if y.item() != 64 * (seed + i) ** 2:
+                        failures.append((seed, i, y.item()))
+                    wf.exp(wf.ones((2,)))
+            except BaseException as error:
+                failures.append(repr(error))
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual([], failures)
+
+    def test_finalizers_on_another_thread(self):
+        box = [wf.ones((3,)) * i for i in range(1000)]
+        t = threading.Thread(target=box.clear)
+        t.start()
+        t.join()
+        self.assertEqual(0, wf.metrics.get("bad_releases"))
+
+    def test_exit_with_everything_alive_is_clean(self):
+        code = ("import libweft as wf, gc\nx = [wf.ones((2,)) + i for i in range(3)]\nf = wf.function(lambda x: x + 1)\nf(x[0])\n"
+                "s = wf.step(); s.__enter__(); y = x[0] * 2\nx.append(x)\nprint('end')")
+        self.assertEqual((0, "end\n", ""), support.run(code))
+
+
+class Steps(unittest.TestCase):
+    def train(self, held):
+        """Programs that 60 steps of a network make whose intermediates live as long as the caller says."""
+        own = wf.Context(platform="reference")
+        with own:
+            wf.seed(1)
+            w1, w2 = wf.Parameter(wf.random.normal((8, 16))), wf.Parameter(wf.random.normal((16, 4)))
+            x, y = wf.random.normal((32, 8)), wf.zeros((32,), "i32")
+            wf.sync()
+            optimizer = wf.optim.SGD([w1, w2], lr=0.1)
+            for i in range(60):
+                with wf.step():
+                    h = x @ w1
+                    a = h.relu()
+                    logits = a @ w2
+                    loss = wf.nn.cross_entropy(logits, y)
+                    optimizer.step(loss)
+                held((h, a, logits, loss))
+            wf.sync(wait=True)
+            return wf.metrics.get("programs_queued")
+
+    def test_intermediates_held_at_random_compile_what_clean_steps_compile(self):
+        clean = self.train(lambda tensors: None)
+        forever, chance, pool = [], random.Random(3), []
+
+        def at_random(tensors):
+            pool.extend(t for t in tensors if chance.random() < 0.7)
+            while pool and chance.random() < 0.6:
+                pool.pop(chance.randrange(len(pool)))
+        self.assertEqual(clean, self.train(forever.append))
+        self.assertEqual(clean, self.train(at_random))
+        self.assertLessEqual(clean, 4)
+
+    def test_a_late_read_names_the_remedy(self):
+        x = wf.ones((2,))
+        with wf.step():
+            y, z = x * 2, (x * 3).keep()
+        self.assertEqual([3, 3], z.tolist())
+        with self.assertRaisesRegex(wf.Error, r"call \.keep\(\) on it before its step ends") as caught:
+            y.tolist()
+        self.assertIsInstance(caught.exception, RuntimeError)
+
+    def test_an_exception_leaves_the_step_and_the_context_goes_on(self):
+        x = wf.Parameter([1.0])
+        with self.assertRaises(KeyError):
+            with wf.step():
+                x.assign(x + 1)
+                raise KeyError("x")
+        self.assertEqual([2.0], x.tolist())
+
+    def test_every_value_printed_trains_with_few_programs(self):
+        own = wf.Context(platform="reference")
+        with own:
+            w = wf.Parameter(wf.ones((4,)))
+            x = wf.ones((8, 4))
+            wf.sync()
+            optimizer, out = wf.optim.SGD([w], lr=0.01), []
+            for _ in range(20):
+                with wf.step():
+                    y = x * w
+                    out.append(repr(y))
+                    loss = y.square().mean()
+                    out.append(str(loss))
+                    optimizer.step(loss)
+            self.assertLessEqual(wf.metrics.get("programs_queued"), 8)
+
+
+SLOW = """
+import libweft as wf, signal, time, os, threading
+@wf.custom_op("slow", operands=["f64[n...]"], results=["f64[n...]"])
+def slow(x, y):
+    end = time.time() + 3
+    while time.time() < end:
+        time.sleep(0.01)
+    y[:] = x
+x = wf.tensor([1.0], "f64")
+loop = wf.while_loop(lambda i: i < 2_000_000_000, lambda i: i + 1, wf.tensor(0, "i64"))
+threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+begin = time.time()
+try:
+    loop.item()
+    print("nobody interrupted")
+except KeyboardInterrupt:
+    print("interrupted" if time.time() - begin < 0.7 + 0.5 else "late %.2f" % (time.time() - begin))
+print((x + 1).item(), (x * 3).sum().item())
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+y = wf.while_loop(lambda i: i < 60_000_000, lambda i: i + 1, wf.tensor(0, "i64"))
+print(y.item() > 0, (x + 5).item())
+"""
+
+
+class Waits(unittest.TestCase):
+    def test_ctrl_c_ends_a_read_and_the_context_is_as_good_as_before(self):
+        status, out, error = support.run(SLOW)
+        self.assertEqual("", error)
+        self.assertEqual(["interrupted", "2.0 3.0"], out.splitlines()[:2])
+        self.assertEqual("True 6.0", out.splitlines()[2])
+
+    def test_awaiting_tensors(self):
+        import asyncio
+
+        async def main():
+            values = await asyncio.gather(*[wait(i) for i in range(5)])
+            return values
+
+        async def wait(i):
+            x = (wf.ones((100, 100)) * i).sum()
+            await x
+            return x.item()
+        self.assertEqual([0, 10000, 20000, 30000, 40000], asyncio.run(main()))
+
+    def test_other_threads_run_while_one_waits(self):
+        loop = wf.while_loop(lambda i: i < 40_000_000, lambda i: i + 1, wf.tensor(0, "i64"))
+        count, stop = [0], threading.Event()
+
+        def work():
+            while not stop.is_set():
+                count[0] += 1
+                time.sleep(0.001)
+        t = threading.Thread(target=work)
+        t.start()
+        loop.item()
+        stop.set()
+        t.join()
+        self.assertGreater(count[0], 3)
+
+    def test_saving_behind_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "state")
+            saving = wf.save(path, {"x": wf.arange(1000)}, wait=False)
+            saving.wait()
+            self.assertTrue(saving.done)
+            self.assertEqual(999, wf.load(path)["x"][-1].item())
+
+    def test_fork_says_what_c_says(self):
+        code = ("import libweft as wf, os\nx = wf.ones((2,)); x.tolist()\npid = os.fork()\n"
+                "if pid == 0:\n    try:\n        x + x\n        os._exit(1)\n    except RuntimeError as error:\n"
+                "        os._exit(0 if 'fork' in str(error) else 2)\nprint(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))")
+        self.assertEqual((0, "0\n", ""), support.run(code))
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, kind, text, call):
+        with self.assertRaisesRegex(kind, text) as caught:
+            call()
+        self.assertIsInstance(caught.exception, wf.Error)
+        return caught.exception
+
+    def test_errors_say_operation_and_the_line_that_the_traceback_shows(self):
+        x = wf.ones((2, 3))
+        try:
+            x @ x
+        except ValueError as error:
+            line = error.__traceback__.tb_lineno
+            self.assertEqual("%s:%d" % (__file__, line), error.position)
+            self.assertEqual(("matmul", "INVALID_ARGUMENT"), (error.operation, error.code))
+        else:
+            self.fail("nothing was refused")
+
+    def test_wrong_calls(self):
+        x = wf.ones((2, 3))
+        self.refused(ValueError, r"do not broadcast", lambda: x + wf.ones((4,)))
+        self.refused(TypeError, "x is None, and should be a tensor", lambda: wf.exp(None))
+        self.refused(TypeError, "dims is 'a', and should be an integer or a list", lambda: x.sum(dims="a"))
+        self.refused(TypeError, "value is 'q', and should be a number", lambda: wf.full((2,), "q"))
+        self.refused(TypeError, "'f99' is no element type", lambda: x.astype("f99"))
+        self.refused(ValueError, "'sum', 'none'|one of", lambda: wf.nn.mse(x, x, reduction="total"))
+        self.refused(ValueError, "not one value", lambda: bool(x))
+        self.refused(IndexError, "too many", lambda: x[0, 0, 0])
+        self.refused(ValueError, "only one size may be -1", lambda: x.reshape(-1, -1))
+        self.refused(TypeError, "cannot become a tensor", lambda: wf.tensor(object()))
+        self.refused(ValueError, "axis", lambda: x.softmax(axis=7))
+        self.refused(TypeError, "seed|integer|number", lambda: wf.full(("a",), 1))
+        with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'keepdim'"):
+            x.sum(keepdim=True)
+        with self.assertRaisesRegex(AttributeError, "did you mean 'softmax'"):
+            wf.softmaxx
+
+    def test_wrong_places(self):
+        other = wf.Context()
+        with other:
+            foreign = wf.ones((2,))
+        self.refused(ValueError, "another context", lambda: foreign + 1)
+        self.refused(RuntimeError, "nothing has a value while a function is recorded", lambda: wf.function(lambda x: float(x))(1.0))
+        self.refused(RuntimeError, "there already", lambda: (wf.ones((1,)), wf.configure(threads=1)))
+        self.refused(ValueError, "threads|option", lambda: wf.Context(threads="many"))
+        self.refused(LookupError, "no option", lambda: wf.Context(no_such=1))
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.refused(FileNotFoundError, "No such file", lambda: wf.load(os.path.join(folder, "none")))
+            self.refused(FileNotFoundError, "does not exist", lambda: wf.save(os.path.join(folder, "a", "b"), {"x": 1}))
+            self.refused(TypeError, "cannot hold", lambda: wf.save(os.path.join(folder, "x"), {"x": object()}))
+            whole = os.path.join(folder, "whole")
+            wf.save(whole, {"x": wf.arange(1000)})
+            with open(whole, "rb") as f:
+                data = f.read()
+            for cut in (len(data) // 2, len(data) - 1):
+                with open(whole, "wb") as f:
+                    f.write(data[:cut])
+                with self.assertRaises((OSError, ValueError)):
+                    wf.load(whole)
+            for name in ("x.safetensors", "x.npz"):
+                with self.assertRaisesRegex(NotImplementedError, "not in the C library yet"):
+                    wf.save(os.path.join(folder, name), {"x": 1})
+
+    def test_callbacks_that_raise(self):
+        @wf.custom_op("raises", operands=["f64[n...]"], results=["f64[n...]"])
+        def raises(x, y):
+            raise KeyError("mine")
+        y = raises(wf.tensor([1.0], "f64"))
+        frames, trace = [], None
+        try:
+            y.tolist()
+        except KeyError as error:
+            trace = error.__traceback__
+        while trace is not None:
+            frames.append(trace.tb_frame.f_code.co_name)
+            trace = trace.tb_next
+        self.assertEqual(["raises"], frames[-1:])
+        self.assertEqual([2.0], (wf.tensor([1.0]) + 1).tolist())
+
+    def test_libraries_that_are_not_there_or_not_weft(self):
+        env = {"LIBWEFT_PATH": "/nowhere/libweft.so.1"}
+        code = "try:\n    import libweft\nexcept ImportError as error:\n    print(error)"
+        _, out, error = support.run(code, **env)
+        self.assertIn("looked for, in this order: LIBWEFT_PATH, the package's own folder, the system's loader", out)
+        self.assertIn("/nowhere/libweft.so.1: there is no such file", out)
+        with open("/proc/self/maps", encoding="utf-8") as f:
+            libc = next(line.split()[-1] for line in f if "libc.so.6" in line or "/libc-" in line)
+        _, out, error = support.run(code, LIBWEFT_PATH=libc)
+        self.assertIn("it is not Weft: it has no weft_abi_version", out)
+        with tempfile.TemporaryDirectory() as folder:
+            source, made = os.path.join(folder, "old.c"), os.path.join(folder, "libweft.so.1")
+            with open(source, "w", encoding="ascii") as f:
+                f.write("unsigned weft_abi_version(void) { return VERSION; }")
+            for version, text in ((0x10000, "it is too old: its ABI is 1.0"), (0x20000, "its ABI is 2.0, and this package speaks ABI 1")):
+                if subprocess.run(["cc", "-shared", "-fPIC", "-DVERSION=%d" % version, "-o", made, source], check=False).returncode:
+                    self.skipTest("no C compiler")
+                _, out, error = support.run(code, LIBWEFT_PATH=folder)
+                self.assertIn(text, out)
+
+    def test_names(self):
+        for where in ("bindings/python", "docs/python.md"):
+            found = subprocess.run(["grep", "-rnE", "--include=*.py", "--include=*.md", "pip install weft", os.path.join(support.SOURCE, where)],
+                                   stdout=subprocess.PIPE, text=True, check=False).stdout
+            self.assertEqual("", found)
+
+
+class Doctor(unittest.TestCase):
+    def test_commands(self):
+        env = {**os.environ, **({} if "LIBWEFT_INSTALLED" in os.environ else {"PYTHONPATH": support.PACKAGE})}
+        with tempfile.TemporaryDirectory() as folder:
+            path, function = os.path.join(folder, "state"), os.path.join(folder, "f")
+            wf.save(path, {"layer": {"w": wf.ones((2, 3))}}, step=4)
+            wf.function(lambda x: x + 1).trace(wf.zeros((2,))).save(function)
+            for arguments, status, text in ((["doctor"], 0, "a sum is as it should be"), (["show", path], 0, "layer.w"),
+                                            (["show", function], 0, "add"), (["run", function], 0, "[1. 1.]"),
+                                            (["show", path + "x"], 1, "No such file"), (["fly"], 2, "invalid choice")):
+                done = subprocess.run([sys.executable, "-m", "libweft", *arguments], env=env, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, check=False, timeout=100)
+                self.assertEqual(status, done.returncode, done.stdout)
+                self.assertIn(text, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

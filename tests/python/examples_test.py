@@ -1,0 +1,77 @@
+"""The programs of examples/python on the package, and the Fashion-MNIST network beside the C program, whose numbers it has."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import support
+
+EXAMPLES = os.path.join(support.SOURCE, "examples", "python")
+TRAIN = os.path.join(support.BUILD, "bin", "train_fashion_mnist")
+DATA = "/usr/share/datasets/fashion-mnist"
+
+
+class Examples(unittest.TestCase):
+    def setUp(self):
+        self.work = tempfile.TemporaryDirectory()
+        self.addCleanup(self.work.cleanup)
+
+    def run_one(self, name, *arguments, timeout=300):
+        env = {**os.environ}
+        if "LIBWEFT_INSTALLED" not in os.environ:
+            env["PYTHONPATH"] = support.PACKAGE
+        done = subprocess.run([sys.executable, os.path.join(EXAMPLES, name), *arguments], env=env, cwd=self.work.name, timeout=timeout,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        return done.stdout
+
+    def test_linear_fit(self):
+        w, b, loss, programs = map(float, re.findall(r"-?\d+\.?\d*", self.run_one("linear_fit.py")))
+        self.assertAlmostEqual(3, w, delta=0.05)
+        self.assertAlmostEqual(1, b, delta=0.05)
+        self.assertLess(loss, 0.02)
+        self.assertLessEqual(programs, 4)
+
+    def test_logistic_regression(self):
+        first, last, right, traced = map(float, re.findall(r"\d+\.?\d*", self.run_one("logistic_regression.py")))
+        self.assertLess(last, first)
+        self.assertGreater(right, 90)
+        self.assertEqual(1, traced)
+
+    def test_lstm(self):
+        first, last, programs = map(float, re.findall(r"\d+\.?\d*", self.run_one("lstm.py")))
+        self.assertLess(last, first / 3)
+        self.assertLessEqual(programs, 4)
+
+    def test_functions(self):
+        out = self.run_one("functions.py")
+        self.assertIn("value     5.0", out)
+        self.assertIn("of three  [5.0, 10.0, 1.0]", out)
+
+    def test_custom_op(self):
+        self.assertRegex(self.run_one("custom_op.py"), r"error    0\.0|error    \d\.\d+e-1\d")
+
+    def test_server(self):
+        self.assertIn("probabilities add up to [1.0], refused [400, 400, 400, 400]", self.run_one("server.py", "--selftest"))
+
+    @unittest.skipUnless(os.path.isdir(DATA) and os.path.exists(TRAIN), "no images, or the C program is not built")
+    def test_fashion_mnist_has_the_numbers_of_c_and_each_goes_on_from_the_others_file(self):
+        def of_c(*arguments):
+            done = subprocess.run([TRAIN, "--json", "--quiet", "--cache", "cache", *arguments], cwd=self.work.name, check=True,
+                                  stdout=subprocess.PIPE, text=True, timeout=300)
+            line = json.loads(done.stdout.splitlines()[-1])
+            return ["%.6f" % line["loss"], "%.4f" % line["accuracy"]]
+
+        def of_python(*arguments):
+            return re.findall(r"\d+\.\d+", self.run_one("fashion_mnist.py", *arguments))
+        self.assertEqual(of_c("--epochs", "1", "--limit", "10", "--checkpoint", "c"),
+                         of_python("--epochs", "1", "--limit", "10", "--checkpoint", "python"))
+        self.assertEqual(of_c("--epochs", "2", "--limit", "10", "--resume", "--checkpoint", "python"),
+                         of_python("--epochs", "2", "--limit", "10", "--resume", "--checkpoint", "c"))
+
+
+if __name__ == "__main__":
+    unittest.main()
