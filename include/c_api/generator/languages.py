@@ -39,7 +39,8 @@ def files(api):
     for word, wanted in (("operations by functions of their own", True), ("not by a function of their own", False)):
         cells = []
         for _, names in bindings:
-            chosen = [name for name in operations if (name in names) is wanted]
+            # weft_linear_with takes the options of weft_linear, too.
+            chosen = [name for name in operations if (name in names or name + "_with" in names) is wanted]
             cells.append("%d" % len(chosen) if wanted or len(chosen) > 4 or not chosen else ", ".join("`%s`" % c for c in chosen))
         text += "| %s | %s |\n" % (word, " | ".join(cells))
     text += "\n`weft_op_apply` and its kin call any operation by its name; a binding that uses them reaches all.\n"
