@@ -18,13 +18,13 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from generator import attributes, bodies, ffi, fluent, fuzz, goldens, headers, model, options, reference, text  # noqa: E402
+from generator import attributes, bodies, cpp, ffi, fluent, fuzz, goldens, headers, model, options, reference, text  # noqa: E402
 
 
 def derived(api):
     """What follows from the complete description."""
     files = {}
-    for module in (headers, options, fluent, bodies, goldens, reference, ffi, fuzz):
+    for module in (headers, options, fluent, bodies, goldens, reference, ffi, fuzz, cpp):
         for path, content in module.files(api).items():
             assert path not in files, path
             files[path] = content

@@ -1,0 +1,114 @@
+/* Optimizers of libweft.hpp: SGD, Adam and AdamW, whose state can be saved. */
+#ifndef LIBWEFT_OPTIMIZER_HPP
+#define LIBWEFT_OPTIMIZER_HPP
+
+#include "checkpoint.hpp"
+
+namespace weft {
+#if defined(__cpp_exceptions)
+inline namespace throwing {
+#else
+inline namespace returning {
+#endif
+
+/* Options of sgd. */
+struct sgd_options {
+  double momentum = 0;
+  double weight_decay = 0; /* added to the gradient */
+  bool nesterov = false;
+};
+/* Options of adam and adamw; what is not given is the usual value. */
+struct adam_options {
+  maybe<double> beta1 = {};        /* 0.9 */
+  maybe<double> beta2 = {};        /* 0.999 */
+  maybe<double> epsilon = {};      /* 1e-8 */
+  maybe<double> weight_decay = {}; /* adam: added to the gradient, 0; adamw: p -= rate * weight_decay * p, 0.01 */
+};
+
+/* An update rule and its state. It keeps the parameters alive. One thread at a time. Since 1.2. */
+class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, weft_optimizer_release> {
+ public:
+  optimizer() noexcept = default;
+  /* Takes over a C optimizer with its reference. Since 1.2. */
+  [[nodiscard]] static optimizer adopt(weft_context* ctx, weft_optimizer* raw) noexcept { return optimizer(ctx, raw); }
+
+  [[nodiscard]] result<void> try_step(const tensor_refs& gradients, double rate) const {
+    return result<void>(weft_optimizer_step(get(), gradients.data(), gradients.size(), rate));
+  }
+  /* Records one update of every parameter and assigns it; an empty gradient leaves its parameter alone. The rate is
+   * a run-time argument: a schedule compiles nothing. Errors: invalid_argument. Since 1.2. */
+  void step(const tensor_refs& gradients, double rate) const { detail::must(try_step(gradients, rate)); }
+  [[nodiscard]] result<tree> try_state() const {
+    weft_tree* out = nullptr;
+    if (weft_error* raw = weft_optimizer_state(get(), &out)) return result<tree>(raw);
+    return tree::adopt(context_, out);
+  }
+  /* The state as a tree to be saved; shares its tensors. Since 1.2. */
+  [[nodiscard]] tree state() const { return detail::must(try_state()); }
+  [[nodiscard]] result<void> try_load(const tree_node& at) const {
+    return result<void>(weft_optimizer_load(get(), at.tree_.get(), at.number()));
+  }
+  /* Goes on from a state that stands at a node: optimizer.load(checkpoint["optimizer"]). Since 1.2. */
+  void load(const tree_node& at) const { detail::must(try_load(at)); }
+
+ private:
+  optimizer(weft_context* ctx, weft_optimizer* raw) noexcept : handle(raw), context_(ctx) {}
+  weft_context* context_ = nullptr;
+};
+
+namespace detail {
+template <auto Create>
+result<optimizer> adam_of(const tensor_refs& parameters, const adam_options& options) {
+  weft_adam_options o{};
+  o.struct_size = sizeof o;
+  const auto set = [&](const maybe<double>& from, double& to, std::uint64_t bit) {
+    if (!from) return;
+    to = *from;
+    o.present |= bit;
+  };
+  set(options.beta1, o.beta1, WEFT_ADAM_HAS_BETA1);
+  set(options.beta2, o.beta2, WEFT_ADAM_HAS_BETA2);
+  set(options.epsilon, o.epsilon, WEFT_ADAM_HAS_EPSILON);
+  set(options.weight_decay, o.weight_decay, WEFT_ADAM_HAS_WEIGHT_DECAY);
+  weft_optimizer* out = nullptr;
+  if (weft_error* raw = Create(parameters.context_handle(), parameters.data(), parameters.size(), &o, &out))
+    return result<optimizer>(raw);
+  return optimizer::adopt(parameters.context_handle(), out);
+}
+}  // namespace detail
+
+[[nodiscard]] inline result<optimizer> try_sgd(const tensor_refs& parameters, const sgd_options& options = {}) {
+  weft_sgd_options o{};
+  o.struct_size = sizeof o;
+  o.momentum = options.momentum;
+  o.weight_decay = options.weight_decay;
+  o.nesterov = options.nesterov ? 1 : 0;
+  weft_optimizer* out = nullptr;
+  if (weft_error* raw = weft_sgd_create(parameters.context_handle(), parameters.data(), parameters.size(), &o, &out))
+    return result<optimizer>(raw);
+  return optimizer::adopt(parameters.context_handle(), out);
+}
+/* Stochastic gradient descent, with momentum and Nesterov's variant: weft::sgd({w, b}, {.momentum = 0.9}). Since
+ * 1.2. */
+[[nodiscard]] inline optimizer sgd(const tensor_refs& parameters, const sgd_options& options = {}) {
+  return detail::must(try_sgd(parameters, options));
+}
+[[nodiscard]] inline result<optimizer> try_adam(const tensor_refs& parameters, const adam_options& options = {}) {
+  return detail::adam_of<weft_adam_create>(parameters, options);
+}
+/* Adam. Since 1.2. */
+[[nodiscard]] inline optimizer adam(const tensor_refs& parameters, const adam_options& options = {}) {
+  return detail::must(try_adam(parameters, options));
+}
+[[nodiscard]] inline result<optimizer> try_adamw(const tensor_refs& parameters, const adam_options& options = {}) {
+  return detail::adam_of<weft_adamw_create>(parameters, options);
+}
+/* Adam with decoupled weight decay. Since 1.2. */
+[[nodiscard]] inline optimizer adamw(const tensor_refs& parameters, const adam_options& options = {}) {
+  return detail::must(try_adamw(parameters, options));
+}
+
+}  // namespace throwing or returning
+}  // namespace weft
+
+#endif  // LIBWEFT_OPTIMIZER_HPP
