@@ -10,6 +10,7 @@ file(RELATIVE_PATH WEFT_PREFIX_FROM_PACKAGE "/prefix/${weft_package_dir}" "/pref
 string(REGEX REPLACE "/$" "" WEFT_PREFIX_FROM_PKGCONFIG "${WEFT_PREFIX_FROM_PKGCONFIG}")
 string(REGEX REPLACE "/$" "" WEFT_PREFIX_FROM_PACKAGE "${WEFT_PREFIX_FROM_PACKAGE}")
 configure_file("${PROJECT_SOURCE_DIR}/pkgconfig/weft.pc.in" "${PROJECT_BINARY_DIR}/generated/weft.pc" @ONLY)
+configure_file("${PROJECT_SOURCE_DIR}/pkgconfig/weft-cpp.pc.in" "${PROJECT_BINARY_DIR}/generated/weft-cpp.pc" @ONLY)
 configure_file("${PROJECT_SOURCE_DIR}/pkgconfig/weftConfig.cmake.in" "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake" @ONLY)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/generated/weftConfigVersion.cmake"
   VERSION ${WEFT_RELEASE_VERSION} COMPATIBILITY SameMajorVersion)
@@ -61,7 +62,9 @@ install(FILES "${weft_c_api}/weft_api.json" "${weft_c_api}/weft_api.schema.json"
   DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT dev)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/ffi" DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT dev PATTERN "__pycache__" EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/lib/libweft.so" DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
-install(FILES "${PROJECT_BINARY_DIR}/generated/weft.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)
+# libweft.hpp stands beside the folder weft, its parts in the folder libweft.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/cpp/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
+install(FILES "${PROJECT_BINARY_DIR}/generated/weft.pc" "${PROJECT_BINARY_DIR}/generated/weft-cpp.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)
 install(FILES "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake" "${PROJECT_BINARY_DIR}/generated/weftConfigVersion.cmake"
   DESTINATION "${weft_package_dir}" COMPONENT dev)
 

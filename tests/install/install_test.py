@@ -61,6 +61,20 @@ class Install(unittest.TestCase):
         run("cmake", "--build", build)
         self.assertEqual("abi 1.", run(os.path.join(build, "outside"))[:6])
 
+    def test_cpp_is_found_by_pkg_config_and_by_the_cmake_package(self):
+        env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(self.libdir(), "pkgconfig"))
+        flags = run("pkg-config", "--cflags", "--libs", "weft-cpp", env=env).split()
+        self.assertFalse([f for f in flags if BUILD in f], "flags point into the build tree")
+        program = os.path.join(self.work, "cpp_by_pkg_config")
+        project = os.path.join(os.path.dirname(OUTSIDE), "outside_cpp")
+        run("c++", "-std=c++20", os.path.join(project, "main.cpp"), "-o", program, *flags)
+        there = dict(os.environ, LD_LIBRARY_PATH=self.libdir(), WEFT_CACHE_MODE="off")
+        self.assertEqual("[2. 4.]", run(program, env=there).strip())
+        build = os.path.join(self.work, "build_cpp")
+        run("cmake", "-S", project, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run("cmake", "--build", build)
+        self.assertEqual("[2. 4.]", run(os.path.join(build, "outside_cpp"), env=dict(os.environ, WEFT_CACHE_MODE="off")).strip())
+
     def test_the_command_finds_the_library_beside_it(self):
         program = os.path.join(self.prefix, "bin", "weft")
         env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
@@ -99,7 +113,8 @@ class Install(unittest.TestCase):
         self.assertEqual(["libweft.so.1.debug"], found["debug"])
         self.assertEqual(["weft", "weft.1"], found["tools"])
         self.assertLessEqual({"libweft.so", "weft.h", "weft.pc", "weftConfig.cmake", "weft_api.json", "api.json", "ops.json",
-                              "weft_ffi.py", "weft_ffi.lua", "lib.rs", "Cargo.toml", "weft.go", "go.mod"}, set(found["dev"]))
+                              "weft_ffi.py", "weft_ffi.lua", "lib.rs", "Cargo.toml", "weft.go", "go.mod",
+                              "libweft.hpp", "operations.hpp", "weft-cpp.pc"}, set(found["dev"]))
         self.assertLessEqual({"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "install.md", "train_fashion_mnist.c"}, set(found["doc"]))
         # Everything belongs to one of them.
         files = sorted(name for _, _, names in os.walk(self.prefix) for name in names)

@@ -92,6 +92,7 @@ class Release(unittest.TestCase):
             self.assertIn("./" + file, run("dpkg-deb", "-c", deb))
             run("dpkg-deb", "-x", deb, root)
             self.assertTrue(os.path.exists(os.path.join(root, "usr", "share", "doc", package, "copyright")))
+        self.assertTrue(os.path.exists(os.path.join(root, "usr", "include", "libweft.hpp")))
         self.assertIn(VERSION, run(os.path.join(root, "usr", "bin", "weft"), "version", env=self.env))
         if os.geteuid() != 0:
             self.skipTest("dpkg --root wants to be root")
