@@ -30,7 +30,7 @@ int main() try {
       });
   std::cout << "median   " << running(weft::tensor(ctx, {1.0, 9.0, 2.0, 3.0, -7.0, 4.0})).one() << "\n";
 
-  // What a lambda throws is the outcome of what was computed with it.
+  // An exception of a lambda is the outcome of what was computed with it.
   const weft::operation checked = weft::custom(ctx, "checked", [](double v) {
     if (v > 0.5) throw std::range_error("a value above one half");
     return v;

@@ -1,4 +1,4 @@
-// What libweft.hpp gives, piece by piece; failures are exceptions here. The words of errors are part of what is
+// All that libweft.hpp gives, piece by piece; failures are exceptions here. The words of errors are part of what is
 // checked.
 #include <chrono>
 #include <complex>
@@ -284,7 +284,7 @@ void functions(const weft::context& ctx, const std::string& folder) {
   const auto [d] = weft::grad(weft::sum(leaf * leaf), {leaf});
   CHECK(holds<float>(d, {2, 4}));
 
-  // What a lambda throws comes out, and the scope around it is the open one again.
+  // An exception of a lambda comes out, and the scope around it is the open one again.
   weft::scope around(ctx);
   try {
     (void)weft::grad([](weft::tensor a) -> weft::tensor {

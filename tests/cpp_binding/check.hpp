@@ -1,4 +1,4 @@
-// What the programs of this folder share: checks that name the line, and the context that they use.
+// Shared by the programs of this folder: checks that name the line, and the context that they use.
 #pragma once
 
 #include <cstdio>

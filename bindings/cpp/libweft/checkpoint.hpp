@@ -13,7 +13,7 @@ inline namespace returning {
 
 class tree;
 
-/* What a node of a tree is. Since 1.2. */
+/* The kinds of a tree's nodes. Since 1.2. */
 enum class node_kind : std::int32_t {
   none = WEFT_NODE_NONE,
   dict = WEFT_NODE_DICT,
@@ -28,7 +28,7 @@ enum class node_kind : std::int32_t {
   alias = WEFT_NODE_ALIAS
 };
 
-/* What a node of a tree holds, as C++ has it. Since 1.2. */
+/* Types of C++ that a tree's nodes hold. Since 1.2. */
 template <class T>
 concept tree_value =
     std::same_as<T, tensor> || std::same_as<T, bool> || std::integral<T> || std::floating_point<T> ||
@@ -62,7 +62,7 @@ class tree_node {
   [[nodiscard]] tree_node operator[](std::string_view path) const { return detail::must(try_find(path)); }
   template <class T>
   [[nodiscard]] result<T> try_as() const;
-  /* What the node holds: as<weft::tensor>(), as<double>(), as<std::int64_t>(), as<bool>(), as<std::string>() for
+  /* The node's value: as<weft::tensor>(), as<double>(), as<std::int64_t>(), as<bool>(), as<std::string>() for
    * text and bytes. Errors: invalid_argument where it holds something else. Since 1.2. */
   template <class T>
   [[nodiscard]] T as() const {

@@ -52,7 +52,7 @@ class device : public detail::handle<weft_device, weft_device_retain, weft_devic
   /* "cpu:0". Since 1.2. */
   [[nodiscard]] std::string name() const { return detail::must(try_name()); }
   [[nodiscard]] result<std::string> try_kind() const { return text(weft_device_kind); }
-  /* What it is: "x86-64 avx512". Since 1.2. */
+  /* Its kind: "x86-64 avx512". Since 1.2. */
   [[nodiscard]] std::string kind() const { return detail::must(try_kind()); }
   [[nodiscard]] result<memory_stats> try_memory() const {
     weft_memory_stats found{};
@@ -295,7 +295,7 @@ class context : public detail::handle<weft_context, weft_context_retain, weft_co
    * Since 1.2. */
   void settle(bool settled = true) const { detail::must(try_settle(settled)); }
 
-  /* What this thread records from here on has this line as its position in errors and reports, until the next mark.
+  /* All that this thread records from here on has this line as its position in errors and reports, until the next mark.
    * Since 1.2. */
   void mark(const std::source_location& where = std::source_location::current()) const {
     detail::must(result<void>(

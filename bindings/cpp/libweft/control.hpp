@@ -24,7 +24,7 @@ struct for_options {
   std::int64_t max_count = 0;  /* how often the body runs at most; without it there is no gradient */
   std::int64_t keep_every = 0; /* as of scan */
 };
-/* What scan gives: what is carried after the last run, and the stacked slices. */
+/* Results of scan: what is carried after the last run, and the stacked slices. */
 template <std::size_t N>
 struct scan_results {
   std::array<tensor, N> carried;
@@ -141,9 +141,9 @@ std::array<tensor, N> for_loop(std::int32_t count, Body&& body, const tensor (&c
   return for_loop(detail::must(detail::made(raw, context, out)), std::forward<Body>(body), carried, options);
 }
 
-/* What one of two lambdas gives at x: of the first if pred, a bool scalar, holds. Only one runs. Both give tensors
- * of the same types; returns what the first returns. Gradients flow to x and to what the lambdas capture. JAX's
- * cond. Since 1.2. */
+/* Gives the result of one of two lambdas at x: of the first if pred, a bool scalar, holds. Only one runs. Both give
+ * tensors of the same types; returns what the first returns. Gradients flow to x and to what the lambdas capture.
+ * JAX's cond. Since 1.2. */
 template <class Then, class Else, class... X>
   requires(std::convertible_to<const X&, tensor> && ...)
 auto cond(const tensor& pred, Then&& then, Else&& otherwise, const X&... x) {
@@ -173,7 +173,7 @@ auto cond(const tensor& pred, Then&& then, Else&& otherwise, const X&... x) {
                               out.size(), &count);
   return detail::made_tensors(raw, context, out.data(), out.size());
 }
-/* What the function that index chooses, an i32 scalar, gives at the inputs; the last one if there is none of that
+/* The results at the inputs of the function that index chooses, an i32 scalar; the last one if there is none of that
  * number. Since 1.2. */
 inline tensors switch_case(const tensor& index, std::span<const function> branches, const tensor_refs& inputs) {
   return detail::must(try_switch_case(index, branches, inputs));

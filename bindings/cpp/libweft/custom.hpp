@@ -102,7 +102,7 @@ struct slots {
   }
 };
 
-/* What a lambda threw, or its own weft::result<void>, as the outcome of the program that called it. */
+/* The exception of a lambda, or its own weft::result<void>, as the outcome of the program that called it. */
 template <class Call>
 weft_error* guarded(Call&& call) noexcept {
 #if defined(__cpp_exceptions)
@@ -214,7 +214,7 @@ struct call_of<F, R (C::*)(A...) noexcept> : thunk_from<F, R(A...)> {};
 template <class F, class R, class C, class... A>
 struct call_of<F, R (C::*)(A...) const noexcept> : thunk_from<F, R(A...)> {};
 
-/* What a registration owns: the lambda, in its slot, and the one that records the gradient. */
+/* Things that a registration owns: the lambda, in its slot, and the one that records the gradient. */
 template <class F, class G>
 struct registration {
   F f;

@@ -244,7 +244,7 @@ struct open_body {
 };
 inline thread_local constinit const open_body* current_body = nullptr;
 
-/* Of two operands' contexts the one that records: a body rather than what lies around it. */
+/* The one of two operands' contexts that records: a body rather than what lies around it. */
 inline weft_context* inner(weft_context* a, weft_context* b) noexcept {
   if (a == b || b == nullptr) return a;
   if (a == nullptr) return b;
@@ -254,8 +254,11 @@ inline weft_context* inner(weft_context* a, weft_context* b) noexcept {
   }
   return a;
 }
-/* Functions that are recorded within a body belong to it, whatever they are called with: they may capture what is there. */
-inline weft_context* recording(weft_context* ctx) noexcept { return current_body != nullptr ? current_body->context : ctx; }
+/* Functions that are recorded within a body belong to it, whatever they are called with: they may capture what is
+ * there. */
+inline weft_context* recording(weft_context* ctx) noexcept {
+  return current_body != nullptr ? current_body->context : ctx;
+}
 
 #if !defined(__cpp_exceptions)
 /* The first failure of this thread that nobody has asked for, where no scope was open to take it. */

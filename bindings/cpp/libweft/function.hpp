@@ -12,9 +12,9 @@ inline namespace throwing {
 inline namespace returning {
 #endif
 
-/* What gradients of a function made by weft::function::checkpoint keep from the run forwards. Since 1.2. */
+/* Values that gradients of a function made by weft::function::checkpoint keep from the run forwards. Since 1.2. */
 enum class keep : std::int32_t { inputs = WEFT_KEEP_INPUTS, products = WEFT_KEEP_PRODUCTS };
-/* What the examples of vmap draw. Since 1.2. */
+/* Random numbers that the examples of vmap draw. Since 1.2. */
 enum class randomness : std::int32_t {
   different = WEFT_RANDOMNESS_DIFFERENT,
   same = WEFT_RANDOMNESS_SAME,
@@ -34,7 +34,7 @@ struct vmap_options {
   ints out_axes = {}; /* the same of each result */
   weft::randomness randomness = weft::randomness::different;
 };
-/* What a compiled function asks of the machine for one run; docs/functions.md. */
+/* Work and memory that a compiled function asks of the machine for one run; docs/functions.md. */
 struct program_stats {
   double flops = 0, transcendentals = 0;
   std::uint64_t argument_bytes = 0, result_bytes = 0, temporary_bytes = 0, code_bytes = 0, kernels = 0,
@@ -88,7 +88,7 @@ class function : public detail::handle<weft_function, weft_function_retain, weft
   /* Makes the program that run launches, in memory and on disk; waits for it. Since 1.2. */
   void compile(const ints& donated = {}) const { detail::must(try_compile(donated)); }
   [[nodiscard]] result<program_stats> try_stats() const;
-  /* What a run asks for; compiles if need be. Since 1.2. */
+  /* Work and memory of a run; compiles if need be. Since 1.2. */
   [[nodiscard]] program_stats stats() const { return detail::must(try_stats()); }
 
   [[nodiscard]] result<function> try_grad(const derivative_options& o = {}) const {
@@ -182,7 +182,7 @@ class function : public detail::handle<weft_function, weft_function_retain, weft
   [[nodiscard]] result<std::vector<tensor_type>> try_results() const { return types(weft_function_results); }
   [[nodiscard]] std::vector<tensor_type> results() const { return detail::must(try_results()); }
   [[nodiscard]] result<tensors> try_captures() const;
-  /* What the body used of the tensors around it, with the values of then. Since 1.2. */
+  /* The tensors around it that the body used, with the values of then. Since 1.2. */
   [[nodiscard]] tensors captures() const { return detail::must(try_captures()); }
   [[nodiscard]] weft_context* context_handle() const noexcept { return context_; }
 
@@ -237,8 +237,8 @@ function traced(F&& f, const std::array<tensor, N>& x, weft_context* ctx = nullp
   return must(function_of<N>(ctx, std::span<const tensor_type, N>(types), f));
 }
 
-/* What weft::grad and weft::value_and_grad give: f is recorded anew in each call, so its captures have their values
- * of now. */
+/* The objects that weft::grad and weft::value_and_grad give: f is recorded anew in each call, so its captures have
+ * their values of now. */
 template <bool Values, class F, std::size_t... Wrt>
 class gradient_of {
  public:
@@ -269,7 +269,7 @@ class gradient_of {
   F f_;
 };
 
-/* What weft::vmap gives. */
+/* The object that weft::vmap gives. */
 template <class F>
 class mapped {
  public:
@@ -333,8 +333,8 @@ template <class F>
   return detail::mapped<F>(std::move(f), std::move(options));
 }
 
-/* What f gives at x, and what takes cotangents of its results to those of x (a weft::tensors): auto [y, pull] =
- * weft::vjp(f, x). Since 1.2. */
+/* The results of f at x, and a function that takes cotangents of its results to those of x (a weft::tensors): auto
+ * [y, pull] = weft::vjp(f, x). Since 1.2. */
 template <class F, class... X>
   requires(std::convertible_to<const X&, tensor> && ... && (sizeof...(X) > 0))
 [[nodiscard]] auto vjp(F&& f, const X&... x) {
@@ -350,7 +350,8 @@ template <class F, class... X>
   };
   return std::pair(detail::mirrored<detail::traced_t<F, N>>(traced.call(inputs)), std::move(pull));
 }
-/* What f gives at x, and how it changes along the tangents (a weft::tensors): weft::jvp(f, {x}, {dx}). Since 1.2. */
+/* The results of f at x, and how they change along the tangents (a weft::tensors): weft::jvp(f, {x}, {dx}). Since
+ * 1.2. */
 template <class F, std::size_t N>
 [[nodiscard]] auto jvp(F&& f, const tensor (&x)[N], const tensor (&tangents)[N]) {
   std::array<tensor, N> inputs;

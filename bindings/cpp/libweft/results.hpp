@@ -44,7 +44,7 @@ inline tensor take(tensors& all, std::size_t at) { return at < all.size() ? std:
 template <class R>
 concept tuple_of_tensors = requires { std::tuple_size<R>::value; };
 
-/* What a lambda returned as one list of C tensors; the lambda's own objects keep them. */
+/* The results of a lambda as one list of C tensors; the lambda's own objects keep them. */
 template <class R>
 void flatten(const R& value, elements<weft_tensor*>& out) {
   if constexpr (std::same_as<R, tensor>) {
@@ -165,7 +165,7 @@ void keep_all(const T& value) {
 
 }  // namespace detail
 
-/* What f gives, or its failure as a value: the try_ twin of what takes lambdas, weft::try_call([&] { return
+/* The result of f, or its failure as a value: the try_ twin of what takes lambdas, weft::try_call([&] { return
  * weft::scan(cell, {h}, {xs}); }). With exceptions it is the weft::error that f throws, without them the first
  * failure of f's calls outside of scopes of its own; other exceptions pass through. Since 1.2. */
 template <class F>

@@ -92,7 +92,7 @@ result<tensors> parts(const tensor& x, std::int64_t most, F call) {
   return detail::must(try_boolean_mask(x, mask, axis));
 }
 
-/* What unique gives: the values in order; which of them each element of x is; how often each is there; where it
+/* Results of unique: the values in order; which of them each element of x is; how often each is there; where it
  * stands first. */
 struct unique_results {
   tensor values, inverse, counts, indices;

@@ -323,7 +323,7 @@ namespace detail {
 
 inline weft_dtype raw(dtype type) noexcept { return static_cast<weft_dtype>(type); }
 
-/* What the C interface says of a tensor, and back; a rank past 32 is refused by whoever gets it. */
+/* A tensor's type as the C interface has it, and back; a rank past 32 is refused by whoever gets it. */
 inline weft_tensor_info raw(const tensor_type& type) noexcept {
   weft_tensor_info info{};
   info.dtype = raw(type.dtype);
