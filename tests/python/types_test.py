@@ -14,6 +14,9 @@ try:
     import mypy  # noqa: F401
 except ImportError:
     mypy = None
+    if "WEFT_BUILD" in os.environ:
+        from support_env import enter_checkers
+        enter_checkers(os.path.abspath(__file__))
 
 PACKAGE = os.path.join(support.PACKAGE, "libweft")
 PROGRAM = '''\
