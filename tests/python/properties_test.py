@@ -1,4 +1,5 @@
 """Shapes, types, values and indices that Hypothesis draws, beside NumPy."""
+
 import os
 import unittest
 
@@ -10,6 +11,7 @@ except ImportError:
     if "WEFT_BUILD" not in os.environ:
         raise unittest.SkipTest("Hypothesis is not installed") from None
     from support_env import enter_checkers
+
     enter_checkers(os.path.abspath(__file__))
 
 import numpy as np  # noqa: E402
@@ -19,8 +21,25 @@ from hypothesis.extra import numpy as hnp  # noqa: E402
 import libweft as wf  # noqa: E402
 
 KINDS = ("f32", "f64", "i8", "i32", "i64", "u8", "bool")
-BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "lt": np.less, "eq": np.equal}
-UNARY = {"neg": np.negative, "abs": np.abs, "sign": np.sign, "square": np.square, "floor": np.floor, "exp": np.exp, "sin": np.sin, "sqrt": np.sqrt}
+BINARY = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "lt": np.less,
+    "eq": np.equal,
+}
+UNARY = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "square": np.square,
+    "floor": np.floor,
+    "exp": np.exp,
+    "sin": np.sin,
+    "sqrt": np.sqrt,
+}
 REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 
@@ -28,9 +47,15 @@ SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, database=N
 def arrays(kinds, shape):
     def of(kind):
         dtype = wf.dtype(kind).numpy
-        elements = st.floats(-100, 100, width=32) if kind in ("f32", "f64") else None if kind == "bool" else st.integers(
-            0 if kind == "u8" else -9, 9)
+        elements = (
+            st.floats(-100, 100, width=32)
+            if kind in ("f32", "f64")
+            else None
+            if kind == "bool"
+            else st.integers(0 if kind == "u8" else -9, 9)
+        )
         return hnp.arrays(dtype, shape, elements=elements)
+
     return st.sampled_from(kinds).flatmap(of)
 
 
@@ -66,7 +91,9 @@ class Properties(unittest.TestCase):
     def test_one_operand(self, a, name):
         with np.errstate(all="ignore"):
             wanted = UNARY[name](a)
-        np.testing.assert_allclose(getattr(wf.tensor(a), name)().numpy(), wanted, rtol=4e-6 if a.dtype == np.float32 else 1e-13)
+        np.testing.assert_allclose(
+            getattr(wf.tensor(a), name)().numpy(), wanted, rtol=4e-6 if a.dtype == np.float32 else 1e-13
+        )
 
     @SETTINGS
     @given(arrays(("f64", "i32"), hnp.array_shapes(max_dims=3, max_side=4)), st.sampled_from(sorted(REDUCTIONS)), st.data())
@@ -74,8 +101,11 @@ class Properties(unittest.TestCase):
         axes = data.draw(st.one_of(st.none(), hnp.valid_tuple_axes(a.ndim)))
         keep = data.draw(st.booleans())
         with np.errstate(all="ignore"):
-            wanted = REDUCTIONS[name](a, axis=axes, keepdims=keep, dtype=a.dtype) if name in ("sum", "prod") else REDUCTIONS[name](
-                a, axis=axes, keepdims=keep)
+            wanted = (
+                REDUCTIONS[name](a, axis=axes, keepdims=keep, dtype=a.dtype)
+                if name in ("sum", "prod")
+                else REDUCTIONS[name](a, axis=axes, keepdims=keep)
+            )
         mine = getattr(wf.tensor(a), name)(axis=axes, keepdims=keep)
         self.assertEqual(wanted.shape, mine.shape)
         np.testing.assert_allclose(mine.numpy(), wanted, rtol=1e-12, atol=1e-9)
@@ -84,7 +114,9 @@ class Properties(unittest.TestCase):
     @given(st.data())
     def test_indexing_and_assignment(self, data):
         a = data.draw(arrays(("f64", "i32"), hnp.array_shapes(max_dims=3, max_side=5)))
-        key = data.draw(st.one_of(hnp.basic_indices(a.shape, allow_newaxis=True), hnp.integer_array_indices(a.shape, dtype=np.int64)))
+        key = data.draw(
+            st.one_of(hnp.basic_indices(a.shape, allow_newaxis=True), hnp.integer_array_indices(a.shape, dtype=np.int64))
+        )
         x = wf.tensor(a)
         wanted = a[key]
         mine = x[key]

@@ -1,4 +1,5 @@
 """Runs a test again where the packages that it needs are: in environments of the build tree that tests share."""
+
 import os
 import sys
 
@@ -6,6 +7,7 @@ import sys
 def _enter(name, packages, script):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
     import python_env
+
     python_env.enter(name, packages, script)
 
 
