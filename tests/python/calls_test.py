@@ -105,6 +105,33 @@ class Life(unittest.TestCase):
         self.assertEqual((0, "end\n", ""), support.run(code))
 
 
+class Speed(unittest.TestCase):
+    def test_an_operation_costs_little_more_than_the_plain_calls_of_it(self):
+        """One addition recorded and dropped beside the two calls of ctypes that it is made of, in turns, the best of each."""
+        import ctypes
+
+        from libweft import _call
+
+        x = wf.tensor([1.0, 2.0])
+        add, release, context = _call.bind("weft_add"), _call.quick("weft_tensor_release", None), _call.start()
+
+        def plain():
+            out = ctypes.c_void_p()
+            add(context, x._h, x._h, ctypes.byref(out))
+            release(out)
+
+        def timed(call):
+            begin = time.perf_counter()
+            for _ in range(2000):
+                call()
+            return time.perf_counter() - begin
+
+        calls = {"plain": plain, "operator": lambda: x + x, "keywords": lambda: wf.sum(x, axis=0, keepdims=True)}
+        best = {name: min(timed(call) for _ in range(15)) for name, call in calls.items()}
+        self.assertLess(best["operator"], 3 * best["plain"], best)
+        self.assertLess(best["keywords"], 5 * best["plain"], best)
+
+
 class Steps(unittest.TestCase):
     def train(self, held):
         """Programs that 60 steps of a network make whose intermediates live as long as the caller says."""

@@ -435,6 +435,9 @@ class Tensor:
     def __pos__(self):
         return self
 
+    def __abs__(self):
+        return self if self.dtype.kind == "unsigned integer" or self.dtype == "bool" else _ops.abs(self)
+
     def __divmod__(self, other):
         return self // other, self % other
 
@@ -561,7 +564,6 @@ def _install():
         ("gt", _ops.gt),
         ("ge", _ops.ge),
         ("neg", _ops.neg),
-        ("abs", _ops.abs),
         ("invert", _ops.bitwise_not),
     ):
         setattr(Tensor, "__%s__" % name, operation)

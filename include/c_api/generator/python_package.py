@@ -153,7 +153,7 @@ def docstring(op):
 
 def options_line(op):
     """The description of an option struct: one letter a field, checked here against the offsets that C has."""
-    fields, letters, offset = [], "QPQ", 24
+    fields, letters = [], "QPQ"
     for f in op.opts["fields"][3:]:
         a = next((x for x in op.optional if x["member"] == f["name"]), None)
         if f["role"] in ("count", "reserved"):
