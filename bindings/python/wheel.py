@@ -4,6 +4,7 @@
 
 The platform in its name is what the library asks for, read from its symbols. The same commit gives the same bytes.
 """
+
 import argparse
 import importlib.util
 import pathlib
@@ -36,9 +37,18 @@ def package(parts, out, version, library, licences):
         folder = "sboms" if path.name.endswith(".spdx.json") else "licenses"
         wheel.add(f"{wheel.info}/{folder}/{path.name}", path.read_bytes())
     names = [path.name for path in licences if not path.name.endswith(".spdx.json")]
-    wheel.add(wheel.info + "/METADATA", parts.metadata(
-        "libweft", version, "Lazy tensors that are compiled: NumPy's way of writing, gradients, one library", [], names,
-        (parts.SOURCE / "docs" / "python.md").read_text(encoding="utf-8"), OLDEST_PYTHON))
+    wheel.add(
+        wheel.info + "/METADATA",
+        parts.metadata(
+            "libweft",
+            version,
+            "Lazy tensors that are compiled: NumPy's way of writing, gradients, one library",
+            [],
+            names,
+            (parts.SOURCE / "docs" / "python.md").read_text(encoding="utf-8"),
+            OLDEST_PYTHON,
+        ),
+    )
     return wheel.close()
 
 
@@ -54,9 +64,13 @@ def main():
         parts.die(f"there is no library at {library}")
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    version = parts.only_match(parts.SOURCE / "scripts" / "cmake" / "WeftOptions.cmake", r"^set\(WEFT_RELEASE_VERSION ([0-9.]+)\)$")
+    version = parts.only_match(
+        parts.SOURCE / "scripts" / "cmake" / "WeftOptions.cmake", r"^set\(WEFT_RELEASE_VERSION ([0-9.]+)\)$"
+    )
     with tempfile.TemporaryDirectory(prefix="weft-wheel.") as work:
-        made = package(parts, out, version, parts.stripped(library, pathlib.Path(work)), parts.notices(library, options.notices))
+        made = package(
+            parts, out, version, parts.stripped(library, pathlib.Path(work)), parts.notices(library, options.notices)
+        )
     if made.stat().st_size > LARGEST:
         parts.die(f"{made.name} has {made.stat().st_size} bytes; at most {LARGEST} are promised")
     print(made)

@@ -1,8 +1,10 @@
-"""Operations of one's own: a function of the C library, and one of Python with a gradient. Both are parts of compiled programs.
+"""Operations of one's own: a function of the C library, and one of Python with a gradient. Both are parts of compiled
+programs.
 
-    pip install libweft
-    python3 custom_op.py
+pip install libweft
+python3 custom_op.py
 """
+
 import math
 
 import libweft as wf

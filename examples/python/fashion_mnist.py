@@ -1,9 +1,11 @@
-"""Trains the network of examples/c/train_fashion_mnist.c, with its numbers: same weights, same order, same losses, same checkpoints.
+"""Trains the network of examples/c/train_fashion_mnist.c, with its numbers: same weights, same order, same losses, same
+checkpoints.
 
-    pip install libweft
-    python3 fashion_mnist.py --epochs 1            # images of Debian's package dataset-fashion-mnist, or --data
-    python3 fashion_mnist.py --epochs 2 --resume
+pip install libweft
+python3 fashion_mnist.py --epochs 1            # images of Debian's package dataset-fashion-mnist, or --data
+python3 fashion_mnist.py --epochs 2 --resume
 """
+
 import argparse
 import math
 import os
@@ -64,7 +66,7 @@ def batch(data, order):
     """Images as f32 from 0 to 1, labels as i32."""
     images, labels = data
     size = SIDE * SIDE
-    x = wf.tensor(b"".join(images[k * size:(k + 1) * size] for k in order)).reshape(len(order), SIDE, SIDE, 1)
+    x = wf.tensor(b"".join(images[k * size : (k + 1) * size] for k in order)).reshape(len(order), SIDE, SIDE, 1)
     y = wf.tensor(array("i", [labels[k] for k in order]))
     return x.astype("f32") * wf.argument(1 / 255, "f32"), y
 
@@ -111,7 +113,7 @@ def main():
         bar = wf.bar(range(steps), "epoch %d" % (epoch + 1))
         for i in bar:
             with wf.step():
-                x, y = batch(train, order[i * BATCH:(i + 1) * BATCH])
+                x, y = batch(train, order[i * BATCH : (i + 1) * BATCH])
                 loss = nn.cross_entropy(network(x), y).keep()
                 optimizer.step(loss)
             if (i + 1) % 10 == 0 or i + 1 == steps:  # The other losses stay where they are.
@@ -119,9 +121,20 @@ def main():
                 bar.set(loss=losses[-1])
         print("epoch %d  loss %.6f  accuracy %.4f" % (epoch + 1, losses[-1], evaluate(network, test, o.limit)), flush=True)
         key, low, high = (v - 2**64 if v >= 2**63 else v for v in wf.random.get_state())
-        wf.save(o.checkpoint, {"model": network, "optimizer": optimizer.state_dict()["groups"][0],
-                               "random": {"key": key, "low": low, "high": high}, "epoch": epoch + 1, "step": 0, "seed": o.seed,
-                               "bf16": False, "optimizer_name": "adamw"}, step=epoch + 1)
+        wf.save(
+            o.checkpoint,
+            {
+                "model": network,
+                "optimizer": optimizer.state_dict()["groups"][0],
+                "random": {"key": key, "low": low, "high": high},
+                "epoch": epoch + 1,
+                "step": 0,
+                "seed": o.seed,
+                "bf16": False,
+                "optimizer_name": "adamw",
+            },
+            step=epoch + 1,
+        )
     if o.svg and losses:
         wf.plot.lines({"train": losses}, title="Fashion-MNIST", x="reads").save(o.svg)
 

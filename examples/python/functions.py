@@ -1,8 +1,9 @@
 """A function as a value: traced once, differentiated, mapped over examples, saved into a file, and loaded by another process.
 
-    pip install libweft
-    python3 functions.py
+pip install libweft
+python3 functions.py
 """
+
 import os
 import subprocess
 import sys
@@ -29,7 +30,10 @@ def there(path):
 def main():
     if len(sys.argv) > 1:
         return there(sys.argv[1])
-    print("here     ", wf.vmap(wf.grad(distance), in_axes=(0, None))(wf.tensor([[3.0, 4.0], [0.0, 2.0]]), wf.zeros((2,))).tolist())
+    print(
+        "here     ",
+        wf.vmap(wf.grad(distance), in_axes=(0, None))(wf.tensor([[3.0, 4.0], [0.0, 2.0]]), wf.zeros((2,))).tolist(),
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "distance.weft")
         wf.function(distance).trace(wf.zeros((2,)), wf.zeros((2,))).save(path)

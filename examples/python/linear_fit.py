@@ -1,8 +1,9 @@
 """The smallest thing that learns: a line through points, by gradient descent.
 
-    pip install libweft
-    python3 linear_fit.py
+pip install libweft
+python3 linear_fit.py
 """
+
 import libweft as wf
 
 wf.seed(1)

@@ -1,8 +1,9 @@
 """Logistic regression: two clouds of points, a gradient of a function, and the share that is told apart.
 
-    pip install libweft
-    python3 logistic_regression.py
+pip install libweft
+python3 logistic_regression.py
 """
+
 import libweft as wf
 from libweft import nn, optim
 

@@ -1,8 +1,10 @@
-"""An LSTM as one loop of the program (wf.scan): it learns to add the marked numbers of a sequence (Hochreiter and Schmidhuber 1997).
+"""An LSTM as one loop of the program (wf.scan): it learns to add the marked numbers of a sequence (Hochreiter and
+Schmidhuber 1997).
 
-    pip install libweft
-    python3 lstm.py
+pip install libweft
+python3 lstm.py
 """
+
 import argparse
 
 import libweft as wf

@@ -1,9 +1,10 @@
 """A server with threads: a network behind HTTP, one compiled program for each of a few batch sizes.
 
-    pip install libweft
-    python3 server.py --port 8080 &
-    curl -d '[[0.1, 0.2, 0.3, 0.4]]' http://127.0.0.1:8080/
+pip install libweft
+python3 server.py --port 8080 &
+curl -d '[[0.1, 0.2, 0.3, 0.4]]' http://127.0.0.1:8080/
 """
+
 import argparse
 import json
 import threading
@@ -33,7 +34,7 @@ class Model:
             raise ValueError("between 1 and %d rows of 4 numbers are wanted" % SIZES[-1])
         size = next(s for s in SIZES if s >= len(rows))
         x = wf.tensor(rows + [[0.0] * 4] * (size - len(rows)), "f32")
-        return self.functions[size].run(*self.weights, x).tolist()[:len(rows)]
+        return self.functions[size].run(*self.weights, x).tolist()[: len(rows)]
 
 
 def handler(model):
@@ -53,6 +54,7 @@ def handler(model):
 
         def log_message(self, *_):
             pass
+
     return Handler
 
 
@@ -72,6 +74,7 @@ def main():
 def selftest(server):
     from urllib.error import HTTPError
     from urllib.request import urlopen
+
     url, sums, refused = "http://127.0.0.1:%d/" % server.server_port, [], []
 
     def client(n):
@@ -82,6 +85,7 @@ def selftest(server):
             urlopen(url, b"[[1]]")
         except HTTPError as error:
             refused.append(error.code)
+
     threads = [threading.Thread(target=client, args=(n,)) for n in range(4)]
     for t in threads:
         t.start()

@@ -1,4 +1,6 @@
-"""How the package calls the library: vectors of calls, leaks, threads, steps, signals, fork, and what is refused with which text."""
+"""How the package calls the library: vectors of calls, leaks, threads, steps, signals, fork, and what is refused with
+which text."""
+
 import gc
 import os
 import random
@@ -24,8 +26,11 @@ class Vectors(unittest.TestCase):
         ffi = os.path.join(support.SOURCE, "bindings", "ffi", "python")
         tests = os.path.join(support.SOURCE, "tests", "ffi")
         with tempfile.TemporaryDirectory() as folder:
-            code = "import libweft, runpy, sys; sys.argv = ['replay.py', %r, libweft.library_path(), %r, %r]; runpy.run_path(%r, run_name='__main__')" % (
-                ffi, os.path.join(tests, "vectors.json"), folder, os.path.join(tests, "replay.py"))
+            code = (
+                "import libweft, runpy, sys; sys.argv = ['replay.py', %r, libweft.library_path(), %r, %r]\n"
+                "runpy.run_path(%r, run_name='__main__')"
+                % (ffi, os.path.join(tests, "vectors.json"), folder, os.path.join(tests, "replay.py"))
+            )
             status, out, error = support.run(code)
         self.assertEqual((0, ""), (status, error))
         lines = out.splitlines()
@@ -40,6 +45,7 @@ class Life(unittest.TestCase):
         def make(count):
             for _ in range(count):
                 x + x
+
         make(200_000)
         gc.collect()
         before, made = resident(), wf.metrics.get("tensors_made")
@@ -76,6 +82,7 @@ class Life(unittest.TestCase):
                     wf.exp(wf.ones((2,)))
             except BaseException as error:
                 failures.append(repr(error))
+
         threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
         for t in threads:
             t.start()
@@ -91,9 +98,38 @@ class Life(unittest.TestCase):
         self.assertEqual(0, wf.metrics.get("bad_releases"))
 
     def test_exit_with_everything_alive_is_clean(self):
-        code = ("import libweft as wf, gc\nx = [wf.ones((2,)) + i for i in range(3)]\nf = wf.function(lambda x: x + 1)\nf(x[0])\n"
-                "s = wf.step(); s.__enter__(); y = x[0] * 2\nx.append(x)\nprint('end')")
+        code = (
+            "import libweft as wf, gc\nx = [wf.ones((2,)) + i for i in range(3)]\nf = wf.function(lambda x: x + 1)\nf(x[0])\n"
+            "s = wf.step(); s.__enter__(); y = x[0] * 2\nx.append(x)\nprint('end')"
+        )
         self.assertEqual((0, "end\n", ""), support.run(code))
+
+
+class Speed(unittest.TestCase):
+    def test_an_operation_costs_little_more_than_the_plain_calls_of_it(self):
+        """One addition recorded and dropped beside the two calls of ctypes that it is made of, in turns, the best of each."""
+        import ctypes
+
+        from libweft import _call
+
+        x = wf.tensor([1.0, 2.0])
+        add, release, context = _call.bind("weft_add"), _call.quick("weft_tensor_release", None), _call.start()
+
+        def plain():
+            out = ctypes.c_void_p()
+            add(context, x._h, x._h, ctypes.byref(out))
+            release(out)
+
+        def timed(call):
+            begin = time.perf_counter()
+            for _ in range(2000):
+                call()
+            return time.perf_counter() - begin
+
+        calls = {"plain": plain, "operator": lambda: x + x, "keywords": lambda: wf.sum(x, axis=0, keepdims=True)}
+        best = {name: min(timed(call) for _ in range(15)) for name, call in calls.items()}
+        self.assertLess(best["operator"], 3 * best["plain"], best)
+        self.assertLess(best["keywords"], 5 * best["plain"], best)
 
 
 class Steps(unittest.TestCase):
@@ -125,6 +161,7 @@ class Steps(unittest.TestCase):
             pool.extend(t for t in tensors if chance.random() < 0.7)
             while pool and chance.random() < 0.6:
                 pool.pop(chance.randrange(len(pool)))
+
         self.assertEqual(clean, self.train(forever.append))
         self.assertEqual(clean, self.train(at_random))
         self.assertLessEqual(clean, 4)
@@ -207,6 +244,7 @@ class Waits(unittest.TestCase):
             x = (wf.ones((100, 100)) * i).sum()
             await x
             return x.item()
+
         self.assertEqual([0, 10000, 20000, 30000, 40000], asyncio.run(main()))
 
     def test_other_threads_run_while_one_waits(self):
@@ -217,6 +255,7 @@ class Waits(unittest.TestCase):
             while not stop.is_set():
                 count[0] += 1
                 time.sleep(0.001)
+
         t = threading.Thread(target=work)
         t.start()
         loop.item()
@@ -233,9 +272,11 @@ class Waits(unittest.TestCase):
             self.assertEqual(999, wf.load(path)["x"][-1].item())
 
     def test_fork_says_what_c_says(self):
-        code = ("import libweft as wf, os\nx = wf.ones((2,)); x.tolist()\npid = os.fork()\n"
-                "if pid == 0:\n    try:\n        x + x\n        os._exit(1)\n    except RuntimeError as error:\n"
-                "        os._exit(0 if 'fork' in str(error) else 2)\nprint(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))")
+        code = (
+            "import libweft as wf, os\nx = wf.ones((2,)); x.tolist()\npid = os.fork()\n"
+            "if pid == 0:\n    try:\n        x + x\n        os._exit(1)\n    except RuntimeError as error:\n"
+            "        os._exit(0 if 'fork' in str(error) else 2)\nprint(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+        )
         self.assertEqual((0, "0\n", ""), support.run(code))
 
 
@@ -281,7 +322,9 @@ class Refusals(unittest.TestCase):
         with other:
             foreign = wf.ones((2,))
         self.refused(ValueError, "another context", lambda: foreign + 1)
-        self.refused(RuntimeError, "nothing has a value while a function is recorded", lambda: wf.function(lambda x: float(x))(1.0))
+        self.refused(
+            RuntimeError, "nothing has a value while a function is recorded", lambda: wf.function(lambda x: float(x))(1.0)
+        )
         self.refused(RuntimeError, "there already", lambda: (wf.ones((1,)), wf.configure(threads=1)))
         self.refused(ValueError, "threads|option", lambda: wf.Context(threads="many"))
         self.refused(LookupError, "no option", lambda: wf.Context(no_such=1))
@@ -308,6 +351,7 @@ class Refusals(unittest.TestCase):
         @wf.custom_op("raises", operands=["f64[n...]"], results=["f64[n...]"])
         def raises(x, y):
             raise KeyError("mine")
+
         y = raises(wf.tensor([1.0], "f64"))
         frames, trace = [], None
         try:
@@ -334,16 +378,25 @@ class Refusals(unittest.TestCase):
             source, made = os.path.join(folder, "old.c"), os.path.join(folder, "libweft.so.1")
             with open(source, "w", encoding="ascii") as f:
                 f.write("unsigned weft_abi_version(void) { return VERSION; }")
-            for version, text in ((0x10000, "it is too old: its ABI is 1.0"), (0x20000, "its ABI is 2.0, and this package speaks ABI 1")):
-                if subprocess.run(["cc", "-shared", "-fPIC", "-DVERSION=%d" % version, "-o", made, source], check=False).returncode:
+            for version, text in (
+                (0x10000, "it is too old: its ABI is 1.0"),
+                (0x20000, "its ABI is 2.0, and this package speaks ABI 1"),
+            ):
+                if subprocess.run(
+                    ["cc", "-shared", "-fPIC", "-DVERSION=%d" % version, "-o", made, source], check=False
+                ).returncode:
                     self.skipTest("no C compiler")
                 _, out, error = support.run(code, LIBWEFT_PATH=folder)
                 self.assertIn(text, out)
 
     def test_names(self):
         for where in ("bindings/python", "docs/python.md"):
-            found = subprocess.run(["grep", "-rnE", "--include=*.py", "--include=*.md", "pip install weft", os.path.join(support.SOURCE, where)],
-                                   stdout=subprocess.PIPE, text=True, check=False).stdout
+            found = subprocess.run(
+                ["grep", "-rnE", "--include=*.py", "--include=*.md", "pip install weft", os.path.join(support.SOURCE, where)],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=False,
+            ).stdout
             self.assertEqual("", found)
 
 
@@ -354,11 +407,23 @@ class Doctor(unittest.TestCase):
             path, function = os.path.join(folder, "state"), os.path.join(folder, "f")
             wf.save(path, {"layer": {"w": wf.ones((2, 3))}}, step=4)
             wf.function(lambda x: x + 1).trace(wf.zeros((2,))).save(function)
-            for arguments, status, text in ((["doctor"], 0, "a sum is as it should be"), (["show", path], 0, "layer.w"),
-                                            (["show", function], 0, "add"), (["run", function], 0, "[1. 1.]"),
-                                            (["show", path + "x"], 1, "No such file"), (["fly"], 2, "invalid choice")):
-                done = subprocess.run([sys.executable, "-m", "libweft", *arguments], env=env, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, check=False, timeout=100)
+            for arguments, status, text in (
+                (["doctor"], 0, "a sum is as it should be"),
+                (["show", path], 0, "layer.w"),
+                (["show", function], 0, "add"),
+                (["run", function], 0, "[1. 1.]"),
+                (["show", path + "x"], 1, "No such file"),
+                (["fly"], 2, "invalid choice"),
+            ):
+                done = subprocess.run(
+                    [sys.executable, "-m", "libweft", *arguments],
+                    env=env,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    check=False,
+                    timeout=100,
+                )
                 self.assertEqual(status, done.returncode, done.stdout)
                 self.assertIn(text, done.stdout)
 

@@ -1,4 +1,5 @@
 """Every block of docs/python.md and the lines of README.md run, and print what the page says; docstrings run, too."""
+
 import doctest
 import importlib
 import os
@@ -32,7 +33,9 @@ class Documents(unittest.TestCase):
         self.assertEqual(wanted, parts)
 
     def test_the_block_of_the_readme(self):
-        block, wanted = re.search(r"^```python\n(.*?)^```\n```text\n(.*?)^```", page("README.md"), re.DOTALL | re.MULTILINE).groups()
+        block, wanted = re.search(
+            r"^```python\n(.*?)^```\n```text\n(.*?)^```", page("README.md"), re.DOTALL | re.MULTILINE
+        ).groups()
         self.assertLessEqual(len(block.splitlines()), 12)
         self.assertEqual((0, wanted, ""), support.run(block))
 

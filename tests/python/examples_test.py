@@ -1,4 +1,5 @@
 """The programs of examples/python on the package, and the Fashion-MNIST network beside the C program, whose numbers it has."""
+
 import json
 import os
 import re
@@ -23,8 +24,16 @@ class Examples(unittest.TestCase):
         env = {**os.environ}
         if "LIBWEFT_INSTALLED" not in os.environ:
             env["PYTHONPATH"] = support.PACKAGE
-        done = subprocess.run([sys.executable, os.path.join(EXAMPLES, name), *arguments], env=env, cwd=self.work.name, timeout=timeout,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, os.path.join(EXAMPLES, name), *arguments],
+            env=env,
+            cwd=self.work.name,
+            timeout=timeout,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
         return done.stdout
 
@@ -60,17 +69,28 @@ class Examples(unittest.TestCase):
     @unittest.skipUnless(os.path.isdir(DATA) and os.path.exists(TRAIN), "no images, or the C program is not built")
     def test_fashion_mnist_has_the_numbers_of_c_and_each_goes_on_from_the_others_file(self):
         def of_c(*arguments):
-            done = subprocess.run([TRAIN, "--json", "--quiet", "--cache", "cache", *arguments], cwd=self.work.name, check=True,
-                                  stdout=subprocess.PIPE, text=True, timeout=300)
+            done = subprocess.run(
+                [TRAIN, "--json", "--quiet", "--cache", "cache", *arguments],
+                cwd=self.work.name,
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+                timeout=300,
+            )
             line = json.loads(done.stdout.splitlines()[-1])
             return ["%.6f" % line["loss"], "%.4f" % line["accuracy"]]
 
         def of_python(*arguments):
             return re.findall(r"\d+\.\d+", self.run_one("fashion_mnist.py", *arguments))
-        self.assertEqual(of_c("--epochs", "1", "--limit", "10", "--checkpoint", "c"),
-                         of_python("--epochs", "1", "--limit", "10", "--checkpoint", "python"))
-        self.assertEqual(of_c("--epochs", "2", "--limit", "10", "--resume", "--checkpoint", "python"),
-                         of_python("--epochs", "2", "--limit", "10", "--resume", "--checkpoint", "c"))
+
+        self.assertEqual(
+            of_c("--epochs", "1", "--limit", "10", "--checkpoint", "c"),
+            of_python("--epochs", "1", "--limit", "10", "--checkpoint", "python"),
+        )
+        self.assertEqual(
+            of_c("--epochs", "2", "--limit", "10", "--resume", "--checkpoint", "python"),
+            of_python("--epochs", "2", "--limit", "10", "--resume", "--checkpoint", "c"),
+        )
 
 
 if __name__ == "__main__":

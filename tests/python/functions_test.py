@@ -1,4 +1,5 @@
 """Functions, gradients, maps, loops, layers and optimizers beside NumPy and finite differences."""
+
 import itertools
 import os
 import tempfile
@@ -8,6 +9,7 @@ import support
 
 if support.np is None and "WEFT_BUILD" in os.environ:
     from support_env import enter_numpy
+
     enter_numpy(os.path.abspath(__file__))
 
 import libweft as wf  # noqa: E402
@@ -34,11 +36,17 @@ class Transforms(unittest.TestCase):
 
     def test_gradients_are_slopes(self):
         x = np.random.default_rng(1).random((3, 4)) + 0.5
-        for f in (lambda v: (v.sin() * v).sum(), lambda v: v.softmax().square().sum(), lambda v: (v @ v.T).log().sum(),
-                  lambda v: v[1:, ::2].exp().sum(), lambda v: wf.concat([v, v * 2], 1).prod(axis=1).sum(), lambda v: v[[0, 0, 2]].sqrt().sum(),
-                  lambda v: wf.scan(lambda c, r: (c * 0.5 + r, c), wf.zeros((4,), "f64"), v)[0].sum(),
-                  lambda v: wf.fori_loop(0, 3, lambda i, c: c * v, wf.ones((3, 4), "f64")).sum(),
-                  lambda v: wf.cond(v[0, 0] > 0, lambda a: (a ** 2).sum(), lambda a: a.sum(), v)):
+        for f in (
+            lambda v: (v.sin() * v).sum(),
+            lambda v: v.softmax().square().sum(),
+            lambda v: (v @ v.T).log().sum(),
+            lambda v: v[1:, ::2].exp().sum(),
+            lambda v: wf.concat([v, v * 2], 1).prod(axis=1).sum(),
+            lambda v: v[[0, 0, 2]].sqrt().sum(),
+            lambda v: wf.scan(lambda c, r: (c * 0.5 + r, c), wf.zeros((4,), "f64"), v)[0].sum(),
+            lambda v: wf.fori_loop(0, 3, lambda i, c: c * v, wf.ones((3, 4), "f64")).sum(),
+            lambda v: wf.cond(v[0, 0] > 0, lambda a: (a**2).sum(), lambda a: a.sum(), v),
+        ):
             self.near(slope(lambda a: f(wf.tensor(a)).item(), x), wf.grad(f)(wf.tensor(x)), rtol=1e-5, atol=1e-6)
             self.near(wf.grad(f)(wf.tensor(x)).numpy(), wf.grad(wf.checkpoint(f))(wf.tensor(x)))
 
@@ -46,6 +54,7 @@ class Transforms(unittest.TestCase):
         def f(p, x, scale=1.0):
             y = (p["w"] * x).sum() * scale
             return y, {"y": y, "name": "aux"}
+
         p, x = {"w": wf.tensor([1.0, 2.0]), "unused": [wf.tensor(0.0)]}, wf.tensor([3.0, 4.0])
         (value, aux), grads = wf.value_and_grad(f, has_aux=True)(p, x, scale=2.0)
         self.assertEqual((22.0, 22.0, "aux"), (value.item(), aux["y"].item(), aux["name"]))
@@ -56,6 +65,7 @@ class Transforms(unittest.TestCase):
     def test_forward_and_reverse_mode_agree(self):
         def f(x, y):
             return {"a": wf.sin(x) * y, "b": (x * y).sum()}
+
         x, y = wf.tensor([0.5, 1.5], "f64"), wf.tensor([2.0, 3.0], "f64")
         value, pull = wf.vjp(f, x, y)
         _, push = wf.jvp(f, (x, y), (wf.tensor([1.0, 0.5], "f64"), wf.tensor([-1.0, 2.0], "f64")))
@@ -72,7 +82,7 @@ class Transforms(unittest.TestCase):
         self.near(np.array([a[i] @ b[:, i] for i in range(5)]), wf.vmap(wf.dot, in_axes=(0, 1))(x, y))
         self.near(a * 2, wf.vmap(lambda r, s: r * s, in_axes=(0, None))(x, 2.0))
         self.near(a.T, wf.vmap(lambda r: r, out_axes=1)(x))
-        self.near(3 * a ** 2, wf.vmap(wf.vmap(wf.grad(lambda v: v ** 3)))(x))
+        self.near(3 * a**2, wf.vmap(wf.vmap(wf.grad(lambda v: v**3)))(x))
         with self.assertRaisesRegex(ValueError, "should have one"):
             wf.vmap(lambda p, q: p)(x, y)
 
@@ -83,6 +93,7 @@ class Transforms(unittest.TestCase):
         def f(x, times=2):
             calls.append(times)
             return x * times
+
         for shape, times in itertools.product(((2,), (3,), (2,)), (2, 3)):
             self.near(np.ones(shape) * times, f(wf.ones(shape), times))
         self.assertEqual(4, len(calls))
@@ -109,14 +120,16 @@ class Transforms(unittest.TestCase):
         self.assertGreater(f.stats()["flops"], 10)
 
     def test_wrong_functions(self):
-        for call, kind, text in ((lambda: wf.grad(lambda x: x)(wf.ones((2,))), ValueError, "of one float"),
-                                 (lambda: wf.grad(lambda x: x, argnums=1)(1.0), ValueError, "argnums"),
-                                 (lambda: wf.grad(lambda n: wf.ones(()))(3), TypeError, "no floats"),
-                                 (lambda: wf.scan(lambda c, x: c, wf.zeros(()), wf.zeros((3,))), TypeError, "pair"),
-                                 (lambda: wf.scan(lambda c, x: (c, x), wf.zeros(())), ValueError, "length"),
-                                 (lambda: wf.cond(True, lambda: wf.ones(()), lambda: (wf.ones(()),)), TypeError, "nested differently"),
-                                 (lambda: wf.function(lambda x: x)({1, 2}, object()), TypeError, "tensor|argument"),
-                                 (lambda: wf.grad(lambda x: wf.while_loop(lambda v: v < 9, lambda v: v * 2, x))(1.0), NotImplementedError, "")):
+        for call, kind, text in (
+            (lambda: wf.grad(lambda x: x)(wf.ones((2,))), ValueError, "of one float"),
+            (lambda: wf.grad(lambda x: x, argnums=1)(1.0), ValueError, "argnums"),
+            (lambda: wf.grad(lambda n: wf.ones(()))(3), TypeError, "no floats"),
+            (lambda: wf.scan(lambda c, x: c, wf.zeros(()), wf.zeros((3,))), TypeError, "pair"),
+            (lambda: wf.scan(lambda c, x: (c, x), wf.zeros(())), ValueError, "length"),
+            (lambda: wf.cond(True, lambda: wf.ones(()), lambda: (wf.ones(()),)), TypeError, "nested differently"),
+            (lambda: wf.function(lambda x: x)({1, 2}, object()), TypeError, "tensor|argument"),
+            (lambda: wf.grad(lambda x: wf.while_loop(lambda v: v < 9, lambda v: v * 2, x))(1.0), NotImplementedError, ""),
+        ):
             with self.assertRaisesRegex(kind, text):
                 call()
 
@@ -129,7 +142,7 @@ class Networks(unittest.TestCase):
             for t in range(1, 6):
                 g = 2 * p + (0 if decoupled else decay * p)
                 m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-                step = (m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.999 ** t)) + 1e-8)
+                step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
                 p = p - 0.1 * (step + (decay * p if decoupled else 0))
             return p
 
@@ -140,10 +153,14 @@ class Networks(unittest.TestCase):
                 v = 0.9 * v + g
                 p = p - 0.1 * (g + 0.9 * v if nesterov else v)
             return p
-        cases = [(lambda p: optim.Adam(p, 0.1, weight_decay=0.2), adam(False, 0.2)), (lambda p: optim.AdamW(p, 0.1, weight_decay=0.2), adam(True, 0.2)),
-                 (lambda p: optim.AdamW(p, 0.1, weight_decay=0.0), adam(True, 0.0)),
-                 (lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01), sgd(False)),
-                 (lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01, nesterov=True), sgd(True))]
+
+        cases = [
+            (lambda p: optim.Adam(p, 0.1, weight_decay=0.2), adam(False, 0.2)),
+            (lambda p: optim.AdamW(p, 0.1, weight_decay=0.2), adam(True, 0.2)),
+            (lambda p: optim.AdamW(p, 0.1, weight_decay=0.0), adam(True, 0.0)),
+            (lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01), sgd(False)),
+            (lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01, nesterov=True), sgd(True)),
+        ]
         for make, wanted in cases:
             p = wf.Parameter([1.0, -2.0], dtype="f64")
             optimizer = make([p])
@@ -154,7 +171,9 @@ class Networks(unittest.TestCase):
 
     def test_groups_schedules_clipping_averages(self):
         a, b = wf.Parameter([1.0]), wf.Parameter([1.0])
-        optimizer = optim.AdamW([{"params": [a], "weight_decay": 0.5}, {"params": [b], "weight_decay": 0.0, "lr": 0.0}], lr=0.1)
+        optimizer = optim.AdamW(
+            [{"params": [a], "weight_decay": 0.5}, {"params": [b], "weight_decay": 0.0, "lr": 0.0}], lr=0.1
+        )
         optimizer.step([wf.zeros((1,)), wf.zeros((1,))])
         self.assertAlmostEqual(0.95, a.item(), places=6)
         self.assertEqual(1.0, b.item())
@@ -184,7 +203,12 @@ class Networks(unittest.TestCase):
         line = nn.Linear(6, 3)
         np.testing.assert_allclose(line(wf.tensor(x)).numpy(), x @ line.w.numpy() + line.b.numpy(), rtol=1e-5, atol=1e-6)
         norm = nn.LayerNorm(6)
-        np.testing.assert_allclose(norm(wf.tensor(x)).numpy(), (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            norm(wf.tensor(x)).numpy(),
+            (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5),
+            rtol=1e-4,
+            atol=1e-5,
+        )
         batch = nn.BatchNorm(6)
         y = batch(wf.tensor(x))
         np.testing.assert_allclose(y.numpy(), (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), rtol=1e-4, atol=1e-5)
@@ -198,7 +222,7 @@ class Networks(unittest.TestCase):
         conv = nn.Conv2d(3, 4, 3, padding=1)
         padded = np.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
         w = conv.w.numpy()
-        wanted = sum(padded[:, i:i + 5, j:j + 5] @ w[i, j] for i in range(3) for j in range(3))
+        wanted = sum(padded[:, i : i + 5, j : j + 5] @ w[i, j] for i in range(3) for j in range(3))
         np.testing.assert_allclose(conv(wf.tensor(image)).numpy(), wanted, rtol=1e-4, atol=1e-5)
         self.assertEqual(x.shape, nn.Dropout(0.5).eval()(wf.tensor(x)).shape)
 
@@ -209,6 +233,7 @@ class Networks(unittest.TestCase):
 
         def sigmoid(v):
             return 1 / (1 + np.exp(-v))
+
         hh, cc, w, u, b = np.zeros((2, 4)), np.zeros((2, 4)), lstm.w.numpy(), lstm.u.numpy(), lstm.b.numpy()
         for t in range(6):
             i, f, g, o = np.split(x[t] @ w + b + hh @ u, 4, -1)
@@ -228,7 +253,14 @@ class Networks(unittest.TestCase):
             for i in range(6):
                 if i == 3 and resume:
                     path = os.path.join(folder, "state")
-                    wf.save(path, {"net": net, "optimizer": optimizer, "random": [v if v < 2**63 else v - 2**64 for v in wf.random.get_state()]})
+                    wf.save(
+                        path,
+                        {
+                            "net": net,
+                            "optimizer": optimizer,
+                            "random": [v if v < 2**63 else v - 2**64 for v in wf.random.get_state()],
+                        },
+                    )
                     for p in net.parameters():
                         p.assign(p * 0)
                     wf.random.uniform((3,)).tolist()
@@ -243,14 +275,18 @@ class Networks(unittest.TestCase):
                 out.append(loss.item())
             self.assertNotEqual([0.0] * 8, net[1].mean.tolist())
             return out, {k: v.tobytes() for k, v in net.state_dict().items()}
+
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(train(False, folder), train(True, folder))
 
     def test_state_that_does_not_fit_changes_nothing(self):
         net = nn.Linear(2, 2)
         before = net.w.tolist()
-        for state, text in (({"w": wf.zeros((2, 2))}, "missing"), ({"w": wf.zeros((3, 2)), "b": wf.zeros((2,))}, "shape"),
-                            ({"w": wf.zeros((2, 2)), "b": wf.zeros((2,)), "c": wf.zeros(())}, "unknown")):
+        for state, text in (
+            ({"w": wf.zeros((2, 2))}, "missing"),
+            ({"w": wf.zeros((3, 2)), "b": wf.zeros((2,))}, "shape"),
+            ({"w": wf.zeros((2, 2)), "b": wf.zeros((2,)), "c": wf.zeros(())}, "unknown"),
+        ):
             with self.assertRaisesRegex(ValueError, text):
                 net.load_state_dict(state)
         self.assertEqual(before, net.w.tolist())

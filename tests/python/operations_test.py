@@ -1,4 +1,6 @@
-"""Every operation by its name, with keywords: the samples of the operation table give the bits of weft_op_apply, which goes by text."""
+"""Every operation by its name, with keywords: the samples of the operation table give the bits of weft_op_apply, which
+goes by text."""
+
 import ctypes
 import inspect
 import json
@@ -34,14 +36,33 @@ class ByText:
             kind, text = kinds[key]["type"], key.encode()
             data = struct.pack("%dq" % len(value), *value) if kind == "ints" else None
             kept += [text, data]
-            rows += struct.pack("PQIiqdPQ", _call.address(text), len(text), KIND[kind], 0,
-                                int(value) if kind in ("int", "bool", "enum", "dtype") else 0, value if kind == "double" else 0.0,
-                                _call.address(data) if data else 0, len(value) if data is not None else 0)
+            rows += struct.pack(
+                "PQIiqdPQ",
+                _call.address(text),
+                len(text),
+                KIND[kind],
+                0,
+                int(value) if kind in ("int", "bool", "enum", "dtype") else 0,
+                value if kind == "double" else 0.0,
+                _call.address(data) if data else 0,
+                len(value) if data is not None else 0,
+            )
         inputs, size = _call.handles(tensors)
         outputs, given = (ctypes.c_void_p * count)(), ctypes.c_size_t()
-        _call.check(self.apply(_call.now.context, *_call.text_of(name), inputs, size, rows or None, ctypes.c_size_t(len(attrs)), outputs,
-                               ctypes.c_size_t(count), ctypes.byref(given)))
-        return [_call.done(_call.Handle(h)) for h in outputs[:given.value]]
+        _call.check(
+            self.apply(
+                _call.now.context,
+                *_call.text_of(name),
+                inputs,
+                size,
+                rows or None,
+                ctypes.c_size_t(len(attrs)),
+                outputs,
+                ctypes.c_size_t(count),
+                ctypes.byref(given),
+            )
+        )
+        return [_call.done(_call.Handle(h)) for h in outputs[: given.value]]
 
 
 def tensor(x):
@@ -76,8 +97,8 @@ class Operations(unittest.TestCase):
         for i, x in enumerate(o["operands"]):
             if x["variadic"]:
                 rest = len(o["operands"]) - i - 1
-                keywords[x["name"]] = left[:len(left) - rest]
-                left = left[len(left) - rest:]
+                keywords[x["name"]] = left[: len(left) - rest]
+                left = left[len(left) - rest :]
             elif left:
                 value = left.pop(0)
                 if value is not None or not x["optional"]:
@@ -136,6 +157,7 @@ class Operations(unittest.TestCase):
 
     def test_docstrings_run(self):
         import doctest
+
         finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False)
         count = 0
         for name in wf._ops.__all__:

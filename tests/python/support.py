@@ -1,4 +1,5 @@
 """What the tests of the Python package share: where package and library are, and NumPy, which is their judge."""
+
 import json
 import os
 import subprocess
@@ -33,6 +34,13 @@ def run(code, timeout=120, **environment):
     env = {**os.environ, **environment}
     if "LIBWEFT_INSTALLED" not in os.environ:
         env["PYTHONPATH"] = PACKAGE
-    done = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=timeout, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr

@@ -1,4 +1,6 @@
-"""Tensors beside NumPy: operators, types, indexing and assignment, values in and out, text, copies. Runs inside the NumPy environment."""
+"""Tensors beside NumPy: operators, types, indexing and assignment, values in and out, text, copies. Runs inside the NumPy
+environment."""
+
 import copy
 import itertools
 import os
@@ -9,6 +11,7 @@ import support
 
 if support.np is None and "WEFT_BUILD" in os.environ:
     from support_env import enter_numpy
+
     enter_numpy(os.path.abspath(__file__))
 
 import libweft as wf  # noqa: E402
@@ -31,11 +34,15 @@ def values(shape, kind, seed):
 class Operators(unittest.TestCase):
     def same(self, mine, theirs, what):
         self.assertEqual(tuple(mine.shape), theirs.shape, what)
-        np.testing.assert_allclose(mine.numpy().astype(np.float64), theirs.astype(np.float64), rtol=2e-6, atol=1e-6, err_msg=str(what))
+        np.testing.assert_allclose(
+            mine.numpy().astype(np.float64), theirs.astype(np.float64), rtol=2e-6, atol=1e-6, err_msg=str(what)
+        )
 
     def test_binary_operators_broadcast_as_numpys(self):
         operators = ["+", "-", "*", "//", "%", "<", "<=", ">", ">=", "==", "!="]
-        for kind, shapes in itertools.product(FLOATS + INTS, [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 4)), ((), (3,)), ((0, 2), (2,))]):
+        for kind, shapes in itertools.product(
+            FLOATS + INTS, [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 4)), ((), (3,)), ((0, 2), (2,))]
+        ):
             a, b = values(shapes[0], kind, 1), values(shapes[1], kind, 2)
             b = np.where(b == 0, 1, b).astype(b.dtype)
             x, y = wf.tensor(a), wf.tensor(b)
@@ -46,8 +53,23 @@ class Operators(unittest.TestCase):
         for kind in FLOATS + ("i32", "i64"):
             a = values((2, 3), kind, 3)
             x = wf.tensor(a)
-            for text in ("x + 2", "2 + x", "x - 2", "2 - x", "x * 3", "3 * x", "x // 2", "x % 3", "x ** 2", "x < 1", "-x", "abs(x)", "+x",
-                         "x / 2", "2 / (abs(x) + 1)"):
+            for text in (
+                "x + 2",
+                "2 + x",
+                "x - 2",
+                "2 - x",
+                "x * 3",
+                "3 * x",
+                "x // 2",
+                "x % 3",
+                "x ** 2",
+                "x < 1",
+                "-x",
+                "abs(x)",
+                "+x",
+                "x / 2",
+                "2 / (abs(x) + 1)",
+            ):
                 mine = eval(text)
                 theirs = np.asarray(eval(text, {"x": a}))
                 self.same(mine, theirs, (text, kind))
@@ -64,8 +86,18 @@ class Operators(unittest.TestCase):
         self.same(wf.tensor(a) >> 1, a >> 1, ">>")
 
     def test_types_that_differ_are_promoted(self):
-        table = {("f32", "f64"): "f64", ("i32", "f32"): "f32", ("i8", "i32"): "i32", ("u8", "i8"): "i16", ("bool", "i32"): "i32",
-                 ("f16", "bf16"): "f32", ("f32", "c64"): "c64", ("f64", "c64"): "c128", ("u32", "i32"): "i64", ("u64", "i64"): "f64"}
+        table = {
+            ("f32", "f64"): "f64",
+            ("i32", "f32"): "f32",
+            ("i8", "i32"): "i32",
+            ("u8", "i8"): "i16",
+            ("bool", "i32"): "i32",
+            ("f16", "bf16"): "f32",
+            ("f32", "c64"): "c64",
+            ("f64", "c64"): "c128",
+            ("u32", "i32"): "i64",
+            ("u64", "i64"): "f64",
+        }
         for (a, b), c in table.items():
             for x, y in ((a, b), (b, a)):
                 self.assertEqual(c, (wf.ones((2,), x) + wf.ones((2,), y)).dtype, (x, y))
@@ -77,7 +109,14 @@ class Operators(unittest.TestCase):
             self.assertIsInstance(made, wf.Tensor)
 
     def test_matrix_products(self):
-        for s, t in (((2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((3,), (3,)), ((5, 2, 3), (3, 4)), ((5, 2, 3), (5, 3, 2))):
+        for s, t in (
+            ((2, 3), (3, 4)),
+            ((3,), (3, 4)),
+            ((2, 3), (3,)),
+            ((3,), (3,)),
+            ((5, 2, 3), (3, 4)),
+            ((5, 2, 3), (5, 3, 2)),
+        ):
             a, b = values(s, "f64", 6), values(t, "f64", 7)
             self.same(wf.tensor(a) @ wf.tensor(b), np.asarray(a @ b), (s, t))
 
@@ -91,10 +130,40 @@ class Operators(unittest.TestCase):
 
 @support.needs_numpy
 class Indexing(unittest.TestCase):
-    KEYS = ["0", "-1", "1, 2", "1:3", "::2", "::-1", "..., 0", "0, ...", "None", ":, None, 1", "1:1", "3:1", "-3:-1", "::-2, 1:", "..., ::-1",
-            "[0, 2]", "[0, 2], [1, 1]", ":, [1, 0, 1]", "[[0, 1], [2, 3]]", ":, :, [0, 1, 1]", "[0, 1], :, [1, 2]", "1, :, [0, 3]",
-            "np.array([3, -1])", "np.array([[0], [1]]), np.array([2, 0])", "slice(None), np.array([1, 2])", "a > 0", "a[:, 0, 0] > 0",
-            "np.array([True, False, True, True])", "2, [0, 1]", "None, [1, 2]", "()", "..."]
+    KEYS = [
+        "0",
+        "-1",
+        "1, 2",
+        "1:3",
+        "::2",
+        "::-1",
+        "..., 0",
+        "0, ...",
+        "None",
+        ":, None, 1",
+        "1:1",
+        "3:1",
+        "-3:-1",
+        "::-2, 1:",
+        "..., ::-1",
+        "[0, 2]",
+        "[0, 2], [1, 1]",
+        ":, [1, 0, 1]",
+        "[[0, 1], [2, 3]]",
+        ":, :, [0, 1, 1]",
+        "[0, 1], :, [1, 2]",
+        "1, :, [0, 3]",
+        "np.array([3, -1])",
+        "np.array([[0], [1]]), np.array([2, 0])",
+        "slice(None), np.array([1, 2])",
+        "a > 0",
+        "a[:, 0, 0] > 0",
+        "np.array([True, False, True, True])",
+        "2, [0, 1]",
+        "None, [1, 2]",
+        "()",
+        "...",
+    ]
 
     def test_reads_are_numpys(self):
         a = values((4, 3, 4), "f64", 8)
@@ -113,7 +182,9 @@ class Indexing(unittest.TestCase):
             k = eval("np.index_exp[%s]" % key, {"np": np, "a": a})
             part = a[k]
             for value in (7.0, np.arange(part.size, dtype=np.float64).reshape(part.shape)):
-                if key in ("[0, 2], [1, 1]", "[[0, 1], [2, 3]]", ":, [1, 0, 1]", ":, :, [0, 1, 1]") and not isinstance(value, float):
+                if key in ("[0, 2], [1, 1]", "[[0, 1], [2, 3]]", ":, [1, 0, 1]", ":, :, [0, 1, 1]") and not isinstance(
+                    value, float
+                ):
                     continue  # Places that occur twice take either value.
                 a[k] = value
                 x[k] = value
@@ -150,11 +221,21 @@ class Indexing(unittest.TestCase):
 class Exchange(unittest.TestCase):
     def test_numpy_both_ways_for_every_type(self):
         for kind in FLOATS + INTS + ("bool", "f16", "u64", "c64", "c128"):
-            a = (np.arange(6).reshape(2, 3) - 2 * (kind not in ("bool", "u8", "u16", "u32", "u64"))).astype(wf.dtype(kind).numpy)
+            a = (np.arange(6).reshape(2, 3) - 2 * (kind not in ("bool", "u8", "u16", "u32", "u64"))).astype(
+                wf.dtype(kind).numpy
+            )
             x = wf.tensor(a)
             self.assertEqual((kind, (2, 3)), (x.dtype, x.shape))
-            for back in (x.numpy(), np.asarray(x), np.from_dlpack(x), wf.from_dlpack(a).numpy(), wf.tensor(a.T).numpy().T,
-                         pickle.loads(pickle.dumps(x)).numpy(), copy.deepcopy(x).numpy(), copy.copy(x).numpy()):
+            for back in (
+                x.numpy(),
+                np.asarray(x),
+                np.from_dlpack(x),
+                wf.from_dlpack(a).numpy(),
+                wf.tensor(a.T).numpy().T,
+                pickle.loads(pickle.dumps(x)).numpy(),
+                copy.deepcopy(x).numpy(),
+                copy.copy(x).numpy(),
+            ):
                 np.testing.assert_array_equal(a, back)
                 self.assertEqual(a.dtype, back.dtype)
             self.assertEqual(a.tolist(), x.tolist())
@@ -205,12 +286,22 @@ class NumPysForms(unittest.TestCase):
     def test_functions_that_are_no_operations(self):
         a = values((4, 6), "f64", 9)
         x = wf.tensor(a)
-        pairs = [(wf.concat([x, x], 1), np.concatenate([a, a], 1)), (wf.moveaxis(x, 0, 1), np.moveaxis(a, 0, 1)),
-                 (wf.eye(3, k=1), np.eye(3, k=1)), (wf.stack([x, x], 1), np.stack([a, a], 1)), (wf.outer(x[0], x[1]), np.outer(a[0], a[1])),
-                 (wf.arange(2, 9, 3), np.arange(2, 9, 3)), (wf.argwhere(x > 0), np.argwhere(a > 0)), (x.T, a.T),
-                 (wf.sum(x, axis=(0, 1)), a.sum()), (x.mean(axis=1, keepdims=True), a.mean(1, keepdims=True)),
-                 (wf.unique(wf.tensor([3, 1, 3]))[0], np.unique([3, 1, 3])), (x.reshape(3, -1), a.reshape(3, -1)),
-                 (wf.split(x, [2, 4], 1)[1], a[:, 2:]), (wf.chunk(x, 4, 1)[2], a[:, 4:6])]
+        pairs = [
+            (wf.concat([x, x], 1), np.concatenate([a, a], 1)),
+            (wf.moveaxis(x, 0, 1), np.moveaxis(a, 0, 1)),
+            (wf.eye(3, k=1), np.eye(3, k=1)),
+            (wf.stack([x, x], 1), np.stack([a, a], 1)),
+            (wf.outer(x[0], x[1]), np.outer(a[0], a[1])),
+            (wf.arange(2, 9, 3), np.arange(2, 9, 3)),
+            (wf.argwhere(x > 0), np.argwhere(a > 0)),
+            (x.T, a.T),
+            (wf.sum(x, axis=(0, 1)), a.sum()),
+            (x.mean(axis=1, keepdims=True), a.mean(1, keepdims=True)),
+            (wf.unique(wf.tensor([3, 1, 3]))[0], np.unique([3, 1, 3])),
+            (x.reshape(3, -1), a.reshape(3, -1)),
+            (wf.split(x, [2, 4], 1)[1], a[:, 2:]),
+            (wf.chunk(x, 4, 1)[2], a[:, 4:6]),
+        ]
         for i, (mine, theirs) in enumerate(pairs):
             np.testing.assert_allclose(np.asarray(mine), theirs, rtol=1e-6, err_msg=str(i))
         for mine, theirs in zip(wf.nonzero(x > 0), np.nonzero(a > 0)):

@@ -1,5 +1,7 @@
-"""The stubs: a program that uses the package is checked by mypy, strictly, and a wrong one is not let through. And each stub names
+"""The stubs: a program that uses the package is checked by mypy, strictly, and a wrong one is not let through. And each
+stub names
 what its module has."""
+
 import ast
 import importlib
 import os
@@ -14,6 +16,10 @@ try:
     import mypy  # noqa: F401
 except ImportError:
     mypy = None
+    if "WEFT_BUILD" in os.environ:
+        from support_env import enter_checkers
+
+        enter_checkers(os.path.abspath(__file__))
 
 PACKAGE = os.path.join(support.PACKAGE, "libweft")
 PROGRAM = '''\
@@ -55,13 +61,24 @@ class Stubs(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text)
             env = {**os.environ, "MYPYPATH": support.PACKAGE}
-            return subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", folder, path], env=env, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, check=False).stdout
+            return subprocess.run(
+                [sys.executable, "-m", "mypy", "--strict", "--cache-dir", folder, path],
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            ).stdout
 
     @unittest.skipIf(mypy is None, "mypy is not installed")
     def test_a_program_passes_strictly_and_wrong_ones_do_not(self):
         self.assertIn("Success", self.check(PROGRAM))
-        for right, wrong in (('"sum"', '"total"'), ("top_k(1)", 'top_k("one")'), ("keepdims=True", "keepdim=True"), ("double(x, 3)", "double(3)")):
+        for right, wrong in (
+            ('"sum"', '"total"'),
+            ("top_k(1)", 'top_k("one")'),
+            ("keepdims=True", "keepdim=True"),
+            ("double(x, 3)", "double(3)"),
+        ):
             self.assertIn("Found 1 error", self.check(PROGRAM.replace(right, wrong)), wrong)
 
     def test_stubs_name_what_modules_have(self):
@@ -69,7 +86,11 @@ class Stubs(unittest.TestCase):
             for name in files:
                 if not name.endswith(".pyi") or name in ("_methods.pyi", "array_api.pyi"):
                     continue
-                module = os.path.relpath(os.path.join(folder, name), support.PACKAGE)[:-4].replace(os.sep, ".").replace(".__init__", "")
+                module = (
+                    os.path.relpath(os.path.join(folder, name), support.PACKAGE)[:-4]
+                    .replace(os.sep, ".")
+                    .replace(".__init__", "")
+                )
                 loaded = importlib.import_module(module)
                 with open(os.path.join(folder, name), encoding="utf-8") as f:
                     tree = ast.parse(f.read())
@@ -79,7 +100,10 @@ class Stubs(unittest.TestCase):
                     if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                         for member in node.body:
                             if isinstance(member, ast.FunctionDef):
-                                self.assertTrue(hasattr(getattr(loaded, node.name), member.name), "%s.%s.%s" % (module, node.name, member.name))
+                                self.assertTrue(
+                                    hasattr(getattr(loaded, node.name), member.name),
+                                    "%s.%s.%s" % (module, node.name, member.name),
+                                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The wheel: what is in it, the same bytes twice, installed without an index into clean environments, and nothing left when it goes."""
+"""The wheel: what is in it, the same bytes twice, installed without an index into clean environments, and nothing left
+when it goes."""
+
 import os
 import re
 import subprocess
@@ -13,20 +15,24 @@ import support
 LIBRARY = os.path.join(support.BUILD, "lib", "libweft.so.1")
 NOTICES = os.environ.get("WEFT_NOTICES") or os.path.join(support.BUILD, "notices")
 COMMANDS = """
-import time
+import sys, time
 begin = time.process_time()
 import libweft as wf
-print("%.0f" % (1e3 * (time.process_time() - begin)), "threading" in __import__("sys").modules, "json" in __import__("sys").modules)
+print("%.0f" % (1e3 * (time.process_time() - begin)), "threading" in sys.modules, "json" in sys.modules)
 x = wf.tensor([1.0, 2.0])
 print(wf.grad(lambda v: (v * v).sum())(x).tolist(), wf.library_path())
 """
 
 
 def run(*command, **more):
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=600, **more)
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=600, **more
+    )
 
 
-@unittest.skipUnless(os.path.exists(LIBRARY) and os.path.isdir(NOTICES), "the release build's library and notices are not there")
+@unittest.skipUnless(
+    os.path.exists(LIBRARY) and os.path.isdir(NOTICES), "the release build's library and notices are not there"
+)
 class Wheel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -40,9 +46,11 @@ class Wheel(unittest.TestCase):
     @classmethod
     def make(cls, folder):
         out = os.path.join(cls.work.name, folder)
-        done = run(sys.executable, os.path.join(support.PACKAGE, "wheel.py"), "--library", LIBRARY, "--notices", NOTICES, "--out", out)
+        done = run(
+            sys.executable, os.path.join(support.PACKAGE, "wheel.py"), "--library", LIBRARY, "--notices", NOTICES, "--out", out
+        )
         assert done.returncode == 0, done.stdout
-        name, = os.listdir(out)
+        (name,) = os.listdir(out)
         return os.path.join(out, name)
 
     def test_what_is_in_it(self):
@@ -52,8 +60,15 @@ class Wheel(unittest.TestCase):
             names = z.namelist()
             info = next(n for n in names if n.endswith("/METADATA")).rpartition("/")[0]
             metadata = z.read(info + "/METADATA").decode()
-        for name in ("libweft/libweft.so.1", "libweft/py.typed", "libweft/_ops.pyi", info + "/licenses/LICENSE", info + "/licenses/THIRD_PARTY_NOTICES",
-                     info + "/sboms/weft.spdx.json", info + "/RECORD"):
+        for name in (
+            "libweft/libweft.so.1",
+            "libweft/py.typed",
+            "libweft/_ops.pyi",
+            info + "/licenses/LICENSE",
+            info + "/licenses/THIRD_PARTY_NOTICES",
+            info + "/sboms/weft.spdx.json",
+            info + "/RECORD",
+        ):
             self.assertIn(name, names)
         self.assertIn("License-File: LICENSE", metadata)
         self.assertNotIn("Requires-Dist", metadata)
@@ -71,6 +86,7 @@ class Wheel(unittest.TestCase):
 
         def files():
             return {os.path.join(f, n) for f, _, names in os.walk(home) for n in names if "__pycache__" not in f}
+
         before = files()
         done = run(python, "-m", "pip", "install", "--no-index", "-q", "--disable-pip-version-check", self.wheel, env=env)
         self.assertEqual(0, done.returncode, done.stdout)
@@ -84,7 +100,12 @@ class Wheel(unittest.TestCase):
         self.assertIn("as it should be", run(python, "-m", "libweft", "doctor", env=env).stdout)
         for test in ("calls_test.py", "functions_test.py"):
             chosen = ["Refusals", "Doctor"] if test == "calls_test.py" else []
-            done = run(python, os.path.join(os.path.dirname(os.path.abspath(__file__)), test), *chosen, env={**env, "LIBWEFT_INSTALLED": "1"})
+            done = run(
+                python,
+                os.path.join(os.path.dirname(os.path.abspath(__file__)), test),
+                *chosen,
+                env={**env, "LIBWEFT_INSTALLED": "1"},
+            )
             self.assertIn("OK", done.stdout, done.stdout)
         run(python, "-m", "pip", "uninstall", "-qy", "libweft", env=env)
         self.assertEqual(before, files())

@@ -9,6 +9,7 @@
 Everything is here: tensors and operations (wf.exp, x.sum()), steps (wf.step), functions (wf.function, wf.grad, wf.vmap),
 wf.nn, wf.optim, wf.random, wf.data, wf.metrics, files (wf.save, wf.load). Importing opens the library and starts nothing.
 """
+
 import sys as _sys
 
 if _sys.version_info < (3, 9):
@@ -35,16 +36,23 @@ pi, e, inf, nan, newaxis = 3.141592653589793, 2.718281828459045, float("inf"), f
 asarray = array = tensor
 
 # Parts that are read when they are first used, so that the import stays short.
-_LATE = {name: module for module, names in {
-    "_function": "Function function jit grad value_and_grad vmap jvp vjp checkpoint gradients custom_gradient from_stablehlo",
-    "_control": "scan while_loop fori_loop cond switch custom_op",
-    "files": "save load",
-    "progress": "bar"}.items() for name in names.split()}
+_LATE = {
+    name: module
+    for module, names in {
+        "_function": "Function function jit grad value_and_grad vmap jvp vjp checkpoint gradients custom_gradient "
+        "from_stablehlo",
+        "_control": "scan while_loop fori_loop cond switch custom_op",
+        "files": "save load",
+        "progress": "bar",
+    }.items()
+    for name in names.split()
+}
 _MODULES = ("array_api", "data", "files", "metrics", "nn", "optim", "plot", "progress", "random")
 
 
 def __getattr__(name):
     import importlib
+
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
     if name in _LATE:
@@ -58,6 +66,7 @@ def __getattr__(name):
 
 def _nearest(name):
     import difflib
+
     close = difflib.get_close_matches(name, [*globals(), *_LATE, *_MODULES], 1)
     return "; did you mean %r?" % close[0] if close else ""
 

@@ -1,15 +1,30 @@
 """Weft in Python."""
+
 from . import array_api as array_api, data as data, files as files, metrics as metrics, nn as nn, optim as optim, plot as plot
 from . import _ops as ops, progress as progress, random as random
 from ._context import Context as Context, configure as configure, context as context, device as device, devices as devices
 from ._context import evaluate as evaluate, seed as seed, step as step, sync as sync
-from ._control import cond as cond, custom_op as custom_op, fori_loop as fori_loop, scan as scan, switch as switch, while_loop as while_loop
+from ._control import (
+    cond as cond,
+    custom_op as custom_op,
+    fori_loop as fori_loop,
+    scan as scan,
+    switch as switch,
+    while_loop as while_loop,
+)
 from ._convert import argument as argument, from_dlpack as from_dlpack, tensor as tensor
 from ._device import Device as Device
 from ._dtypes import DType as DType, dtype as dtype, promoted as promote_types
 from ._errors import Error as Error
 from ._function import Function as Function, checkpoint as checkpoint, custom_gradient as custom_gradient
-from ._function import from_stablehlo as from_stablehlo, function as function, grad as grad, gradients as gradients, jit as jit, jvp as jvp
+from ._function import (
+    from_stablehlo as from_stablehlo,
+    function as function,
+    grad as grad,
+    gradients as gradients,
+    jit as jit,
+    jvp as jvp,
+)
 from ._function import value_and_grad as value_and_grad, vjp as vjp, vmap as vmap
 from ._ops import *
 from ._more import *  # type: ignore[assignment]

@@ -1,9 +1,11 @@
 """python -m libweft doctor|run|show
 
 doctor             versions, library, devices and cache, and a computation as a check; exit status 1 where something is wrong
-run FILE [x.npy …] runs a function (a file of weft_function_save, or StableHLO text) on inputs, or on zeros where none are given
+run FILE [x.npy …] runs a function (a file of weft_function_save, or StableHLO text) on inputs, or on zeros where none are
+given
 show FILE          what a checkpoint or a function holds
 """
+
 import argparse
 import os
 import platform
@@ -12,10 +14,12 @@ import sys
 
 def doctor(_):
     import libweft as wf
+
     print("libweft  %s, ABI %d.%d, from %s" % (wf.__version__, *_abi(wf), wf.library_path()))
     print("Python   %s, %s" % (platform.python_version(), platform.platform()))
     try:
         import numpy
+
         print("NumPy    %s" % numpy.__version__)
     except ImportError:
         print("NumPy    not installed (it is not needed)")
@@ -23,7 +27,10 @@ def doctor(_):
     for d in context.devices:
         print("device   %s, %s" % (d.name, d.kind))
     print("cache    %s, %s" % (context.option("cache_mode"), context.option("cache_dir") or "the usual folder"))
-    print("settings %s" % (" ".join("%s=%s" % (k, v) for k, v in sorted(os.environ.items()) if k.startswith(("WEFT_", "LIBWEFT_"))) or "none"))
+    print(
+        "settings %s"
+        % (" ".join("%s=%s" % (k, v) for k, v in sorted(os.environ.items()) if k.startswith(("WEFT_", "LIBWEFT_"))) or "none")
+    )
     found = (wf.arange(10, dtype="f32") * 2).sum().item()
     print("check    %s" % ("a sum is as it should be" if found == 90 else "FAILED: a sum is %r, not 90" % found))
     return 0 if found == 90 else 1
@@ -45,6 +52,7 @@ def _function(wf, path):
 
 def run(options):
     import libweft as wf
+
     function = _function(wf, options.file)
     wanted = function.inputs
     if options.inputs and len(options.inputs) != len(wanted):
@@ -52,6 +60,7 @@ def run(options):
         return 2
     if options.inputs:
         import numpy
+
         inputs = [wf.tensor(numpy.load(path)).astype(kind) for path, (kind, _) in zip(options.inputs, wanted)]
     else:
         inputs = [wf.zeros(shape, kind) for kind, shape in wanted]
@@ -63,6 +72,7 @@ def run(options):
 
 def show(options):
     import libweft as wf
+
     try:
         reader = wf.files.Reader(options.file)
     except wf.Error as error:
@@ -81,7 +91,9 @@ def show(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m libweft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m libweft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor").set_defaults(run=doctor)
     for name, function in (("run", run), ("show", show)):

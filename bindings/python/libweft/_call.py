@@ -1,9 +1,11 @@
 """What every call of the C library passes through: handles, positions, errors, options.
 
-A function of C is called without ctypes' prototypes: each argument has its C type already (handles, bytes for what C only reads,
+A function of C is called without ctypes' prototypes: each argument has its C type already (handles, bytes for what C only
+reads,
 c_int64, c_double, c_size_t), which halves the time of a call. `bind` gives the functions that let Python's lock go; those that
 never wait and never call back (`quick`) keep it.
 """
+
 import ctypes
 import struct
 import sys
@@ -133,8 +135,14 @@ def error_of(address, file=False):
 
 
 # What the library advises in C's words, in Python's.
-_REMEDIES = (("keep it before weft_sync", "call .keep() on it before its step ends"), ("weft_tensor_keep", "Tensor.keep()"), ("weft_scope_keep", "Tensor.keep()"), ("weft_sync", "wf.sync()"),
-             ("weft_tensor_require_grad", "Tensor.require_grad()"), ("weft_boolean_mask", "boolean_mask"))
+_REMEDIES = (
+    ("keep it before weft_sync", "call .keep() on it before its step ends"),
+    ("weft_tensor_keep", "Tensor.keep()"),
+    ("weft_scope_keep", "Tensor.keep()"),
+    ("weft_sync", "wf.sync()"),
+    ("weft_tensor_require_grad", "Tensor.require_grad()"),
+    ("weft_boolean_mask", "boolean_mask"),
+)
 
 
 def fail(error, file=False):
@@ -187,6 +195,7 @@ def again(function, error, x, y):
         raise error_of(error)
     failure = error_of(error)
     from ._dtypes import promoted
+
     common = promoted(x.dtype, y.dtype)
     first, second = x.astype(common), y.astype(common)
     if first is x and second is y:
@@ -256,11 +265,16 @@ def ints(values, operation, name):
     except (KeyError, TypeError):
         pass
     try:
-        numbers = (_index(values),) if hasattr(values, "__index__") and not hasattr(values, "__len__") else tuple(map(_index, values))
+        numbers = (
+            (_index(values),)
+            if hasattr(values, "__index__") and not hasattr(values, "__len__")
+            else tuple(map(_index, values))
+        )
         packed = (struct.pack("%dq" % len(numbers), *numbers), c_size_t(len(numbers)))
     except (TypeError, struct.error):
-        raise _errors.InvalidType("%s: %s is %r, and should be an integer or a list of integers" % (operation, name, values),
-                                  operation) from None
+        raise _errors.InvalidType(
+            "%s: %s is %r, and should be an integer or a list of integers" % (operation, name, values), operation
+        ) from None
     if len(_ints_cache) > 4096:
         _ints_cache.clear()
     _ints_cache[numbers] = packed
@@ -272,7 +286,7 @@ def int64(value, operation, name):
         number = _index(value)
     except TypeError:
         raise _errors.InvalidType("%s: %s is %r, and should be an integer" % (operation, name, value), operation) from None
-    if not -2**63 <= number < 2**63:
+    if not -(2**63) <= number < 2**63:
         raise _errors.InvalidArgument("%s: %s is %d, which 64 bits do not hold" % (operation, name, number), operation)
     return c_int64(number)
 
@@ -288,8 +302,9 @@ def enumerator(value, values, operation, name):
     try:
         return values[value]
     except (KeyError, TypeError):
-        raise _errors.InvalidArgument("%s: %s is %r, and should be one of %s" % (
-            operation, name, value, ", ".join(map(repr, values))), operation) from None
+        raise _errors.InvalidArgument(
+            "%s: %s is %r, and should be one of %s" % (operation, name, value, ", ".join(map(repr, values))), operation
+        ) from None
 
 
 class Options:
@@ -367,8 +382,19 @@ def results(operation, names):
 
     def text(self):
         return "%s(%s)" % (operation, ", ".join("%s=%r" % pair for pair in zip(names, self)))
-    return type(operation, (tuple,), {"__slots__": (), "__new__": new, "__repr__": text, "_fields": names,
-                                      "__reduce__": lambda self: (tuple, (tuple(self),)), **fields})
+
+    return type(
+        operation,
+        (tuple,),
+        {
+            "__slots__": (),
+            "__new__": new,
+            "__repr__": text,
+            "_fields": names,
+            "__reduce__": lambda self: (tuple, (tuple(self),)),
+            **fields,
+        },
+    )
 
 
 def handles(tensors):
@@ -399,8 +425,9 @@ def operands(operation, described, values):
         if isinstance(value, Tensor) or (value is None and name.endswith("?")):
             out.append(value)
         elif value is None or isinstance(value, (str, bytes)):
-            raise _errors.InvalidType("%s: %s is %r, and should be a tensor, a number or an array" % (
-                operation, name.rstrip("?"), value), operation)
+            raise _errors.InvalidType(
+                "%s: %s is %r, and should be a tensor, a number or an array" % (operation, name.rstrip("?"), value), operation
+            )
         elif isinstance(value, (bool, int, float, complex)) and group in like:
             out.append(_beside(like[group], value))
         else:
@@ -417,6 +444,7 @@ def several(operation, name, values, group, first):
         return values
     if group == "I" or (first is not None and not any(isinstance(v, Tensor) for v in values)):
         from ._convert import argument
+
         return [v if isinstance(v, Tensor) else argument(v, "i32") for v in values]
     return operands(operation, [(name, group)] * len(values), values)
 

@@ -1,4 +1,5 @@
 """Contexts, steps and barriers."""
+
 import atexit
 import ctypes
 import os
@@ -141,8 +142,10 @@ def configure(**settings):
     global _own
     with _first:
         if _own is not None:
-            raise _call._errors.FailedPrecondition("configure: the process's context is there already; configure before the "
-                                                   "first tensor, or make a Context", "configure")
+            raise _call._errors.FailedPrecondition(
+                "configure: the process's context is there already; configure before the first tensor, or make a Context",
+                "configure",
+            )
         made = Context.__new__(_Own)
         Context.__init__(made, **settings)
         made.pid = os.getpid()
@@ -164,7 +167,8 @@ _locks = {}
 
 
 def _alone(context):
-    """The lock of a context's steps. A barrier ends the temporaries of every step that is open, so that one thread is in a step at a time."""
+    """The lock of a context's steps. A barrier ends the temporaries of every step that is open, so that one thread is in a
+    step at a time."""
     with _first:
         return _locks.setdefault(context.value, RLock())
 
@@ -173,7 +177,8 @@ class step:
     """A step of a loop: what is recorded inside belongs to it, and one program computes it at the end.
 
     Intermediates die with the step, whoever still refers to them, so that each step is the same program. What is to be read
-    afterwards is kept: `loss.keep()`. Threads that share a context go through steps one after the other. Assigned tensors (`assign`, parameters of an optimizer) have their new values.
+    afterwards is kept: `loss.keep()`. Threads that share a context go through steps one after the other. Assigned tensors
+    (`assign`, parameters of an optimizer) have their new values.
 
     >>> x, total = wf.ones((3,)), wf.zeros(())
     >>> for _ in range(3):
@@ -221,7 +226,8 @@ class step:
 
 
 def sync(wait=False, device=None):
-    """The barrier: computes everything that is live, in one program. Returns when it is launched, or with `wait` when it has run."""
+    """The barrier: computes everything that is live, in one program. Returns when it is launched, or with `wait` when it
+    has run."""
     context = now.context or start()
     event = _wait.Event()
     with _alone(context):
@@ -252,5 +258,3 @@ def begin_evaluation(tensor):
 def seed(value):
     """The first state of this context's random numbers."""
     check(_seed(now.context or start(), ctypes.c_uint64(value)))
-
-

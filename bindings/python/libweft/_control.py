@@ -1,4 +1,5 @@
 """Loops and branches inside the program, and operations from any function of C or Python."""
+
 import ctypes
 
 from . import _call, _convert, _trees
@@ -51,12 +52,14 @@ def scan(f, init, xs=None, length=None, reverse=False, unroll=1, keep_every=0):
     each = [(t.dtype, t.shape[1:]) for t in scanned]
     traced = _trace(f, _nest(carry, slices), [], _name_of(f), infos + each)
     _same_carry("scan", traced.structure, carry)
-    options = struct_of("weft_scan_options", length=length or 0, unroll=unroll, reverse=1 if reverse else 0, keep_every=keep_every)
+    options = struct_of(
+        "weft_scan_options", length=length or 0, unroll=unroll, reverse=1 if reverse else 0, keep_every=keep_every
+    )
     a, n = handles(first)
     b, m = handles(scanned)
     out, given = (c_void_p * (traced.count or 1))(), c_size_t()
     check(_scan(_call.mark(), traced.function._h, a, n, b, m, options, out, c_size_t(len(out)), byref(given)))
-    return _trees.unflatten(traced.structure, _results(out[:given.value]))
+    return _trees.unflatten(traced.structure, _results(out[: given.value]))
 
 
 def _same_carry(name, structure, carry):
@@ -89,8 +92,13 @@ def fori_loop(lower, upper, body, init, max_count=None, keep_every=0):
         max_count = max(upper - lower, 0)
     offset = lower if isinstance(lower, int) else _convert.tensor(lower).astype("i32")
     i32 = dtype_of("i32")
-    traced = _trace(lambda i, value: body(i if isinstance(offset, int) and offset == 0 else i + offset, value),
-                    _nest(_trees.LEAF, carry), [], _name_of(body), [(i32, ())] + infos)
+    traced = _trace(
+        lambda i, value: body(i if isinstance(offset, int) and offset == 0 else i + offset, value),
+        _nest(_trees.LEAF, carry),
+        [],
+        _name_of(body),
+        [(i32, ())] + infos,
+    )
     count = upper - lower
     count = _convert.scalar(count, i32) if isinstance(count, int) else _convert.tensor(count).astype("i32")
     a, n = handles(first)
@@ -108,8 +116,20 @@ def cond(condition, if_true, if_false, *operands):
     condition = condition if isinstance(condition, _call.Tensor) else _convert.tensor(bool(condition))
     a, n = handles(leaves)
     out, given = (c_void_p * max(branches[0].count, 1))(), c_size_t()
-    check(_if(_call.mark(), condition._h, branches[0].function._h, branches[1].function._h, a, n, out, c_size_t(len(out)), byref(given)))
-    return _trees.unflatten(branches[0].structure, _results(out[:given.value]))
+    check(
+        _if(
+            _call.mark(),
+            condition._h,
+            branches[0].function._h,
+            branches[1].function._h,
+            a,
+            n,
+            out,
+            c_size_t(len(out)),
+            byref(given),
+        )
+    )
+    return _trees.unflatten(branches[0].structure, _results(out[: given.value]))
 
 
 def switch(index, branches, *operands):
@@ -124,21 +144,40 @@ def switch(index, branches, *operands):
     a, n = handles(leaves)
     out, given = (c_void_p * max(traced[0].count, 1))(), c_size_t()
     check(_case(_call.mark(), index._h, functions, c_size_t(len(traced)), a, n, out, c_size_t(len(out)), byref(given)))
-    return _trees.unflatten(traced[0].structure, _results(out[:given.value]))
+    return _trees.unflatten(traced[0].structure, _results(out[: given.value]))
 
 
 def _same_results(name, traced):
     keys = {_trees.key(t.structure) for t in traced}
     if len(keys) > 1:
-        raise InvalidType("%s: the branches give results nested differently: %s" % (name, " and ".join(sorted(map(repr, keys)))))
+        raise InvalidType(
+            "%s: the branches give results nested differently: %s" % (name, " and ".join(sorted(map(repr, keys))))
+        )
 
 
-_C_TYPES = {"f32": ("float", ctypes.c_float), "f64": ("double", ctypes.c_double), "i8": ("int8_t", ctypes.c_int8),
-            "i16": ("int16_t", ctypes.c_int16), "i32": ("int32_t", ctypes.c_int32), "i64": ("int64_t", ctypes.c_int64),
-            "u8": ("uint8_t", ctypes.c_uint8), "u16": ("uint16_t", ctypes.c_uint16), "u32": ("uint32_t", ctypes.c_uint32),
-            "u64": ("uint64_t", ctypes.c_uint64), "bool": ("bool", ctypes.c_bool)}
-_TRACE = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_void_p, ctypes.POINTER(c_void_p), c_size_t, ctypes.POINTER(c_void_p), c_size_t,
-                          ctypes.POINTER(c_size_t))
+_C_TYPES = {
+    "f32": ("float", ctypes.c_float),
+    "f64": ("double", ctypes.c_double),
+    "i8": ("int8_t", ctypes.c_int8),
+    "i16": ("int16_t", ctypes.c_int16),
+    "i32": ("int32_t", ctypes.c_int32),
+    "i64": ("int64_t", ctypes.c_int64),
+    "u8": ("uint8_t", ctypes.c_uint8),
+    "u16": ("uint16_t", ctypes.c_uint16),
+    "u32": ("uint32_t", ctypes.c_uint32),
+    "u64": ("uint64_t", ctypes.c_uint64),
+    "bool": ("bool", ctypes.c_bool),
+}
+_TRACE = ctypes.CFUNCTYPE(
+    c_void_p,
+    c_void_p,
+    c_void_p,
+    ctypes.POINTER(c_void_p),
+    c_size_t,
+    ctypes.POINTER(c_void_p),
+    c_size_t,
+    ctypes.POINTER(c_size_t),
+)
 
 
 def _as_error(exception):
@@ -152,8 +191,9 @@ def _spec(text):
     """("f64", ["m", "2*k"]) of "f64[m, 2*k]"."""
     name, bracket, rest = text.replace(" ", "").partition("[")
     if name not in _C_TYPES or (bracket and not rest.endswith("]")):
-        raise InvalidArgument("custom_op: %r is no operand: say it as 'f64[m, 2*k]' or 'f32[n...]'; types are %s" % (
-            text, ", ".join(_C_TYPES)))
+        raise InvalidArgument(
+            "custom_op: %r is no operand: say it as 'f64[m, 2*k]' or 'f32[n...]'; types are %s" % (text, ", ".join(_C_TYPES))
+        )
     return name, [size for size in rest.rstrip("]").split(",") if size]
 
 
@@ -168,7 +208,11 @@ def _view(address, name, sizes):
     except ImportError:
         view = memoryview(data).cast("B").cast(dtype_of(name).letter)
         return view.cast("B").cast(dtype_of(name).letter, list(sizes)) if len(sizes) > 1 and count else view
-    return numpy.frombuffer(data, dtype_of(name).numpy, count).reshape(sizes) if count else numpy.empty(sizes, dtype_of(name).numpy)
+    return (
+        numpy.frombuffer(data, dtype_of(name).numpy, count).reshape(sizes)
+        if count
+        else numpy.empty(sizes, dtype_of(name).numpy)
+    )
 
 
 def _callback(function, operands, results):
@@ -185,17 +229,19 @@ def _callback(function, operands, results):
         try:
             arrays, at = [], 0
             for name, rank in specs:
-                arrays.append(_view(arguments[at], name, arguments[at + 1:at + 1 + rank]))
+                arrays.append(_view(arguments[at], name, arguments[at + 1 : at + 1 + rank]))
                 at += 1 + rank
             function(*arrays)
         except BaseException as exception:  # It comes out where the results are read.
             return _as_error(exception)
         return None
+
     return "weft_error*(%s)" % ", ".join(parts), ctypes.CFUNCTYPE(c_void_p, *types)(called)
 
 
 def _gradient_callback(gradient):
     """The gradient as the library asks for it: recorded into a body, with operands, results and cotangents as parameters."""
+
     def called(_, body, parameters, count, results, capacity, out_count):
         outer = (now.context, now.scope, now.body, now.changed)
         now.context = now.body = c_void_p(body)
@@ -219,6 +265,7 @@ def _gradient_callback(gradient):
         finally:
             now.context, now.scope, now.body, now.changed = outer
         return None
+
     return _TRACE(called)
 
 
@@ -235,7 +282,11 @@ class CustomOp:
         name, text = text_of(self.name), text_of(self.signature)
         if isinstance(self._target, tuple):
             library, symbol = self._target
-            check(_register_symbol(context, *name, *(text_of(library) if library else (None, c_size_t(0))), *text_of(symbol), *text, options))
+            check(
+                _register_symbol(
+                    context, *name, *(text_of(library) if library else (None, c_size_t(0))), *text_of(symbol), *text, options
+                )
+            )
         else:
             check(_register(context, *name, ctypes.cast(self._target, c_void_p), *text, options))
         self._registered.add(context.value)
@@ -250,18 +301,30 @@ class CustomOp:
         a, n = handles(tensors)
         out, given = (c_void_p * 16)(), c_size_t()
         check(blocking(_apply, _call.mark(), *text_of(self.name), a, n, out, c_size_t(16), byref(given)))
-        made = _results(out[:given.value])
+        made = _results(out[: given.value])
         return made[0] if len(made) == 1 else tuple(made)
 
 
 _forever = []
 
 
-def custom_op(name, signature=None, *, function=None, library=None, symbol=None, operands=None, results=None, gradient=None,
-              buffers=None, threads=False):
+def custom_op(
+    name,
+    signature=None,
+    *,
+    function=None,
+    library=None,
+    symbol=None,
+    operands=None,
+    results=None,
+    gradient=None,
+    buffers=None,
+    threads=False,
+):
     """An operation from a function of C, or from one of Python.
 
-    From C: a signature (docs/custom_operations.md) and a symbol, with the library that it is in, or a ctypes function. From Python, as a
+    From C: a signature (docs/custom_operations.md) and a symbol, with the library that it is in, or a ctypes function.
+    From Python, as a
     decorator: operands and results as "f64[m, k]"; the function gets arrays and writes into those of the results.
     `gradient(*operands, *results, *cotangents)` records the gradient.
 
@@ -280,4 +343,5 @@ def custom_op(name, signature=None, *, function=None, library=None, symbol=None,
     def decorate(f):
         text, thunk = _callback(f, operands, results)
         return CustomOp(name, text, thunk, 1, gradient, 0, (f, thunk))
+
     return decorate if function is None else decorate(function)

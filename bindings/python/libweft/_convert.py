@@ -1,4 +1,5 @@
 """Values of Python, NumPy and DLPack become tensors."""
+
 import ctypes
 import struct
 from array import array
@@ -20,8 +21,16 @@ _from_dlpack = bind("weft_tensor_from_dlpack")
 _from_dlpack_legacy = bind("weft_tensor_from_dlpack_legacy")
 _f32, _i64, _bool, _c64 = BY_NAME["f32"], BY_NAME["i64"], BY_NAME["bool"], BY_NAME["c64"]
 _BY_LETTER = {d.letter: d for d in BY_NAME.values() if d.letter}
-_BY_LETTER.update({"l": BY_NAME["i64"], "L": BY_NAME["u64"], "n": BY_NAME["i64"], "N": BY_NAME["u64"], "Zf": BY_NAME["c64"],
-                   "Zd": BY_NAME["c128"]})
+_BY_LETTER.update(
+    {
+        "l": BY_NAME["i64"],
+        "L": BY_NAME["u64"],
+        "n": BY_NAME["i64"],
+        "N": BY_NAME["u64"],
+        "Zf": BY_NAME["c64"],
+        "Zd": BY_NAME["c128"],
+    }
+)
 
 
 def _context():
@@ -34,8 +43,19 @@ def from_bytes(data, shape, dtype, device=None):
     handle = Handle()
     dims = struct.pack("%dq" % len(shape), *shape)
     _call.mark()
-    check(blocking(_from_host, _context(), None if device is None else device._h, dtype.number, dims, c_size_t(len(shape)), where,
-                   c_size_t(size), byref(handle)))
+    check(
+        blocking(
+            _from_host,
+            _context(),
+            None if device is None else device._h,
+            dtype.number,
+            dims,
+            c_size_t(len(shape)),
+            where,
+            c_size_t(size),
+            byref(handle),
+        )
+    )
     return done(handle)
 
 
@@ -47,8 +67,13 @@ def scalar(value, dtype):
         return from_bytes(struct.pack(letters, complex(value).real, complex(value).imag), (), dtype)
     if isinstance(value, (bool, int)):
         value = int(value)
-        check(_from_i64(_context(), dtype.number, c_int64(value), byref(handle)) if -2**63 <= value < 2**63 else
-              _from_u64(_context(), dtype.number, ctypes.c_uint64(value), byref(handle)) if 0 <= value < 2**64 else _too_large(value, dtype))
+        check(
+            _from_i64(_context(), dtype.number, c_int64(value), byref(handle))
+            if -(2**63) <= value < 2**63
+            else _from_u64(_context(), dtype.number, ctypes.c_uint64(value), byref(handle))
+            if 0 <= value < 2**64
+            else _too_large(value, dtype)
+        )
     else:
         if not dtype.is_float:
             raise InvalidType("the number %r is none of type %s" % (value, dtype))
@@ -71,7 +96,8 @@ _numbers = {}  # The number that stood at a place of the program when it was las
 def beside(like, value):
     """The tensor for a number beside one: of its type where that can hold it.
 
-    A number is part of the program, so that it folds, until the same place of the code is met with another number: from then on
+    A number is part of the program, so that it folds, until the same place of the code is met with another number: from
+    then on
     it is passed when the program runs, and compiles nothing new."""
     dtype = like.dtype
     if type(value) is not float or not dtype.is_float:
@@ -97,7 +123,7 @@ def _beside_other(dtype, value):
         return scalar(value, _f32)
     if not isinstance(value, bool) and dtype == "bool":
         return scalar(value, _i64)
-    if isinstance(value, int) and not -2**53 <= value <= 2**53:
+    if isinstance(value, int) and not -(2**53) <= value <= 2**53:
         return scalar(value, dtype)
     return None
 
@@ -134,7 +160,15 @@ def tensor(data, dtype=None, device=None):
         made = data.copy() if device is None else data.to(device)
     elif isinstance(data, (bool, int, float, complex)):
         if wanted is None:
-            wanted = _bool if isinstance(data, bool) else _i64 if isinstance(data, int) else _f32 if isinstance(data, float) else _c64
+            wanted = (
+                _bool
+                if isinstance(data, bool)
+                else _i64
+                if isinstance(data, int)
+                else _f32
+                if isinstance(data, float)
+                else _c64
+            )
         if isinstance(data, (float, complex)) and not (wanted.is_float or wanted.is_complex):
             return scalar(data, _c64 if isinstance(data, complex) else BY_NAME["f64"]).astype(wanted)
         made = scalar(data, wanted)
@@ -154,8 +188,10 @@ def tensor(data, dtype=None, device=None):
     elif hasattr(data, "__float__"):
         return scalar(float(data), wanted or _f32)
     else:
-        raise InvalidType("%s cannot become a tensor: give a number, a list, an array, or an object with __dlpack__ or a buffer"
-                          % type(data).__name__)
+        raise InvalidType(
+            "%s cannot become a tensor: give a number, a list, an array, or an object with __dlpack__ or a buffer"
+            % type(data).__name__
+        )
     return made if wanted is None else made.astype(wanted)
 
 
@@ -200,6 +236,7 @@ def _from_list(data, wanted, device):
     _flatten(data, shape, 0, flat)
     if any(isinstance(v, _call.Tensor) or hasattr(v, "__array_interface__") for v in flat):
         from . import _ops
+
         if len(shape) == 1:
             made = _ops.stack([tensor(v) for v in flat])
         else:
@@ -213,7 +250,9 @@ def _from_list(data, wanted, device):
         return _from_list(data, _f32, device).astype(kind)
     else:
         try:
-            raw = struct.pack("%d%s" % (len(flat), kind.letter), *(flat if kind.is_float or kind == "bool" else map(_whole, flat)))
+            raw = struct.pack(
+                "%d%s" % (len(flat), kind.letter), *(flat if kind.is_float or kind == "bool" else map(_whole, flat))
+            )
         except (struct.error, OverflowError) as error:
             raise InvalidArgument("a number of the list is none of type %s: %s" % (kind, error)) from None
     return from_bytes(bytes(raw), tuple(shape), kind, device)
@@ -232,8 +271,10 @@ def _flatten(data, shape, depth, out):
         out.append(data)
         return
     if not isinstance(data, (list, tuple, range)) or len(data) != shape[depth]:
-        raise InvalidArgument("the lists of dimension %d have different lengths: %d and %s" % (
-            depth, shape[depth], len(data) if hasattr(data, "__len__") else "a number"))
+        raise InvalidArgument(
+            "the lists of dimension %d have different lengths: %d and %s"
+            % (depth, shape[depth], len(data) if hasattr(data, "__len__") else "a number")
+        )
     for item in data:
         _flatten(item, shape, depth + 1, out)
 
@@ -273,8 +314,10 @@ def from_dlpack(data):
     else:
         raise InvalidType("%s has no __dlpack__" % type(data).__name__)
     handle = Handle()
-    for name, used, function in ((b"dltensor_versioned", b"used_dltensor_versioned", _from_dlpack),
-                                 (b"dltensor", b"used_dltensor", _from_dlpack_legacy)):
+    for name, used, function in (
+        (b"dltensor_versioned", b"used_dltensor_versioned", _from_dlpack),
+        (b"dltensor", b"used_dltensor", _from_dlpack_legacy),
+    ):
         if _capsule_name(capsule, name):
             check(blocking(function, _context(), c_void_p(_capsule_pointer(capsule, name)), byref(handle)))
             _capsule_rename(capsule, used)

@@ -1,4 +1,5 @@
 """Values of Python and of other libraries as tensors."""
+
 from typing import Any
 
 from ._device import Device

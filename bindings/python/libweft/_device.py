@@ -1,4 +1,5 @@
 """Devices of a context."""
+
 import ctypes
 
 from ._call import bind, byref, c_size_t, check, empty_struct, field, handle_class, quick, text_of
@@ -87,5 +88,3 @@ def adopt(handle):
 
 def empty():
     return _Handle()
-
-

@@ -1,18 +1,74 @@
 """Element types: one object each, `wf.f32`, equal to its name and to NumPy's type of the same meaning."""
+
 from ._abi import DTYPES
 from ._errors import InvalidType
 
 # NumPy's and Python's words for the same types; struct's letters for elements on the host.
-_OTHER_NAMES = {"float16": "f16", "float32": "f32", "float64": "f64", "float": "f32", "double": "f64", "half": "f16", "single": "f32",
-                "bfloat16": "bf16", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "int": "i64", "uint8": "u8",
-                "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool_": "bool", "complex64": "c64", "complex128": "c128",
-                "complex": "c64", "float8_e5m2": "f8e5m2", "float8_e4m3fn": "f8e4m3fn", "float8_e4m3": "f8e4m3",
-                "float8_e3m4": "f8e3m4", "float8_e4m3b11fnuz": "f8e4m3b11fnuz", "float8_e4m3fnuz": "f8e4m3fnuz",
-                "float8_e5m2fnuz": "f8e5m2fnuz", "float8_e8m0fnu": "f8e8m0fnu", "int4": "i4", "uint4": "u4", "int2": "i2", "uint2": "u2"}
-_NUMPY = {"f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-          "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool", "c64": "complex64", "c128": "complex128"}
-_LETTERS = {"f16": "e", "f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u8": "B", "u16": "H", "u32": "I",
-            "u64": "Q", "bool": "?"}
+_OTHER_NAMES = {
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "float": "f32",
+    "double": "f64",
+    "half": "f16",
+    "single": "f32",
+    "bfloat16": "bf16",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "int": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "bool_": "bool",
+    "complex64": "c64",
+    "complex128": "c128",
+    "complex": "c64",
+    "float8_e5m2": "f8e5m2",
+    "float8_e4m3fn": "f8e4m3fn",
+    "float8_e4m3": "f8e4m3",
+    "float8_e3m4": "f8e3m4",
+    "float8_e4m3b11fnuz": "f8e4m3b11fnuz",
+    "float8_e4m3fnuz": "f8e4m3fnuz",
+    "float8_e5m2fnuz": "f8e5m2fnuz",
+    "float8_e8m0fnu": "f8e8m0fnu",
+    "int4": "i4",
+    "uint4": "u4",
+    "int2": "i2",
+    "uint2": "u2",
+}
+_NUMPY = {
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "bool": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+_LETTERS = {
+    "f16": "e",
+    "f32": "f",
+    "f64": "d",
+    "i8": "b",
+    "i16": "h",
+    "i32": "i",
+    "i64": "q",
+    "u8": "B",
+    "u16": "H",
+    "u32": "I",
+    "u64": "Q",
+    "bool": "?",
+}
 
 
 class DType:
@@ -23,7 +79,11 @@ class DType:
     def __init__(self, name):
         self.name = name
         self.number, self.kind, self.bits, self.computable = DTYPES[name]
-        self.is_float, self.is_complex, self.is_integer = self.kind == "float", self.kind == "complex", self.kind.endswith("integer")
+        self.is_float, self.is_complex, self.is_integer = (
+            self.kind == "float",
+            self.kind == "complex",
+            self.kind.endswith("integer"),
+        )
 
     def __eq__(self, other):
         return self is other or (isinstance(other, str) and _cache.get(other) is self)
@@ -54,6 +114,7 @@ class DType:
     def numpy(self):
         """NumPy's type of the same meaning; types that NumPy lacks need the package ml_dtypes."""
         import numpy
+
         name = _NUMPY.get(self.name)
         if name is not None:
             return numpy.dtype(name)
@@ -94,7 +155,8 @@ def of_number(value):
 
 
 def promoted(a, b):
-    """The type that holds values of both: integers as in NumPy, an integer and a float give the float, as in PyTorch and JAX."""
+    """The type that holds values of both: integers as in NumPy, an integer and a float give the float, as in PyTorch and
+    JAX."""
     if a is b:
         return a
     order = ("bool", "integer", "float", "complex")

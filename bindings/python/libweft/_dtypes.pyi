@@ -1,4 +1,5 @@
 """Element types."""
+
 from typing import Any
 
 class DType:

@@ -1,9 +1,11 @@
 """Exceptions: each derives from Error, which has the code, and from the built-in that a Python programmer expects."""
+
 from ._abi import CODES
 
 
 class Error(Exception):
-    """An error of Weft. `code` is its name, `operation` and `position` (file:line) say where, each None where it is not known."""
+    """An error of Weft. `code` is its name, `operation` and `position` (file:line) say where, each None where it is not
+    known."""
 
     code = "UNKNOWN"
     operation = None
@@ -106,12 +108,28 @@ class FileThere(FileError, FileExistsError):
     code = "ALREADY_EXISTS"
 
 
-_CLASSES = {"INVALID_ARGUMENT": InvalidArgument, "OUT_OF_RANGE": OutOfRange, "UNIMPLEMENTED": Unimplemented,
-            "RESOURCE_EXHAUSTED": OutOfMemory, "DEADLINE_EXCEEDED": DeadlineExceeded, "FAILED_PRECONDITION": FailedPrecondition,
-            "CANCELLED": Cancelled, "NOT_FOUND": NotFound, "ALREADY_EXISTS": InvalidArgument, "PERMISSION_DENIED": FileRefused,
-            "DATA_LOSS": FileError}
-_FILES = {"NOT_FOUND": FileMissing, "PERMISSION_DENIED": FileRefused, "ALREADY_EXISTS": FileThere, "RESOURCE_EXHAUSTED": FileError,
-          "DATA_LOSS": FileError, "INTERNAL": FileError, "UNIMPLEMENTED": Unimplemented}
+_CLASSES = {
+    "INVALID_ARGUMENT": InvalidArgument,
+    "OUT_OF_RANGE": OutOfRange,
+    "UNIMPLEMENTED": Unimplemented,
+    "RESOURCE_EXHAUSTED": OutOfMemory,
+    "DEADLINE_EXCEEDED": DeadlineExceeded,
+    "FAILED_PRECONDITION": FailedPrecondition,
+    "CANCELLED": Cancelled,
+    "NOT_FOUND": NotFound,
+    "ALREADY_EXISTS": InvalidArgument,
+    "PERMISSION_DENIED": FileRefused,
+    "DATA_LOSS": FileError,
+}
+_FILES = {
+    "NOT_FOUND": FileMissing,
+    "PERMISSION_DENIED": FileRefused,
+    "ALREADY_EXISTS": FileThere,
+    "RESOURCE_EXHAUSTED": FileError,
+    "DATA_LOSS": FileError,
+    "INTERNAL": FileError,
+    "UNIMPLEMENTED": Unimplemented,
+}
 
 
 def exception(number, message, operation=None, position=None, file=False):

@@ -1,12 +1,29 @@
 """Functions as values: traced, differentiated, mapped, saved; loops and branches inside the program."""
+
 import ctypes
 import functools
 import struct
 
 from . import _call, _trees
 from ._abi import STRUCTS
-from ._call import (Handle, bind, blob_text, byref, c_int64, c_size_t, c_void_p, check, done, error_of, handle_class, handles, now,
-                    quick, struct_of, text_of)
+from ._call import (
+    Handle,
+    bind,
+    blob_text,
+    byref,
+    c_int64,
+    c_size_t,
+    c_void_p,
+    check,
+    done,
+    error_of,
+    handle_class,
+    handles,
+    now,
+    quick,
+    struct_of,
+    text_of,
+)
 from ._context import _ContextHandle, start
 from ._convert import tensor
 from ._dtypes import of_number
@@ -85,7 +102,7 @@ class Function:
         data = (ctypes.c_char * (_INFO * count.value))()
         check(function(self._h, data, count, byref(count)))
         rows = [struct.unpack_from("II32q", data, i * _INFO) for i in range(count.value)]
-        return [(of_number(r[0]), tuple(r[2:2 + r[1]])) for r in rows]
+        return [(of_number(r[0]), tuple(r[2 : 2 + r[1]])) for r in rows]
 
     @property
     def name(self):
@@ -111,7 +128,7 @@ class Function:
             out = (c_void_p * capacity)()
             error = _captures(self._h, out, c_size_t(capacity), byref(count))
             if not error:
-                return [done(Handle(h)) for h in out[:count.value]]
+                return [done(Handle(h)) for h in out[: count.value]]
             failure = error_of(error)
             if not isinstance(failure, OutOfRange) or capacity > 1 << 20:
                 raise failure
@@ -135,7 +152,7 @@ class Function:
         array, count = handles(tensors)
         out, given = (c_void_p * self._count())(), c_size_t()
         check(blocking(function, _call.mark(), self._h, array, count, *more, out, c_size_t(len(out)), byref(given)))
-        return [done(Handle(h)) for h in out[:given.value]]
+        return [done(Handle(h)) for h in out[: given.value]]
 
     def call(self, *tensors):
         """The results as a list."""
@@ -161,7 +178,11 @@ class Function:
         """What a run asks of the machine: flops, bytes, kernels."""
         out = _call.empty_struct("weft_program_stats")
         check(blocking(_stats, _context(), self._h, None, None, c_size_t(0), out))
-        return {k: _call.field(out, "weft_program_stats", k) for k in STRUCTS["weft_program_stats"][1] if k not in ("struct_size", "next")}
+        return {
+            k: _call.field(out, "weft_program_stats", k)
+            for k in STRUCTS["weft_program_stats"][1]
+            if k not in ("struct_size", "next")
+        }
 
     def _blob(self, function, *arguments):
         blob = c_void_p()
@@ -197,7 +218,9 @@ class Function:
         """The function of many examples; None in a list of axes: all examples share it."""
         axes = [None if a is None else [NOT_MAPPED if v is None else v for v in a] for a in (in_axes, out_axes)]
         mode = _call.enumerator(randomness, _RANDOMNESS, "vmap", "randomness")
-        return self._derived(_vmap, c_int64(size), *_ints(axes[0]), *_ints(axes[1]), struct_of("weft_vmap_options", randomness=mode))
+        return self._derived(
+            _vmap, c_int64(size), *_ints(axes[0]), *_ints(axes[1]), struct_of("weft_vmap_options", randomness=mode)
+        )
 
     def checkpoint(self, keep="inputs"):
         """The same function, whose gradient keeps little and computes the rest again."""
@@ -206,6 +229,7 @@ class Function:
     def __repr__(self):
         def text(infos):
             return ", ".join("%s%s" % (d, list(s)) for d, s in infos)
+
         return "<libweft.Function %s: (%s) -> (%s)>" % (self.name, text(self.inputs), text(self.results))
 
 
@@ -221,8 +245,16 @@ class _Body:
 
     def __init__(self, name, infos):
         self.handle, self.parameters = _ContextHandle(), (c_void_p * len(infos))()
-        check(_begin(_context(), *text_of(_c_name(name)), b"".join(_info(*i) for i in infos), c_size_t(len(infos)), byref(self.handle),
-                     self.parameters))
+        check(
+            _begin(
+                _context(),
+                *text_of(_c_name(name)),
+                b"".join(_info(*i) for i in infos),
+                c_size_t(len(infos)),
+                byref(self.handle),
+                self.parameters,
+            )
+        )
 
     def __enter__(self):
         self.outer = (now.context, now.scope, now.body, getattr(now, "changed", None))
@@ -286,7 +318,8 @@ def _name_of(function):
 class _Transformed:
     """A function of Python that is traced once for each signature of its arguments.
 
-    What it captures of the tensors around it would be as it was when it was traced; a function that captures is therefore traced
+    What it captures of the tensors around it would be as it was when it was traced; a function that captures is therefore
+    traced
     at each call. Modules and tensors that are arguments cost that once."""
 
     def __init__(self, function, name=None):
@@ -312,9 +345,9 @@ class _Transformed:
 
     def _finish(self, traced, leaves, results):
         """The function's own results, nested; what it assigned to is assigned."""
-        for i, value in zip(traced.changed, results[traced.count:]):
+        for i, value in zip(traced.changed, results[traced.count :]):
             leaves[i].assign(value)
-        return _trees.unflatten(traced.structure, results[:traced.count])
+        return _trees.unflatten(traced.structure, results[: traced.count])
 
     def __call__(self, *args, **kwargs):
         leaves, _, (traced, function) = self._prepared(args, kwargs)
@@ -336,7 +369,8 @@ class _Transformed:
 def function(f=None, *, name=None):
     """Makes a function of tensors one program: traced once for each signature (types and shapes of tensors, other arguments).
 
-    Tensors, floats and what nests them (dicts, lists, tuples, modules) may change from call to call; whole numbers, text and None are part of
+    Tensors, floats and what nests them (dicts, lists, tuples, modules) may change from call to call; whole numbers, text
+    and None are part of
     the program.
 
     >>> @wf.function
@@ -361,7 +395,8 @@ class _Checkpointed(_Transformed):
 
 
 def checkpoint(f=None, *, keep="inputs"):
-    """The same function, whose gradient keeps its inputs alone (or, with "products", matrix products too) and computes the rest again."""
+    """The same function, whose gradient keeps its inputs alone (or, with "products", matrix products too) and computes the
+    rest again."""
     return (lambda g: _Checkpointed(g, keep)) if f is None else _Checkpointed(f, keep)
 
 
@@ -375,7 +410,9 @@ def _positions(structure, argnums):
     try:
         return [spans[n] for n in argnums]
     except IndexError:
-        raise InvalidArgument("argnums has %s, and the function was called with %d arguments" % (list(argnums), len(parts))) from None
+        raise InvalidArgument(
+            "argnums has %s, and the function was called with %d arguments" % (list(argnums), len(parts))
+        ) from None
 
 
 class _Gradient(_Transformed):
@@ -387,8 +424,13 @@ class _Gradient(_Transformed):
 
     def _wanted(self, structure, leaves):
         parts = _positions(structure, self._argnums)
-        return parts, [i for part, _ in parts for i in part if not (isinstance(leaves[i], Parameter) and not leaves[i].trainable)
-                       and (leaves[i].dtype.is_float or leaves[i].dtype.is_complex)]
+        return parts, [
+            i
+            for part, _ in parts
+            for i in part
+            if not (isinstance(leaves[i], Parameter) and not leaves[i].trainable)
+            and (leaves[i].dtype.is_float or leaves[i].dtype.is_complex)
+        ]
 
     def _derive(self, traced, structure, leaves):
         if traced.count < 1:
@@ -405,8 +447,9 @@ class _Gradient(_Transformed):
         own = traced.count + len(traced.changed)
         value = self._finish(traced, leaves, results[:own])
         by_leaf = dict(zip(wrt, results[own:]))
-        grads = [_gradients_of(args[n], part, [by_leaf.get(i) for i in numbers])
-                 for n, (numbers, part) in zip(self._argnums, parts)]
+        grads = [
+            _gradients_of(args[n], part, [by_leaf.get(i) for i in numbers]) for n, (numbers, part) in zip(self._argnums, parts)
+        ]
         grads = grads[0] if self._one else tuple(grads)
         if self._value:
             return value, grads
@@ -420,7 +463,8 @@ def _gradients_of(argument_, part, grads):
 
 
 def grad(f, argnums=0, has_aux=False):
-    """The gradient of f's result, a scalar, by the arguments of these numbers; by a module, a dict with a gradient for each parameter.
+    """The gradient of f's result, a scalar, by the arguments of these numbers; by a module, a dict with a gradient for
+    each parameter.
 
     >>> wf.grad(lambda x: x ** 3)(2.0).item()
     12.0
@@ -466,12 +510,12 @@ class _Mapped(_Transformed):
             if not traced.captures:
                 self._cache[key] = found
         traced, mapped = found
-        return _trees.unflatten(traced.structure, mapped.call(*leaves)[:traced.count])
+        return _trees.unflatten(traced.structure, mapped.call(*leaves)[: traced.count])
 
 
 def _without(shape, axis):
     axis %= len(shape)
-    return shape[:axis] + shape[axis + 1:]
+    return shape[:axis] + shape[axis + 1 :]
 
 
 def vmap(f, in_axes=0, out_axes=0, randomness="different"):
@@ -497,10 +541,12 @@ def jvp(f, primals, tangents):
     wrt = _floats(leaves)
     results = traced.function.jvp(wrt, values=True).call(*leaves, *[along[i].astype(leaves[i].dtype) for i in wrt])
     own = traced.count + len(traced.changed)
-    values = results[:traced.count]
+    values = results[: traced.count]
     moved = dict(zip(_floats(results[:own]), results[own:]))
-    return (_trees.unflatten(traced.structure, values),
-            _trees.unflatten(traced.structure, [moved.get(i) for i in range(traced.count)]))
+    return (
+        _trees.unflatten(traced.structure, values),
+        _trees.unflatten(traced.structure, [moved.get(i) for i in range(traced.count)]),
+    )
 
 
 def vjp(f, *primals):
@@ -510,42 +556,48 @@ def vjp(f, *primals):
     wrt = _floats(leaves)
     pulled = traced.function.vjp(wrt)
     results = traced.function.call(*leaves)
-    extra = [t * 0 for t in results[traced.count:] if t.dtype.is_float]
+    extra = [t * 0 for t in results[traced.count :] if t.dtype.is_float]
 
     def pull(cotangent):
         given = [t for t, r in zip(_trees.flatten(cotangent)[0], results) if r.dtype.is_float or r.dtype.is_complex]
         grads = dict(zip(wrt, pulled.call(*leaves, *given, *extra)))
         return _trees.unflatten(structure[2][0], [grads.get(i) for i in range(len(leaves))])
-    return _trees.unflatten(traced.structure, results[:traced.count]), pull
+
+    return _trees.unflatten(traced.structure, results[: traced.count]), pull
 
 
 def custom_gradient(f, forward, backward):
-    """f, whose gradient two others say: forward gives (f's result, residuals), backward takes the residuals and a cotangent for each
+    """f, whose gradient two others say: forward gives (f's result, residuals), backward takes the residuals and a
+    cotangent for each
     result, and gives a cotangent for each argument."""
+
     @functools.wraps(f)
     def made(*args):
         leaves, structure = _trees.flatten((args, {}))
         main = _trace(f, structure, leaves, _name_of(f))
         ahead = _trace(forward, structure, leaves, _name_of(forward))
-        residuals = ahead.function.results[main.count:]
+        residuals = ahead.function.results[main.count :]
         out = [i for i in main.function.results if i[0].is_float or i[0].is_complex]
         shapes = residuals + out
         inside = (tuple, None, ((tuple, None, tuple([_trees.LEAF] * len(shapes))), (dict, (), ())))
         nested = ahead.structure[2][1] if isinstance(ahead.structure, tuple) else _trees.LEAF
 
         def back(*tensors):
-            given = _trees.unflatten(nested, tensors[:len(residuals)])
-            grads = backward(given, *tensors[len(residuals):])
+            given = _trees.unflatten(nested, tensors[: len(residuals)])
+            grads = backward(given, *tensors[len(residuals) :])
             return grads if isinstance(grads, tuple) else (grads,)
+
         behind = _trace(back, inside, [], _name_of(backward), shapes) if shapes else None
         handle = _Handle()
         check(_custom_gradient(_context(), main.function._h, ahead.function._h, behind.function._h, byref(handle)))
-        return _trees.unflatten(main.structure, Function(handle).call(*leaves)[:main.count])
+        return _trees.unflatten(main.structure, Function(handle).call(*leaves)[: main.count])
+
     return made
 
 
 def gradients(y, xs, cotangent=None):
-    """The gradients of y, a scalar unless a cotangent is given, by tensors that require_grad() (parameters do): a list, or one.
+    """The gradients of y, a scalar unless a cotangent is given, by tensors that require_grad() (parameters do): a list, or
+    one.
 
     >>> w = wf.Parameter([1.0, 2.0])
     >>> wf.gradients((w * w).sum(), w).tolist()

@@ -1,4 +1,5 @@
 """NumPy's indexing: integers, slices, None, `...`, arrays of integers and of truth values, and assignment to all of them."""
+
 import math
 
 from . import _ops
@@ -28,7 +29,7 @@ def _items(x, key):
         raise OutOfRange("an index of %d axes is too many: the shape is %s" % (taken, list(x.shape)))
     rest = [slice(None)] * (x.ndim - taken)
     where = next((i for i, item in enumerate(key) if item is Ellipsis), None)
-    return key + rest if where is None else key[:where] + rest + key[where + 1:]
+    return key + rest if where is None else key[:where] + rest + key[where + 1 :]
 
 
 class _Known:
@@ -74,18 +75,24 @@ def get(x, key):
     if all(_basic(item) for item in items):
         return _slices(x, items)
     masks = [i for i, item in enumerate(items) if isinstance(item, Tensor) and item.dtype == _bool]
-    if len(masks) == 1 and all(isinstance(item, slice) and item == slice(None) for i, item in enumerate(items) if i != masks[0]):
+    if len(masks) == 1 and all(
+        isinstance(item, slice) and item == slice(None) for i, item in enumerate(items) if i != masks[0]
+    ):
         mask = items[masks[0]]
         _mask_fits(x, mask, masks[0])
         if mask.shape:
             return boolean_mask(x, mask, masks[0])
+        if masks[0] == 0:  # One truth value: everything as the only row, or no row.
+            return boolean_mask(x.reshape(1, *x.shape), mask.reshape(1), 0)
     return _arrays(x, items)
 
 
 def _mask_fits(x, mask, axis):
-    if x.shape[axis:axis + mask.ndim] != mask.shape:
-        raise OutOfRange("a mask of shape %s does not fit axes %d to %d of shape %s" % (
-            list(mask.shape), axis, axis + mask.ndim - 1, list(x.shape)))
+    if x.shape[axis : axis + mask.ndim] != mask.shape:
+        raise OutOfRange(
+            "a mask of shape %s does not fit axes %d to %d of shape %s"
+            % (list(mask.shape), axis, axis + mask.ndim - 1, list(x.shape))
+        )
 
 
 def _slices(x, items):
@@ -143,8 +150,10 @@ def _spread(x, items):
         if isinstance(item, _Known):
             length = x.shape[axis]
             if item.high >= length or item.low < -length:
-                raise OutOfRange("index %d is out of range: axis %d has %d elements" % (
-                    item.high if item.high >= length else item.low, axis, length))
+                raise OutOfRange(
+                    "index %d is out of range: axis %d has %d elements"
+                    % (item.high if item.high >= length else item.low, axis, length)
+                )
             item = item.value
         if isinstance(item, Tensor) and not item.dtype.is_integer:
             raise OutOfRange("a tensor of %s is no index: integers and truth values are" % item.dtype)
@@ -176,7 +185,7 @@ def _arrays(x, items):
         index = _ops.where(_ops.lt(index, 0), index + length, index)
         flat = index if flat is None else flat * length + index
     y = _ops.transpose(y, places + rest)
-    y = _ops.reshape(y, (math.prod(lengths), *y.shape[len(places):]))
+    y = _ops.reshape(y, (math.prod(lengths), *y.shape[len(places) :]))
     shape = indices[0].shape
     taken = _ops.take(y, flat.reshape(-1))
     taken = _ops.reshape(taken, (*shape, *taken.shape[1:]))
@@ -209,8 +218,13 @@ def put(x, key, value):
         value = tensor(value) if not isinstance(value, (bool, int, float)) else tensor(value, x.dtype)
     value = value.astype(x.dtype)
     items = _items(x, key)
-    if len(items) and isinstance(items[0], Tensor) and items[0].dtype == _bool and value.ndim == 0 and all(
-            isinstance(item, slice) and item == slice(None) for item in items[1:]):
+    if (
+        len(items)
+        and isinstance(items[0], Tensor)
+        and items[0].dtype == _bool
+        and value.ndim == 0
+        and all(isinstance(item, slice) and item == slice(None) for item in items[1:])
+    ):
         mask = items[0]
         _mask_fits(x, mask, 0)
         mask = mask.reshape(*mask.shape, *[1] * (x.ndim - mask.ndim))
@@ -223,9 +237,19 @@ def put(x, key, value):
     try:
         value = value if value.shape == places.shape else _ops.broadcast_to(value, places.shape)
     except InvalidArgument:
-        raise InvalidArgument("a value of shape %s cannot be assigned to %s elements" % (list(value.shape), list(places.shape))) from None
-    flat = _ops.scatter(x.reshape(-1), places.reshape(-1, 1), value.reshape(-1), update_window_dims=[], inserted_window_dims=[0],
-                        scatter_dims_to_operand_dims=[0], index_vector_dim=1, reducer="set")
+        raise InvalidArgument(
+            "a value of shape %s cannot be assigned to %s elements" % (list(value.shape), list(places.shape))
+        ) from None
+    flat = _ops.scatter(
+        x.reshape(-1),
+        places.reshape(-1, 1),
+        value.reshape(-1),
+        update_window_dims=[],
+        inserted_window_dims=[0],
+        scatter_dims_to_operand_dims=[0],
+        index_vector_dim=1,
+        reducer="set",
+    )
     x.copy_from(flat.reshape(x.shape))
 
 
@@ -255,7 +279,9 @@ def _put_box(x, items, value):
         try:
             value = _ops.broadcast_to(value, shown)
         except InvalidArgument:
-            raise InvalidArgument("a value of shape %s cannot be assigned to %s elements" % (list(value.shape), shown)) from None
+            raise InvalidArgument(
+                "a value of shape %s cannot be assigned to %s elements" % (list(value.shape), shown)
+            ) from None
     value = _shaped(value, box)
     if 0 in box:
         return
@@ -263,5 +289,3 @@ def _put_box(x, items, value):
         x.copy_from(value)
         return
     x.copy_from(_ops.dynamic_update_slice(x, value, [tensor(s, "i32") for s in starts]))
-
-

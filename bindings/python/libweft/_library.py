@@ -1,4 +1,6 @@
-"""Finds and opens the C library. Nothing else is done here: no thread, no context, no reading of the environment but LIBWEFT_PATH."""
+"""Finds and opens the C library. Nothing else is done here: no thread, no context, no reading of the environment but
+LIBWEFT_PATH."""
+
 import ctypes
 import os
 import sys
@@ -25,7 +27,8 @@ def _file(path):
 
 
 def _refusal(path):
-    """Why the library at a path cannot be used, or None; and the two ways to call it, which let the lock of Python go or keep it."""
+    """Why the library at a path cannot be used, or None; and the two ways to call it, which let the lock of Python go or
+    keep it."""
     try:
         library, quick = ctypes.CDLL(path), ctypes.PyDLL(path)
     except OSError as error:
@@ -57,8 +60,10 @@ def open_library():
         if os.sep in path:
             break
     order = "%s, the package's own folder, the system's loader" % ENVIRONMENT
-    raise LibraryError("libweft found no library that it can use (looked for, in this order: %s)\n  %s%s" % (
-        order, "\n  ".join(tried), _musl()))
+    raise LibraryError(
+        "libweft found no library that it can use (looked for, in this order: %s)\n  %s%s"
+        % (order, "\n  ".join(tried), _musl())
+    )
 
 
 def _musl():

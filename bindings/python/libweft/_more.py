@@ -1,4 +1,6 @@
-"""Functions that give tensors and are no operations: parts, results whose size depends on the data, and NumPy's short forms."""
+"""Functions that give tensors and are no operations: parts, results whose size depends on the data, and NumPy's short
+forms."""
+
 import struct
 
 from . import _call, _ops
@@ -8,8 +10,33 @@ from ._dtypes import dtype as dtype_of
 from ._errors import InvalidArgument
 from ._wait import blocking
 
-__all__ = ["arange", "argwhere", "boolean_mask", "chunk", "concat", "dot", "empty", "empty_like", "eye", "full_like", "masked_select", "moveaxis",
-           "nonzero", "ones", "ones_like", "outer", "reshape", "split", "stack", "swapaxes", "transpose", "unique", "unstack", "zeros", "zeros_like"]
+__all__ = [
+    "arange",
+    "argwhere",
+    "boolean_mask",
+    "chunk",
+    "concat",
+    "dot",
+    "empty",
+    "empty_like",
+    "eye",
+    "full_like",
+    "masked_select",
+    "moveaxis",
+    "nonzero",
+    "ones",
+    "ones_like",
+    "outer",
+    "reshape",
+    "split",
+    "stack",
+    "swapaxes",
+    "transpose",
+    "unique",
+    "unstack",
+    "zeros",
+    "zeros_like",
+]
 
 _split = bind("weft_split")
 _chunk = bind("weft_chunk")
@@ -38,7 +65,9 @@ def split(x, sizes, axis=0):
     if not hasattr(sizes, "__iter__"):
         length = x.shape[axis]
         if sizes <= 0 or length % sizes:
-            raise InvalidArgument("split: %d elements along axis %d are not %s equal parts: give a list of sizes" % (length, axis, sizes))
+            raise InvalidArgument(
+                "split: %d elements along axis %d are not %s equal parts: give a list of sizes" % (length, axis, sizes)
+            )
         sizes = [length // sizes] * sizes
     sizes = list(sizes)
     out = (c_void_p * len(sizes))()
@@ -50,7 +79,7 @@ def chunk(x, chunks, axis=0):
     """At most so many parts of equal size; the last may be smaller."""
     x, out, count = as_tensor(x), (c_void_p * max(chunks, 1))(), c_size_t()
     check(_chunk(_call.mark(), x._h, c_int64(chunks), c_int64(axis), out, c_size_t(len(out)), byref(count)))
-    return owned(out[:count.value])
+    return owned(out[: count.value])
 
 
 def unstack(x, axis=0):
@@ -60,7 +89,7 @@ def unstack(x, axis=0):
         raise InvalidArgument("unstack: a scalar has no axes")
     out, count = (c_void_p * max(x.shape[axis], 1))(), c_size_t()
     check(_unstack(_call.mark(), x._h, c_int64(axis), out, c_size_t(len(out)), byref(count)))
-    return owned(out[:count.value])
+    return owned(out[: count.value])
 
 
 def _exact(function, *arguments):
@@ -167,6 +196,7 @@ def concat(tensors, axis=0):
 def common(tensors):
     """The tensors in the element type that holds the values of all."""
     from ._dtypes import promoted
+
     kind = tensors[0].dtype
     for t in tensors[1:]:
         kind = promoted(kind, t.dtype)

@@ -1,4 +1,5 @@
 """Tensor: a value that may not be computed yet, with NumPy's operators and indexing."""
+
 import ctypes
 import math
 
@@ -34,6 +35,7 @@ def _read(tensor, function, *arguments):
     """A function of C that reads a tensor, and may compute and wait."""
     if _wait.patient() and _call.now.body is None:
         from ._context import begin_evaluation
+
         _wait.interruptible(begin_evaluation(tensor), _call.now.context or _call.start())
     return blocking(function, tensor._h, *arguments)
 
@@ -57,6 +59,7 @@ class Tensor:
 
     def __new__(cls, data=0.0, dtype=None, device=None):
         from ._convert import tensor
+
         made = tensor(data, dtype, device)
         if cls is not Tensor:
             self = object.__new__(cls)
@@ -83,7 +86,7 @@ class Tensor:
         except AttributeError:
             dims, rank = _Dims(), c_size_t()
             check(_dims(self._h, dims, c_size_t(32), byref(rank)))
-            self._shape = found = tuple(dims[:rank.value])
+            self._shape = found = tuple(dims[: rank.value])
             return found
 
     @property
@@ -119,8 +122,13 @@ class Tensor:
         kind = self.dtype
         if kind.is_complex:
             return complex(*memoryview(self.tobytes()).cast("f" if kind.bits == 64 else "d"))
-        out, function = ((ctypes.c_uint64(), _item_u64) if kind == "u64" else
-                         (c_int64(), _item_i64) if kind.is_integer or kind == "bool" else (c_double(), _item_f64))
+        out, function = (
+            (ctypes.c_uint64(), _item_u64)
+            if kind == "u64"
+            else (c_int64(), _item_i64)
+            if kind.is_integer or kind == "bool"
+            else (c_double(), _item_f64)
+        )
         check(_read(self, function, byref(out)))
         return bool(out.value) if kind == "bool" else out.value
 
@@ -145,14 +153,16 @@ class Tensor:
         else:
             raw = self.tobytes()
             import struct
+
             flat = list(struct.unpack("%d%s" % (self.size, kind.letter), raw))
         for length in reversed(self.shape[1:]):
-            flat = [flat[i:i + length] for i in range(0, len(flat), length)] if length else []
+            flat = [flat[i : i + length] for i in range(0, len(flat), length)] if length else []
         return flat if self.size else _empty_lists(self.shape)
 
     def numpy(self):
         """A NumPy array of its own."""
         import numpy
+
         out = numpy.empty(self.shape, self.dtype.numpy)
         if out.nbytes:
             check(_read(self, _to_host, c_void_p(out.ctypes.data), c_size_t(out.nbytes)))
@@ -185,6 +195,7 @@ class Tensor:
         source = self
         if copy:
             from ._convert import from_bytes
+
             source = from_bytes(self.tobytes(), self.shape, self.dtype)
         check(blocking(_to_dlpack if new else _to_dlpack_legacy, source._h, byref(out)))
         return _capsule(out.value, new)
@@ -200,7 +211,9 @@ class Tensor:
 
     def __bool__(self):
         if self.size != 1:
-            raise InvalidArgument("the truth of a tensor of shape %s is not one value: use all() or any()" % (list(self.shape),))
+            raise InvalidArgument(
+                "the truth of a tensor of shape %s is not one value: use all() or any()" % (list(self.shape),)
+            )
         return bool(self.item())
 
     def __index__(self):
@@ -215,6 +228,7 @@ class Tensor:
 
     def __iter__(self):
         from ._more import unstack
+
         if not self.shape:
             raise InvalidType("a scalar cannot be iterated over")
         return iter(unstack(self, 0) if self.shape[0] else ())
@@ -225,8 +239,13 @@ class Tensor:
     # Text.
 
     def _text(self):
-        options = struct_of("weft_print_options", **{k: v for k, v in _print.items() if v is not None}, present=sum(
-            bit for bit, key in ((1, "threshold"), (2, "precision"), (4, "line_width")) if _print[key] is not None))
+        options = struct_of(
+            "weft_print_options",
+            **{k: v for k, v in _print.items() if v is not None},
+            present=sum(
+                bit for bit, key in ((1, "threshold"), (2, "precision"), (4, "line_width")) if _print[key] is not None
+            ),
+        )
         blob = c_void_p()
         check(_read(self, _to_string, options, byref(blob)))
         return _call.blob_text(blob)
@@ -249,6 +268,7 @@ class Tensor:
     def _repr_html_(self):
         """How notebooks show it: type and shape above the values, of which a large tensor shows the edges."""
         import html
+
         head = "%s%s on %s" % (self.dtype, list(self.shape), self.device.name)
         return "<div><code>%s</code><pre>%s</pre></div>" % (html.escape(head), html.escape(self._text()))
 
@@ -303,7 +323,9 @@ class Tensor:
             _call.now.changed[id(self)] = self
 
     def _like(self, value):
-        value = value if isinstance(value, Tensor) else _call.operands("assign", (("x", "T"), ("value", "T")), (self, value))[1]
+        value = (
+            value if isinstance(value, Tensor) else _call.operands("assign", (("x", "T"), ("value", "T")), (self, value))[1]
+        )
         value = value.astype(self.dtype)
         return value if value.shape == self.shape else _ops.broadcast_to(value, self.shape)
 
@@ -318,6 +340,7 @@ class Tensor:
     def eval(self):
         """Computes this tensor and waits for it."""
         from ._context import evaluate
+
         return evaluate(self)
 
     def __await__(self):
@@ -326,6 +349,7 @@ class Tensor:
         async def value():
             await _wait.awaited(begin_evaluation(self))
             return self
+
         return value().__await__()
 
     # Shapes.
@@ -368,16 +392,19 @@ class Tensor:
 
     def split(self, sizes, axis=0):
         from ._more import split
+
         return split(self, sizes, axis)
 
     # Indexing.
 
     def __getitem__(self, key):
         from ._index import get
+
         return get(self, key)
 
     def __setitem__(self, key, value):
         from ._index import put
+
         put(self, key, value)
 
     # Operators that are no operation of C as they stand; the others are set below.
@@ -408,6 +435,9 @@ class Tensor:
     def __pos__(self):
         return self
 
+    def __abs__(self):
+        return self if self.dtype.kind == "unsigned integer" or self.dtype == "bool" else _ops.abs(self)
+
     def __divmod__(self, other):
         return self // other, self % other
 
@@ -415,12 +445,17 @@ class Tensor:
         return _ops.round(self) if digits is None else _ops.round_decimals(self, digits)
 
     def __rshift__(self, other):
-        return (_ops.shift_right_logical if self.dtype.kind.startswith("unsigned") else _ops.shift_right_arithmetic)(self, other)
+        return (_ops.shift_right_logical if self.dtype.kind.startswith("unsigned") else _ops.shift_right_arithmetic)(
+            self, other
+        )
 
     def __array_namespace__(self, api_version=None):
         from . import array_api
+
         if api_version not in (None, *array_api.VERSIONS):
-            raise InvalidArgument("the array API %r is unknown here; there are %s" % (api_version, ", ".join(array_api.VERSIONS)))
+            raise InvalidArgument(
+                "the array API %r is unknown here; there are %s" % (api_version, ", ".join(array_api.VERSIONS))
+            )
         return array_api
 
     def to_device(self, device, /, *, stream=None):
@@ -463,6 +498,7 @@ def _empty_lists(shape):
 
 def _unpickle(cls, data, shape, kind):
     from ._convert import from_bytes
+
     made = from_bytes(data, tuple(shape), dtype_of(kind))
     return made if cls is Tensor else cls(made)
 
@@ -500,6 +536,7 @@ def _capsule(address, new):
 def _reflected(operation):
     def operator(self, other):
         return operation(other, self)
+
     return operator
 
 
@@ -508,13 +545,27 @@ def _install():
     for name in _ops.METHODS:
         if name not in Tensor.__dict__:
             setattr(Tensor, name, getattr(_ops, name))
-    for name, operation in (("add", _ops.add), ("sub", _ops.sub), ("mul", _ops.mul), ("floordiv", _ops.floor_divide),
-                            ("mod", _ops.mod), ("and", _ops.bitwise_and), ("or", _ops.bitwise_or), ("xor", _ops.bitwise_xor),
-                            ("lshift", _ops.shift_left)):
+    for name, operation in (
+        ("add", _ops.add),
+        ("sub", _ops.sub),
+        ("mul", _ops.mul),
+        ("floordiv", _ops.floor_divide),
+        ("mod", _ops.mod),
+        ("and", _ops.bitwise_and),
+        ("or", _ops.bitwise_or),
+        ("xor", _ops.bitwise_xor),
+        ("lshift", _ops.shift_left),
+    ):
         setattr(Tensor, "__%s__" % name, operation)
         setattr(Tensor, "__r%s__" % name, _reflected(operation))
-    for name, operation in (("lt", _ops.lt), ("le", _ops.le), ("gt", _ops.gt), ("ge", _ops.ge), ("neg", _ops.neg),
-                            ("abs", _ops.abs), ("invert", _ops.bitwise_not)):
+    for name, operation in (
+        ("lt", _ops.lt),
+        ("le", _ops.le),
+        ("gt", _ops.gt),
+        ("ge", _ops.ge),
+        ("neg", _ops.neg),
+        ("invert", _ops.bitwise_not),
+    ):
         setattr(Tensor, "__%s__" % name, operation)
     Tensor.__matmul__ = _ops.matmul
     _call.Tensor = Tensor
@@ -536,6 +587,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data, trainable=True, dtype=None):
         from ._convert import tensor
+
         source = data if isinstance(data, Tensor) and dtype is None else tensor(data, dtype)
         self = object.__new__(cls)
         handle = Handle()
@@ -572,4 +624,3 @@ class Parameter(Tensor):
 
     def __repr__(self):
         return "Parameter(%s)" % Tensor.__repr__(self)
-

@@ -1,4 +1,5 @@
 """Nested arguments: dicts, lists, tuples and modules of tensors as one flat list, and back."""
+
 from . import _call
 from ._errors import InvalidType
 
@@ -49,16 +50,23 @@ def _flatten(tree, leaves, numbers):
         return (type(tree), None, tuple(_flatten(v, leaves, numbers) for v in tree))
     if hasattr(tree, "_weft_children"):
         names, values = tree._weft_children()
-        return (tree._weft_rebuild, (type(tree), names), tuple(_flatten(v, leaves, False) for v in values))  # Its numbers are settings.
+        return (
+            tree._weft_rebuild,
+            (type(tree), names),
+            tuple(_flatten(v, leaves, False) for v in values),
+        )  # Its numbers are settings.
     if isinstance(tree, (float, complex)) and numbers or hasattr(tree, "__array_interface__") or hasattr(tree, "__dlpack__"):
         from ._convert import tensor
+
         leaves.append(tensor(tree))
         return LEAF
     try:
         hash(tree)
     except TypeError:
-        raise InvalidType("%s is neither a tensor, a list, tuple, dict or module of them, nor a value that can be part of a program "
-                          "(hashable)" % type(tree).__name__) from None
+        raise InvalidType(
+            "%s is neither a tensor, a list, tuple, dict or module of them, nor a value that can be part of a program "
+            "(hashable)" % type(tree).__name__
+        ) from None
     return Fixed(tree)
 
 

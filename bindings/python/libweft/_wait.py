@@ -1,4 +1,5 @@
 """Waits that Ctrl-C ends: while the main thread is in the library, a signal wakes a thread that cancels the wait."""
+
 import _signal  # What `signal` is made of, without the enumerations, which take longer to import than this package.
 import ctypes
 import os
@@ -28,6 +29,7 @@ class _Watch:
 
     def start(self):
         import threading  # Late, as is nothing else that takes long to import.
+
         self.set, self.interrupt = _signal.set_wakeup_fd, _signal.SIGINT
         self.main = threading.main_thread().ident
         self.out, self.into = os.pipe()
@@ -83,7 +85,8 @@ def _raises():
 
 
 def patient():
-    """True on a main thread whose handler of Ctrl-C is the program's own: waits are then made of slices, between which it runs."""
+    """True on a main thread whose handler of Ctrl-C is the program's own: waits are then made of slices, between which it
+    runs."""
     if _watch.pid != os.getpid():
         _watch.start()
     return _watch.main == get_ident() and not _raises()
@@ -135,6 +138,7 @@ def interruptible(event, context):
 async def awaited(event):
     """Waits in an event loop of asyncio, without a thread."""
     import asyncio
+
     if not done(event):
         fd = ctypes.c_int32()
         check(_event_fd(event, byref(fd)))

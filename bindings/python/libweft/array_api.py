@@ -1,13 +1,25 @@
-"""The Python array API standard's names over tensors: what `x.__array_namespace__()` gives. What is missing is missing by name."""
+"""The Python array API standard's names over tensors: what `x.__array_namespace__()` gives. What is missing is missing by
+name."""
+
 import math as _math
 
 from . import _ops
-from ._convert import from_dlpack, tensor as _tensor  # noqa: F401
+from ._convert import from_dlpack as _from_dlpack, tensor as _tensor
 from ._dtypes import BY_NAME as _D, dtype as _dtype, promoted as _promoted
 from ._errors import InvalidArgument as _Invalid
 from ._index import broadcast_shape as _broadcast_shape
-from ._more import (argwhere as _argwhere, as_tensor as _as, common as _common, concat, eye as _eye, full_like as _full_like, moveaxis,  # noqa: F401
-                    stack, unique as _unique, unstack as _unstack)
+from ._more import (
+    argwhere as _argwhere,
+    as_tensor as _as,
+    common as _common,
+    concat,
+    eye as _eye,
+    full_like as _full_like,
+    moveaxis,  # noqa: F401
+    stack,
+    unique as _unique,
+    unstack as _unstack,
+)
 from ._tensor import Tensor as _Tensor, power as _power
 
 VERSIONS = ("2022.12", "2023.12", "2024.12")
@@ -17,19 +29,117 @@ float32, float64, complex64, complex128 = _D["f32"], _D["f64"], _D["c64"], _D["c
 int8, int16, int32, int64 = (_D["i%d" % n] for n in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (_D["u%d" % n] for n in (8, 16, 32, 64))
 bool = _D["bool"]
-_KINDS = {"bool": ("bool",), "signed integer": ("signed integer",), "unsigned integer": ("unsigned integer",),
-          "integral": ("signed integer", "unsigned integer"), "real floating": ("float",), "complex floating": ("complex",),
-          "numeric": ("signed integer", "unsigned integer", "float", "complex")}
+_KINDS = {
+    "bool": ("bool",),
+    "signed integer": ("signed integer",),
+    "unsigned integer": ("unsigned integer",),
+    "integral": ("signed integer", "unsigned integer"),
+    "real floating": ("float",),
+    "complex floating": ("complex",),
+    "numeric": ("signed integer", "unsigned integer", "float", "complex"),
+}
 
 # Operations of one name and meaning.
-_SAME = ("abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "conj", "copysign",
-         "cos", "cosh", "exp", "expm1", "floor", "floor_divide", "hypot", "imag", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
-         "logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum", "nextafter", "real", "reciprocal", "round", "sign", "signbit",
-         "sin", "sinh", "sqrt", "square", "tan", "tanh", "tril", "trunc", "where")
+_SAME = (
+    "acos",
+    "acosh",
+    "add",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "conj",
+    "copysign",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "floor_divide",
+    "hypot",
+    "imag",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logaddexp",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "matmul",
+    "maximum",
+    "minimum",
+    "nextafter",
+    "real",
+    "reciprocal",
+    "signbit",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "tril",
+)
 globals().update({_name: getattr(_ops, _name) for _name in _SAME})
 subtract, multiply, negative, remainder = _ops.sub, _ops.mul, _ops.neg, _ops.mod
 equal, not_equal, less, less_equal, greater, greater_equal = _ops.eq, _ops.ne, _ops.lt, _ops.le, _ops.gt, _ops.ge
-isfinite, isinf, isnan, bitwise_invert, bitwise_left_shift = _ops.is_finite, _ops.is_inf, _ops.is_nan, _ops.bitwise_not, _ops.shift_left
+bitwise_invert, bitwise_left_shift = _ops.bitwise_not, _ops.shift_left
+
+
+def _whole(x):
+    return x.dtype.is_integer or x.dtype == "bool"
+
+
+def _of_floats(operation, of_whole):
+    """An operation of floats, which whole numbers answer by themselves and complex ones by their parts."""
+
+    def applied(x, /):
+        if _whole(x):
+            return of_whole(x)
+        if x.dtype.is_complex and operation in (_ops.is_nan, _ops.is_inf):
+            return operation(x.real) | operation(x.imag)
+        if x.dtype.is_complex and operation is _ops.is_finite:
+            return operation(x.real) & operation(x.imag)
+        if x.dtype.is_complex and operation is _ops.round:
+            return _ops.complex(operation(x.real), operation(x.imag))
+        return operation(x)
+
+    return applied
+
+
+def _itself(x):
+    return x
+
+
+isnan = _of_floats(_ops.is_nan, lambda x: _ops.full(x.shape, 0, dtype=bool))
+isinf = _of_floats(_ops.is_inf, lambda x: _ops.full(x.shape, 0, dtype=bool))
+isfinite = _of_floats(_ops.is_finite, lambda x: _ops.full(x.shape, 1, dtype=bool))
+ceil, floor, round, trunc = (_of_floats(_o, _itself) for _o in (_ops.ceil, _ops.floor, _ops.round, _ops.trunc))
+
+
+def abs(x, /):
+    return x if x.dtype.kind == "unsigned integer" else _ops.abs(x)
+
+
+def sign(x, /):
+    return (x != 0).astype(x.dtype) if x.dtype.kind == "unsigned integer" else _ops.sign(x)
+
+
+def where(condition, x1, x2, /):
+    tensors = [t for t in (x1, x2) if isinstance(t, _Tensor)]
+    if len(tensors) == 2:
+        x1, x2 = _common([x1, x2])
+    return _ops.where(condition, x1, x2)
+
+
+def from_dlpack(x, /, *, device=None, copy=None):
+    made = _from_dlpack(x)
+    return made if device is None else made.to(device)
 
 
 def positive(x, /):
@@ -78,8 +188,15 @@ def ones(shape, *, dtype=None, device=None):
 
 def full(shape, fill_value, *, dtype=None, device=None):
     if dtype is None:
-        dtype = (bool if fill_value is True or fill_value is False else int64 if isinstance(fill_value, int) else
-                 complex64 if isinstance(fill_value, complex) else float32)
+        dtype = (
+            bool
+            if fill_value is True or fill_value is False
+            else int64
+            if isinstance(fill_value, int)
+            else complex64
+            if isinstance(fill_value, complex)
+            else float32
+        )
     if isinstance(fill_value, complex) or isinstance(fill_value, int) and abs_int(fill_value) > 2**53:
         return _ops.broadcast_to(_tensor(fill_value, dtype), _shape(shape))
     return _ops.full(_shape(shape), fill_value, dtype=dtype)
@@ -110,6 +227,7 @@ def full_like(x, /, fill_value, *, dtype=None, device=None):
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
     from ._more import arange as made
+
     return made(start, stop, step, dtype)
 
 
@@ -134,7 +252,10 @@ def meshgrid(*arrays, indexing="xy"):
     if indexing == "xy" and len(arrays) > 1:
         order[:2] = [1, 0]
     shape = tuple(arrays[i].shape[0] for i in order)
-    return [_ops.broadcast_to(a.reshape([-1 if order[n] == i else 1 for n in range(len(arrays))]), shape) for i, a in enumerate(arrays)]
+    return [
+        _ops.broadcast_to(a.reshape([-1 if order[n] == i else 1 for n in range(len(arrays))]), shape)
+        for i, a in enumerate(arrays)
+    ]
 
 
 def can_cast(from_, to, /):
@@ -143,7 +264,9 @@ def can_cast(from_, to, /):
 
 
 def result_type(*arrays_and_dtypes):
-    kinds = [a.dtype if isinstance(a, _Tensor) else _dtype(a) for a in arrays_and_dtypes if not isinstance(a, (int, float, complex))]
+    kinds = [
+        a.dtype if isinstance(a, _Tensor) else _dtype(a) for a in arrays_and_dtypes if not isinstance(a, (int, float, complex))
+    ]
     out = kinds[0]
     for kind in kinds[1:]:
         out = _promoted(out, kind)
@@ -152,8 +275,12 @@ def result_type(*arrays_and_dtypes):
 
 def isdtype(dtype, kind):
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return any_true(_dtype(dtype).kind in _KINDS[k] if isinstance(k, str) and k in _KINDS and not hasattr(k, "number") else _dtype(dtype) is _dtype(k)
-                    for k in kinds)
+    return any_true(
+        _dtype(dtype).kind in _KINDS[k]
+        if isinstance(k, str) and k in _KINDS and not hasattr(k, "number")
+        else _dtype(dtype) is _dtype(k)
+        for k in kinds
+    )
 
 
 def any_true(values):
@@ -173,11 +300,13 @@ def broadcast_arrays(*arrays):
     return [_ops.broadcast_to(a, shape) for a in arrays]
 
 
-def expand_dims(x, /, *, axis=0):
-    rank = x.ndim + 1
-    if not -rank <= axis < rank:
-        raise IndexError("expand_dims: axis %d is out of range for %d axes" % (axis, rank))
-    return x.reshape(*x.shape[:axis % rank], 1, *x.shape[axis % rank:])
+def expand_dims(x, /, axis=0):
+    axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+    rank = x.ndim + len(axes)
+    if any_true(not -rank <= a < rank for a in axes):
+        raise IndexError("expand_dims: axis %s is out of range for %d axes" % (axis, rank))
+    places, sizes = {a % rank for a in axes}, iter(x.shape)
+    return x.reshape([1 if i in places else next(sizes) for i in range(rank)])
 
 
 def squeeze(x, /, axis):
@@ -213,12 +342,18 @@ def repeat(x, repeats, /, *, axis=None):
         x, axis = x.reshape(-1), 0
     if isinstance(repeats, int):
         return _ops.repeat_interleave(x, repeats, axis=axis)
-    order = [i for i, n in enumerate(_as(repeats).tolist()) for _ in range(n)]
+    counts = _ops.broadcast_to(_as(repeats), (x.shape[axis],)).tolist()
+    order = [i for i, n in enumerate(counts) for _ in range(n)]
+    if not order:
+        axis %= x.ndim
+        return _ops.full((*x.shape[:axis], 0, *x.shape[axis + 1 :]), 0, dtype=x.dtype)
     return _ops.take(x, _tensor(order, "i64"), axis=axis)
 
 
 def tile(x, repetitions, /):
-    return _ops.tile(x.reshape(*[1] * (len(repetitions) - x.ndim), *x.shape), [1] * (x.ndim - len(repetitions)) + list(repetitions))
+    return _ops.tile(
+        x.reshape(*[1] * (len(repetitions) - x.ndim), *x.shape), [1] * (x.ndim - len(repetitions)) + list(repetitions)
+    )
 
 
 def unstack(x, /, *, axis=0):
@@ -238,6 +373,7 @@ def _reduction(name):
 
     def reduced(x, /, *, axis=None, keepdims=False, **more):
         return operation(x, dims=axis, keepdims=keepdims, **more)
+
     reduced.__name__ = name
     return reduced
 
@@ -285,7 +421,7 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
 
 def _with_first(x, value, axis):
     axis = (axis or 0) % x.ndim
-    return concat([_ops.full((*x.shape[:axis], 1, *x.shape[axis + 1:]), value, dtype=x.dtype), x], axis)
+    return concat([_ops.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), value, dtype=x.dtype), x], axis)
 
 
 def _arg(operation):
@@ -294,6 +430,7 @@ def _arg(operation):
             out = operation(x.reshape(-1), axis=0, dtype="i64")
             return out.reshape([1] * x.ndim) if keepdims else out
         return operation(x, axis=axis, keepdims=keepdims, dtype="i64")
+
     return found
 
 
@@ -315,6 +452,8 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None):
 
 
 def nonzero(x, /):
+    if not x.shape:
+        raise _Invalid("nonzero: a scalar has no positions")
     rows = _argwhere(x).astype(int64)
     return _unstack(rows, 1)
 
@@ -357,10 +496,19 @@ def vecdot(x1, x2, /, *, axis=-1):
 
 def tensordot(x1, x2, /, *, axes=2):
     x1, x2 = _common([x1, x2])
-    left, right = (list(range(x1.ndim - axes, x1.ndim)), list(range(axes))) if isinstance(axes, int) else (
-        [a % x1.ndim for a in axes[0]], [a % x2.ndim for a in axes[1]])
-    return _ops.dot_general(x1, x2, lhs_batching_dimensions=[], rhs_batching_dimensions=[], lhs_contracting_dimensions=left,
-                            rhs_contracting_dimensions=right)
+    left, right = (
+        (list(range(x1.ndim - axes, x1.ndim)), list(range(axes)))
+        if isinstance(axes, int)
+        else ([a % x1.ndim for a in axes[0]], [a % x2.ndim for a in axes[1]])
+    )
+    return _ops.dot_general(
+        x1,
+        x2,
+        lhs_batching_dimensions=[],
+        rhs_batching_dimensions=[],
+        lhs_contracting_dimensions=left,
+        rhs_contracting_dimensions=right,
+    )
 
 
 class finfo:
@@ -373,8 +521,8 @@ class finfo:
         if kind.is_complex:
             kind = float32 if kind.bits == 64 else float64
         mantissa, exponent = self._BITS[str(kind)]
-        self.bits, self.dtype, self.eps = kind.bits, kind, 2.0 ** -mantissa
-        self.max, self.smallest_normal = (2.0 - self.eps) * 2.0 ** exponent, 2.0 ** (1 - exponent)
+        self.bits, self.dtype, self.eps = kind.bits, kind, 2.0**-mantissa
+        self.max, self.smallest_normal = (2.0 - self.eps) * 2.0**exponent, 2.0 ** (1 - exponent)
         self.min = -self.max
 
 
@@ -384,16 +532,18 @@ class iinfo:
     def __init__(self, kind, /):
         self.dtype = kind = kind.dtype if isinstance(kind, _Tensor) else _dtype(kind)
         self.bits, signed = kind.bits, kind.kind.startswith("signed")
-        self.min, self.max = (-2 ** (kind.bits - 1), 2 ** (kind.bits - 1) - 1) if signed else (0, 2 ** kind.bits - 1)
+        self.min, self.max = (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1) if signed else (0, 2**kind.bits - 1)
 
 
 def take_along_axis(x, indices, /, *, axis=-1):
     axis %= x.ndim
     length = x.shape[axis]
     indices = _ops.where(_ops.lt(indices, 0), indices + length, indices).astype(int64)
-    shape = _broadcast_shape([x.shape[:axis] + (1,) + x.shape[axis + 1:], indices.shape[:axis] + (1,) + indices.shape[axis + 1:]])
-    x = _ops.broadcast_to(x, shape[:axis] + (length,) + shape[axis + 1:])
-    indices = _ops.broadcast_to(indices, shape[:axis] + (indices.shape[axis],) + shape[axis + 1:])
+    shape = _broadcast_shape(
+        [x.shape[:axis] + (1,) + x.shape[axis + 1 :], indices.shape[:axis] + (1,) + indices.shape[axis + 1 :]]
+    )
+    x = _ops.broadcast_to(x, shape[:axis] + (length,) + shape[axis + 1 :])
+    indices = _ops.broadcast_to(indices, shape[:axis] + (indices.shape[axis],) + shape[axis + 1 :])
     places = [_ops.iota(indices.shape, n, dtype="i64") if n != axis else indices for n in range(x.ndim)]
     return x[tuple(places)]
 
@@ -412,16 +562,25 @@ class __array_namespace_info__:
 
     def default_device(self):
         from ._context import devices
+
         return devices()[0]
 
     def devices(self):
         from ._context import devices
+
         return devices()
 
     def default_dtypes(self, *, device=None):
         return {"real floating": float32, "complex floating": complex64, "integral": int64, "indexing": int64}
 
     def dtypes(self, *, device=None, kind=None):
-        names = {"bool": bool, **{"int%d" % n: _D["i%d" % n] for n in (8, 16, 32, 64)}, **{"uint%d" % n: _D["u%d" % n] for n in (8, 16, 32, 64)},
-                 "float32": float32, "float64": float64, "complex64": complex64, "complex128": complex128}
+        names = {
+            "bool": bool,
+            **{"int%d" % n: _D["i%d" % n] for n in (8, 16, 32, 64)},
+            **{"uint%d" % n: _D["u%d" % n] for n in (8, 16, 32, 64)},
+            "float32": float32,
+            "float64": float64,
+            "complex64": complex64,
+            "complex128": complex128,
+        }
         return {n: d for n, d in names.items() if kind is None or isdtype(d, kind)}

@@ -1,4 +1,5 @@
 """Reading and batching of data."""
+
 import os
 import queue
 import random as _random
@@ -20,12 +21,18 @@ _idx = bind("weft_idx_read")
 def read_idx(path, device=None):
     """The tensor of an IDX file, as the MNIST sets come in; `.gz` too."""
     handle = Handle()
-    check(blocking(_idx, now.context or start(), *text_of(os.fspath(path)), None if device is None else device._h, byref(handle)), file=True)
+    check(
+        blocking(
+            _idx, now.context or start(), *text_of(os.fspath(path)), None if device is None else device._h, byref(handle)
+        ),
+        file=True,
+    )
     return done(handle)
 
 
 class Batches:
-    """Batches of tensors of one length along the first axis. The rows are gathered by the program, so each batch is the same program.
+    """Batches of tensors of one length along the first axis. The rows are gathered by the program, so each batch is the
+    same program.
 
     >>> [x.tolist() for x, in wf.data.Batches(wf.arange(5), size=2)]
     [[0, 1], [2, 3]]
@@ -49,7 +56,7 @@ class Batches:
         if self.shuffle:
             self._random.shuffle(order)
         for i in range(len(self)):
-            part = order[i * self.size:(i + 1) * self.size]
+            part = order[i * self.size : (i + 1) * self.size]
             index = from_bytes(part.tobytes(), (len(part),), BY_NAME["i32"])
             yield tuple(_ops.take(t, index) for t in self.tensors)
 
@@ -81,6 +88,7 @@ def prefetch(iterable, count=2, convert=None):
             put((False, None))
         except BaseException as error:
             put((False, error))
+
     threading.Thread(target=work, name="libweft prefetch", daemon=True).start()
     try:
         while True:

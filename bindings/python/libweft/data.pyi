@@ -1,4 +1,5 @@
 """Reading and batching."""
+
 from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from typing import Any, TypeVar
@@ -13,7 +14,9 @@ def read_idx(path: str | PathLike[str], device: Device | None = ...) -> Tensor: 
 class Batches:
     length: int
     size: int
-    def __init__(self, *tensors: Any, size: int, shuffle: bool = ..., seed: int | None = ..., drop_last: bool = ...) -> None: ...
+    def __init__(
+        self, *tensors: Any, size: int, shuffle: bool = ..., seed: int | None = ..., drop_last: bool = ...
+    ) -> None: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]: ...
 

@@ -1,26 +1,55 @@
 """Checkpoints: nested dicts and lists of tensors, numbers and text in one file, checked and written whole or not at all."""
+
 import ctypes
 import os
 
 from . import _call, _wait
 from ._abi import STRUCTS
-from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, check, done, handle_class, now, quick, struct_of, text_of
+from ._call import (
+    Handle,
+    bind,
+    byref,
+    c_double,
+    c_int64,
+    c_size_t,
+    c_void_p,
+    check,
+    done,
+    handle_class,
+    now,
+    quick,
+    struct_of,
+    text_of,
+)
 from ._context import start
 from ._dtypes import of_number
 from ._errors import InvalidType
 from ._wait import blocking
 
 _create = quick("weft_tree_create")
-_adders = {"dict": quick("weft_tree_add_dict"), "list": quick("weft_tree_add_list"), "none": quick("weft_tree_add_none"),
-           "tensor": quick("weft_tree_add_tensor"), "bool": quick("weft_tree_add_bool"), "i64": quick("weft_tree_add_i64"),
-           "f64": quick("weft_tree_add_f64"), "text": quick("weft_tree_add_text"), "bytes": quick("weft_tree_add_bytes"),
-           "tree": quick("weft_tree_add_tree")}
+_adders = {
+    "dict": quick("weft_tree_add_dict"),
+    "list": quick("weft_tree_add_list"),
+    "none": quick("weft_tree_add_none"),
+    "tensor": quick("weft_tree_add_tensor"),
+    "bool": quick("weft_tree_add_bool"),
+    "i64": quick("weft_tree_add_i64"),
+    "f64": quick("weft_tree_add_f64"),
+    "text": quick("weft_tree_add_text"),
+    "bytes": quick("weft_tree_add_bytes"),
+    "tree": quick("weft_tree_add_tree"),
+}
 _kind = quick("weft_tree_kind")
 _size = quick("weft_tree_size")
 _child = quick("weft_tree_child")
 _key = quick("weft_tree_key")
-_get = {"tensor": quick("weft_tree_get_tensor"), "bool": quick("weft_tree_get_bool"), "i64": quick("weft_tree_get_i64"),
-        "f64": quick("weft_tree_get_f64"), "data": quick("weft_tree_get_data")}
+_get = {
+    "tensor": quick("weft_tree_get_tensor"),
+    "bool": quick("weft_tree_get_bool"),
+    "i64": quick("weft_tree_get_i64"),
+    "f64": quick("weft_tree_get_f64"),
+    "data": quick("weft_tree_get_data"),
+}
 _save = bind("weft_checkpoint_save")
 _load = bind("weft_checkpoint_load")
 _open = bind("weft_checkpoint_reader_open")
@@ -71,10 +100,13 @@ def add(tree, parent, key, value):
     else:
         if not isinstance(value, _call.Tensor):
             from ._convert import tensor
+
             try:
                 value = tensor(value)
             except InvalidType:
-                raise InvalidType("save: %r is of type %s, which a checkpoint cannot hold" % (key, type(value).__name__)) from None
+                raise InvalidType(
+                    "save: %r is of type %s, which a checkpoint cannot hold" % (key, type(value).__name__)
+                ) from None
         check(_adders["tensor"](*where, value._h, byref(node)))
     return node.value
 
@@ -174,7 +206,9 @@ def _checked_path(path, verb):
     path = os.fspath(path)
     for suffix, what in ((".safetensors", "safetensors files"), (".npz", "NumPy's archives"), (".npy", "NumPy's files")):
         if path.endswith(suffix):
-            raise NotImplementedError("%s: %s (%s) are not in the C library yet; checkpoints of any other name are" % (verb, what, suffix))
+            raise NotImplementedError(
+                "%s: %s (%s) are not in the C library yet; checkpoints of any other name are" % (verb, what, suffix)
+            )
     return path
 
 
@@ -193,8 +227,13 @@ def save(path, tree, *, metadata=None, step=0, durable=True, wait=True):
         k, v = str(key).encode(), str(value).encode()
         kept += [k, v]
         rows += struct_of("weft_setting", name=k, name_length=len(k), value=v, value_length=len(v))
-    options = struct_of("weft_checkpoint_options", metadata=rows or None, metadata_count=len(kept) // 2, step=step,
-                        durable=0 if durable else -1)
+    options = struct_of(
+        "weft_checkpoint_options",
+        metadata=rows or None,
+        metadata_count=len(kept) // 2,
+        step=step,
+        durable=0 if durable else -1,
+    )
     context = now.context or start()
     event = _wait.Event()
     check(blocking(_save, context, *text_of(path), made, options, byref(event)), file=True)
@@ -229,7 +268,9 @@ def load(path, *, device=None):
     """
     path = _checked_path(path, "load")
     tree = Tree()
-    check(blocking(_load, now.context or start(), *text_of(path), None if device is None else device._h, byref(tree)), file=True)
+    check(
+        blocking(_load, now.context or start(), *text_of(path), None if device is None else device._h, byref(tree)), file=True
+    )
     return value_of(tree)
 
 
@@ -258,7 +299,7 @@ class Reader:
         for i in range(len(self)):
             data = _call.empty_struct(name)
             check(_reader_entry(self._h, c_size_t(i), data))
-            dims = _call.field(data, name, "dims")[:_call.field(data, name, "rank")]
+            dims = _call.field(data, name, "dims")[: _call.field(data, name, "rank")]
             text = ctypes.string_at(_call.field(data, name, "path"), _call.field(data, name, "path_length")).decode()
             out.append((text, of_number(_call.field(data, name, "dtype")), tuple(dims), _call.field(data, name, "size_bytes")))
         return out
@@ -269,7 +310,11 @@ class Reader:
         name = "weft_checkpoint_info"
         data = _call.empty_struct(name)
         check(_reader_info(self._h, data))
-        out = {k: _call.field(data, name, k) for k in STRUCTS[name][1] if k not in ("struct_size", "next", "producer", "producer_length")}
+        out = {
+            k: _call.field(data, name, k)
+            for k in STRUCTS[name][1]
+            if k not in ("struct_size", "next", "producer", "producer_length")
+        }
         size = _call.field(data, name, "producer_length")
         return {**out, "producer": ctypes.string_at(_call.field(data, name, "producer"), size).decode() if size else ""}
 

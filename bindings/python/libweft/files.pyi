@@ -1,4 +1,5 @@
 """Checkpoints."""
+
 from collections.abc import Generator, Mapping
 from os import PathLike
 from typing import Any, Literal, overload
@@ -17,11 +18,25 @@ class Saving:
     def __await__(self) -> Generator[Any, None, None]: ...
 
 @overload
-def save(path: _Path, tree: Any, *, metadata: Mapping[str, object] | None = ..., step: int = ..., durable: bool = ...,
-         wait: Literal[True] = ...) -> None: ...
+def save(
+    path: _Path,
+    tree: Any,
+    *,
+    metadata: Mapping[str, object] | None = ...,
+    step: int = ...,
+    durable: bool = ...,
+    wait: Literal[True] = ...,
+) -> None: ...
 @overload
-def save(path: _Path, tree: Any, *, metadata: Mapping[str, object] | None = ..., step: int = ..., durable: bool = ...,
-         wait: Literal[False]) -> Saving: ...
+def save(
+    path: _Path,
+    tree: Any,
+    *,
+    metadata: Mapping[str, object] | None = ...,
+    step: int = ...,
+    durable: bool = ...,
+    wait: Literal[False],
+) -> Saving: ...
 def load(path: _Path, *, device: Device | None = ...) -> Any: ...
 
 class Reader:

@@ -1,4 +1,5 @@
 """What the context counts, and averages of a training."""
+
 import json
 
 from . import _ops

@@ -1,4 +1,5 @@
 """What is counted, and averages."""
+
 from typing import Any, Literal
 
 from ._tensor import Tensor

@@ -1,10 +1,11 @@
 """Optimizers of the C library, schedules, clipping and moving averages.
 
-    optimizer = wf.optim.AdamW(model, lr=wf.optim.cosine(3e-4, steps=1000, warmup=50))
-    with wf.step():
-        loss = wf.nn.cross_entropy(model(x), y).keep()
-        optimizer.step(loss)
+optimizer = wf.optim.AdamW(model, lr=wf.optim.cosine(3e-4, steps=1000, warmup=50))
+with wf.step():
+    loss = wf.nn.cross_entropy(model(x), y).keep()
+    optimizer.step(loss)
 """
+
 import math
 
 from . import _call, _ops, files
@@ -25,7 +26,8 @@ _ALL = 1 | 2 | 4 | 8
 
 
 class Optimizer:
-    """What the optimizers share. `params` is a module, a list of parameters, or a list of groups: dicts with "params" and settings of
+    """What the optimizers share. `params` is a module, a list of parameters, or a list of groups: dicts with "params" and
+    settings of
     their own."""
 
     def __init__(self, params, lr, **defaults):
@@ -35,8 +37,9 @@ class Optimizer:
             settings = {**defaults, **{k: v for k, v in group.items() if k not in ("params", "lr")}}
             unknown = set(settings) - set(defaults)
             if unknown:
-                raise InvalidType("%s: groups have no setting %s; there are %s" % (
-                    type(self).__name__, sorted(unknown), ["lr", *defaults]))
+                raise InvalidType(
+                    "%s: groups have no setting %s; there are %s" % (type(self).__name__, sorted(unknown), ["lr", *defaults])
+                )
             tensors = list(group["params"])
             handle = _Handle()
             array, count = handles(tensors)
@@ -52,9 +55,11 @@ class Optimizer:
         return [p for _, tensors, _ in self._groups for p in tensors]
 
     def step(self, of, lr=None):
-        """One update: of a loss, whose gradients are taken here, or of gradients (a list, or a dict by name from value_and_grad)."""
+        """One update: of a loss, whose gradients are taken here, or of gradients (a list, or a dict by name from
+        value_and_grad)."""
         if isinstance(of, Tensor):
             from ._function import gradients
+
             if now.scope is None:
                 with _step(sync=False):  # The gradients die with the step, whoever holds them.
                     self._update(gradients(of, self.params), lr)
@@ -69,7 +74,7 @@ class Optimizer:
             raise InvalidArgument("step: %d gradients for %d parameters" % (len(grads), len(self.params)))
         at = 0
         for handle, tensors, own in self._groups:
-            array, count = handles(grads[at:at + len(tensors)])
+            array, count = handles(grads[at : at + len(tensors)])
             at += len(tensors)
             rate = own if own is not None and lr is None else self.lr if lr is None else lr
             rate = rate(self.count) if callable(rate) else rate
@@ -99,7 +104,9 @@ class Optimizer:
     def load_state_dict(self, state):
         """Goes on from a state: the same kind, and parameters of the same shapes."""
         if len(state["groups"]) != len(self._groups):
-            raise InvalidArgument("load_state_dict: the state has %d groups, the optimizer %d" % (len(state["groups"]), len(self._groups)))
+            raise InvalidArgument(
+                "load_state_dict: the state has %d groups, the optimizer %d" % (len(state["groups"]), len(self._groups))
+            )
         for (handle, _, _), value in zip(self._groups, state["groups"]):
             tree = files.new_tree()
             for key, part in value.items():
@@ -121,7 +128,13 @@ class _Whole:
 def _groups(params):
     if hasattr(params, "parameters"):
         params = params.parameters()
-    params = list(params.values()) if isinstance(params, dict) and "params" not in params else list(params) if not isinstance(params, dict) else [params]
+    params = (
+        list(params.values())
+        if isinstance(params, dict) and "params" not in params
+        else list(params)
+        if not isinstance(params, dict)
+        else [params]
+    )
     if not params:
         raise InvalidArgument("an optimizer needs parameters, and there are none")
     groups = params if isinstance(params[0], dict) else [{"params": params}]
@@ -143,7 +156,9 @@ class SGD(Optimizer):
         super().__init__(params, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
     def _options(self, s):
-        return "sgd", struct_of("weft_sgd_options", momentum=s["momentum"], weight_decay=s["weight_decay"], nesterov=int(s["nesterov"]))
+        return "sgd", struct_of(
+            "weft_sgd_options", momentum=s["momentum"], weight_decay=s["weight_decay"], nesterov=int(s["nesterov"])
+        )
 
 
 class Adam(Optimizer):
@@ -178,11 +193,13 @@ def cosine(rate, steps, warmup=0, end=0.0):
     >>> [round(wf.optim.cosine(1.0, steps=4)(n), 3) for n in range(5)]
     [1.0, 0.854, 0.5, 0.146, 0.0]
     """
+
     def schedule(n):
         if n < warmup:
             return rate * (n + 1) / warmup
         done = min((n - warmup) / max(steps - warmup, 1), 1.0)
         return end + (rate - end) * 0.5 * (1 + math.cos(math.pi * done))
+
     return schedule
 
 
@@ -192,17 +209,20 @@ def step_decay(rate, every, factor=0.1):
 
 
 def one_cycle(rate, steps, start=0.3, divide=25.0, final=1e4):
-    """Up to rate over a share of the steps and down to almost nothing, both by cosines (Smith 2018), as PyTorch's OneCycleLR."""
+    """Up to rate over a share of the steps and down to almost nothing, both by cosines (Smith 2018), as PyTorch's
+    OneCycleLR."""
     low, last = rate / divide, rate / divide / final
     peak = start * steps - 1
 
     def between(a, b, part):
         return b + (a - b) / 2 * (1 + math.cos(math.pi * part))
+
     return lambda n: between(low, rate, n / peak) if n <= peak else between(rate, last, (n - peak) / (steps - 1 - peak))
 
 
 def clip_by_global_norm(grads, max_norm):
-    """(gradients, norm): all gradients times one factor, so that together they are no longer than max_norm. Nothing is read."""
+    """(gradients, norm): all gradients times one factor, so that together they are no longer than max_norm. Nothing is
+    read."""
     values = list(grads.values()) if isinstance(grads, dict) else list(grads)
     total = None
     for g in values:

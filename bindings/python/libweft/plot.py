@@ -1,4 +1,5 @@
 """Pictures of losses as SVG; nothing else is needed."""
+
 import html
 import math
 
@@ -49,6 +50,7 @@ def lines(series, title="", x="step", y="loss", log=False, width=640, height=400
 
     def scale(v):
         return math.log10(v) if log else v
+
     low, high = scale(min(known)), scale(max(known))
     if low == high:
         low, high = low - 0.5, high + 0.5
@@ -57,13 +59,20 @@ def lines(series, title="", x="step", y="loss", log=False, width=640, height=400
 
     def at(i, v):
         return (left + (width - left - right) * i / longest, top + (height - top - bottom) * (high - scale(v)) / (high - low))
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">'
-           % (width, height, width, height), '<rect width="100%" height="100%" fill="white"/>']
+
+    out = [
+        '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" '
+        'font-family="sans-serif" font-size="12">'
+        % (width, height, width, height),
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
     for tick in _ticks(low, high):
-        v = 10 ** tick if log else tick
+        v = 10**tick if log else tick
         _, py = at(0, v)
-        out.append('<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%.4g</text>' % (
-            left, width - right, py, py, left - 6, py + 4, v))
+        out.append(
+            '<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%.4g</text>'
+            % (left, width - right, py, py, left - 6, py + 4, v)
+        )
     for tick in _ticks(0, longest):
         px = left + (width - left - right) * tick / longest
         out.append('<text x="%.1f" y="%d" text-anchor="middle">%.4g</text>' % (px, height - bottom + 18, tick))
@@ -73,9 +82,17 @@ def lines(series, title="", x="step", y="loss", log=False, width=640, height=400
             points = " ".join("%.1f,%.1f" % at(i, v) for i, v in piece)
             out.append('<polyline fill="none" stroke="%s" stroke-width="1.6" points="%s"/>' % (colour, points))
         if name:
-            out.append('<text x="%d" y="%d" text-anchor="end" fill="%s">%s</text>' % (width - right - 6, top + 16 + 16 * n, colour, html.escape(name)))
-    out.append('<text x="%d" y="%d" text-anchor="middle">%s</text>' % ((left + width - right) // 2, height - 8, html.escape(x)))
-    out.append('<text x="14" y="%d" text-anchor="middle" transform="rotate(-90 14 %d)">%s</text>' % (height // 2, height // 2, html.escape(y)))
+            out.append(
+                '<text x="%d" y="%d" text-anchor="end" fill="%s">%s</text>'
+                % (width - right - 6, top + 16 + 16 * n, colour, html.escape(name))
+            )
+    out.append(
+        '<text x="%d" y="%d" text-anchor="middle">%s</text>' % ((left + width - right) // 2, height - 8, html.escape(x))
+    )
+    out.append(
+        '<text x="14" y="%d" text-anchor="middle" transform="rotate(-90 14 %d)">%s</text>'
+        % (height // 2, height // 2, html.escape(y))
+    )
     if title:
         out.append('<text x="%d" y="22" text-anchor="middle" font-size="14">%s</text>' % (width // 2, html.escape(title)))
     return Picture("\n".join(out + ["</svg>"]))

@@ -1,4 +1,5 @@
 """A line that says how far a loop is. It is written to a terminal or a notebook and to nothing else."""
+
 import sys
 import time
 
@@ -43,6 +44,7 @@ class bar:
     @staticmethod
     def _programs():
         from .metrics import get
+
         return get("programs_compiled")
 
     def _write(self, end=""):
@@ -72,4 +74,8 @@ class bar:
 
 def _clock(seconds):
     seconds = int(seconds)
-    return "%d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60) if seconds >= 3600 else "%d:%02d" % (seconds // 60, seconds % 60)
+    return (
+        "%d:%02d:%02d" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
+        if seconds >= 3600
+        else "%d:%02d" % (seconds // 60, seconds % 60)
+    )

@@ -1,4 +1,5 @@
 """Random numbers of this thread's context. They are drawn when the program runs; the state moves on by itself."""
+
 import ctypes
 
 from . import _ops
@@ -10,7 +11,19 @@ from ._ops import bernoulli, categorical, dropout
 _get = quick("weft_random_get_state")
 _set = quick("weft_random_set_state")
 
-__all__ = ["bernoulli", "categorical", "dropout", "get_state", "normal", "permutation", "randint", "seed", "set_state", "shuffle", "uniform"]
+__all__ = [
+    "bernoulli",
+    "categorical",
+    "dropout",
+    "get_state",
+    "normal",
+    "permutation",
+    "randint",
+    "seed",
+    "set_state",
+    "shuffle",
+    "uniform",
+]
 
 
 def _shape(shape):

@@ -1,7 +1,9 @@
 """bindings/python/libweft/_ops.py and _ops.pyi: one Python function an operation, with the keywords and the defaults of C.
 
-The functions are written out, and nothing is looked up or parsed when they are called: an operation without options is one call
+The functions are written out, and nothing is looked up or parsed when they are called: an operation without options is one
+call
 of C. Option structs are packed once for each combination of values (`_call.Options`)."""
+
 import keyword
 import struct
 import textwrap
@@ -59,7 +61,9 @@ def parameters(op, text):
     """[(name, default or '', type of the stub)] in the order of the call."""
     operands = [(x["name"], "", "Sequence[_Tensor]" if x["variadic"] else "_Tensor") for x in op.operands if not x["optional"]]
     late = [(x["name"], "None", "Union[_Tensor, None]") for x in op.operands if x["optional"]]
-    attrs = [[(a["name"], default_text(a), text(a)) for a in op.attrs if a["required"] is required] for required in (True, False)]
+    attrs = [
+        [(a["name"], default_text(a), text(a)) for a in op.attrs if a["required"] is required] for required in (True, False)
+    ]
     extra = [("device", "None", "Union[Device, None]")] if op.placed else []
     out = operands + attrs[0] + late + attrs[1] + extra
     for name, _, _ in out:
@@ -100,14 +104,16 @@ def example(op):
             shape = "(%s)" % (dims + "," if dims and "," not in dims else dims)
             if dtype == "T":
                 dtype = usual_type(op, len(tensors))
-            tensors.append("wf.full(%s, 1%s)" % (shape.replace(",", ", ").replace(", )", ",)"),
-                                                 "" if dtype == "f32" else ", dtype=%r" % dtype))
+            tensors.append(
+                "wf.full(%s, 1%s)"
+                % (shape.replace(",", ", ").replace(", )", ",)"), "" if dtype == "f32" else ", dtype=%r" % dtype)
+            )
     given, left = [], list(tensors)
     for i, x in enumerate(op.operands):
         if x["variadic"]:
             rest = len(op.operands) - i - 1
-            taken = left[:len(left) - rest]
-            left = left[len(left) - rest:]
+            taken = left[: len(left) - rest]
+            left = left[len(left) - rest :]
             given.append((x["name"], "[%s]" % ", ".join(taken), False))
         elif left:
             given.append((x["name"], left.pop(0), x["optional"]))
@@ -147,7 +153,7 @@ def docstring(op):
 
 def options_line(op):
     """The description of an option struct: one letter a field, checked here against the offsets that C has."""
-    fields, letters, offset = [], "QPQ", 24
+    fields, letters = [], "QPQ"
     for f in op.opts["fields"][3:]:
         a = next((x for x in op.optional if x["member"] == f["name"]), None)
         if f["role"] in ("count", "reserved"):
@@ -201,8 +207,11 @@ def body(op):
             text += "        %s = %s%s._h\n" % (handle[x["name"]], none, x["name"])
         text += "    except AttributeError:\n"
         text += "        %s = _operands(%r, %r, (%s,))\n" % (
-            ", ".join(names) + ("," if len(names) == 1 else ""), op.c_name, tuple((x["name"] + "?" * x["optional"], x["group"]) for x in operands),
-            ", ".join(names))
+            ", ".join(names) + ("," if len(names) == 1 else ""),
+            op.c_name,
+            tuple((x["name"] + "?" * x["optional"], x["group"]) for x in operands),
+            ", ".join(names),
+        )
         text += "        return %s(%s)\n" % (op.c_name, call_again(op))
     for x in op.operands:
         if x["variadic"]:
@@ -224,15 +233,23 @@ def call_again(op):
 def options_choice(op):
     if op.opts is None:
         return ""
-    other = ["%s is not None" % a["name"] if a["default"] is None
-             else "str(%s) != '0'" % a["name"] if a["type"] == "double" and a["default"] == 0  # -0.0 equals 0
-             else "%s != %s" % (a["name"], default_text(a)) for a in op.optional]
+    other = [
+        "%s is not None" % a["name"]
+        if a["default"] is None
+        else "str(%s) != '0'" % a["name"]
+        if a["type"] == "double" and a["default"] == 0  # -0.0 equals 0
+        else "%s != %s" % (a["name"], default_text(a))
+        for a in op.optional
+    ]
     if op.placed:
         other.append("device is not None")
     order = struct_order(op)
     condition = " or ".join(other)
     return "    options = None\n    if %s:\n        options = _%s_options(%s)\n" % (
-        "(%s)" % condition if len(other) > 1 else condition, op.c_name, ", ".join(order))
+        "(%s)" % condition if len(other) > 1 else condition,
+        op.c_name,
+        ", ".join(order),
+    )
 
 
 def struct_order(op):
@@ -268,7 +285,9 @@ def call(op, handle):
         elif a["type"] == "dtype":
             arguments.append("_dtype(%s)" % a["name"])
         else:
-            arguments.append("_%s(%s, %r, %r)" % ({"int": "int64", "double": "double"}[a["type"]], a["name"], op.c_name, a["name"]))
+            arguments.append(
+                "_%s(%s, %r, %r)" % ({"int": "int64", "double": "double"}[a["type"]], a["name"], op.c_name, a["name"])
+            )
     if op.opts is not None:
         arguments.append("options")
     outs = ["r%d" % i for i in range(len(op.results))]
@@ -302,13 +321,15 @@ def long_line(line, indent="    ", width=127):
         return line
     cut = max(line.rfind(", ", 0, width - 1) + 1, line.rfind(" or ", 0, width - 3) + 3)
     assert cut > 3, line
-    return line[:cut] + "\n" + long_line(indent + line[cut + 1:], indent, width)
+    return line[:cut] + "\n" + long_line(indent + line[cut + 1 :], indent, width)
 
 
 def function(op):
     text = binding(op)
     text += "\n\ndef %s(%s):\n%s%s\n" % (op.c_name, signature(op), docstring(op), body(op))
-    return "".join((line if '"""' in line or ">>>" in line else long_line(line, "        ")) + "\n" for line in text.split("\n")[:-1])
+    return "".join(
+        (line if '"""' in line or ">>>" in line else long_line(line, "        ")) + "\n" for line in text.split("\n")[:-1]
+    )
 
 
 def stub_arguments(op):
@@ -325,15 +346,23 @@ def stub(op):
     kind, text = "Tensor", ""
     if len(op.results) > 1:
         kind = results_class(op)
-        text = "class %s(NamedTuple):\n%s\n\n" % (kind, "".join(
-            "    %s: Tensor%s\n" % (r, "  # type: ignore[assignment]" if r in ("count", "index") else "") for r in op.results))
+        text = "class %s(NamedTuple):\n%s\n\n" % (
+            kind,
+            "".join(
+                "    %s: Tensor%s\n" % (r, "  # type: ignore[assignment]" if r in ("count", "index") else "")
+                for r in op.results
+            ),
+        )
     return text + long_line("def %s(%s) -> %s: ..." % (op.c_name, ", ".join(stub_arguments(op)), kind)) + "\n"
 
 
 def method(op):
     """The stub of an operation as a method of Tensor, which is its first operand."""
     kind = results_class(op) if len(op.results) > 1 else "Tensor"
-    return long_line("    def %s(%s) -> %s: ..." % (op.c_name, ", ".join(["self"] + stub_arguments(op)[1:]), kind), "        ") + "\n"
+    return (
+        long_line("    def %s(%s) -> %s: ..." % (op.c_name, ", ".join(["self"] + stub_arguments(op)[1:]), kind), "        ")
+        + "\n"
+    )
 
 
 CORE_LETTER = {"int32_t": "i", "int64_t": "q", "uint32_t": "I", "uint64_t": "Q", "size_t": "Q", "double": "d"}
@@ -351,15 +380,33 @@ def abi(api):
     code = next(e for e in api.enums if e["name"] == "weft_code")
     text = '"""Numbers of the C ABI. Generated by include/c_api/generate.py from weft_api.json: edit neither."""\n'
     text += "ABI = (%d, %d)\nSONAME = %r\n" % (api.major, api.minor, api.description["soname"])
-    text += "CODES = {\n%s}\n" % "".join("    %d: %r,\n" % (v["value"], v["name"][5:]) for v in code["values"] if not v["name"].endswith("FORCE32"))
+    text += "CODES = {\n%s}\n" % "".join(
+        "    %d: %r,\n" % (v["value"], v["name"][5:]) for v in code["values"] if not v["name"].endswith("FORCE32")
+    )
     text += "# name: (number, kind, bits, True if operations compute with it)\nDTYPES = {\n"
     for d in api.dtypes:
-        text += "    %r: (0x%X, %r, %d, %r),\n" % (d["name"], d["value"], d["class"], d["value"] >> 8 & 255, bool(d["computable"]))
+        text += "    %r: (0x%X, %r, %d, %r),\n" % (
+            d["name"],
+            d["value"],
+            d["class"],
+            d["value"] >> 8 & 255,
+            bool(d["computable"]),
+        )
     text += "}\n# Structs that core functions take and fill: size, then {field: (offset, struct's letters)}.\nSTRUCTS = {\n"
     for s in api.structs:
         if s["operation"] is None:
-            text += long_line("    %r: (%d, {%s})," % (s["name"], s["size"], ", ".join("%r: (%d, %r)" % (f["name"], f["offset"], core_letters(api, f)) for f in s["fields"])),
-                              "        ") + "\n"
+            text += (
+                long_line(
+                    "    %r: (%d, {%s}),"
+                    % (
+                        s["name"],
+                        s["size"],
+                        ", ".join("%r: (%d, %r)" % (f["name"], f["offset"], core_letters(api, f)) for f in s["fields"]),
+                    ),
+                    "        ",
+                )
+                + "\n"
+            )
     return text + "}\n"
 
 
@@ -382,13 +429,23 @@ def files(api):
         op.values = values
     text = HEAD + "\n" + "\n".join(function(op) for op in ops)
     names = sorted(op.c_name for op in ops)
-    table = "\n__all__ = (\n%s)\n" % "".join("    %s,\n" % ", ".join(repr(n) for n in names[i:i + 6]) for i in range(0, len(names), 6))
+    table = "\n__all__ = (\n%s)\n" % "".join(
+        "    %s,\n" % ", ".join(repr(n) for n in names[i : i + 6]) for i in range(0, len(names), 6)
+    )
     # How each takes its operands: the methods of Tensor are the operations whose first operand is one.
     methods = [op.c_name for op in ops if op.operands and not op.operands[0]["variadic"] and not op.operands[0]["optional"]]
-    table += "METHODS = (\n%s)\n" % "".join("    %s,\n" % ", ".join(repr(n) for n in methods[i:i + 6]) for i in range(0, len(methods), 6))
+    table += "METHODS = (\n%s)\n" % "".join(
+        "    %s,\n" % ", ".join(repr(n) for n in methods[i : i + 6]) for i in range(0, len(methods), 6)
+    )
     several = sorted(results_class(op) for op in ops if op.c_name in methods and len(op.results) > 1)
     own = ("reshape", "transpose", "real", "imag", "ravel")  # Written by hand in _tensor.pyi.
-    head = (METHODS_HEAD % "(%s)" % ", ".join(several + ["_DType", "_Ints", "_Tensor"]))
+    head = METHODS_HEAD % "(%s)" % ", ".join(several + ["_DType", "_Ints", "_Tensor"])
     stubs = "\n".join(long_line(line) for line in head.split("\n")) + "".join(
-        method(op) for op in ops if op.c_name in methods and op.c_name not in own)
-    return {HOME + "_methods.pyi": stubs, HOME + "_abi.py": abi(api), HOME + "_ops.py": text + table, HOME + "_ops.pyi": STUB_HEAD + "\n" + "\n".join(stub(op) for op in ops)}
+        method(op) for op in ops if op.c_name in methods and op.c_name not in own
+    )
+    return {
+        HOME + "_methods.pyi": stubs,
+        HOME + "_abi.py": abi(api),
+        HOME + "_ops.py": text + table,
+        HOME + "_ops.pyi": STUB_HEAD + "\n" + "\n".join(stub(op) for op in ops),
+    }

@@ -1,12 +1,32 @@
 """Layers."""
+
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 from .._ops import _Tensor, bce as bce, bce_with_logits as bce_with_logits, cross_entropy as cross_entropy, elu as elu
-from .._ops import gaussian_nll as gaussian_nll, gelu as gelu, hinge_embedding as hinge_embedding, huber as huber, kl_div as kl_div, l1 as l1
-from .._ops import leaky_relu as leaky_relu, log_softmax as log_softmax, mse as mse, one_hot as one_hot, poisson_nll as poisson_nll
+from .._ops import (
+    gaussian_nll as gaussian_nll,
+    gelu as gelu,
+    hinge_embedding as hinge_embedding,
+    huber as huber,
+    kl_div as kl_div,
+    l1 as l1,
+)
+from .._ops import (
+    leaky_relu as leaky_relu,
+    log_softmax as log_softmax,
+    mse as mse,
+    one_hot as one_hot,
+    poisson_nll as poisson_nll,
+)
 from .._ops import relu as relu, scaled_dot_product_attention as scaled_dot_product_attention, sigmoid as sigmoid, silu as silu
-from .._ops import smooth_l1 as smooth_l1, softmax as softmax, softplus as softplus, tanh as tanh, triplet_margin as triplet_margin
+from .._ops import (
+    smooth_l1 as smooth_l1,
+    softmax as softmax,
+    softplus as softplus,
+    tanh as tanh,
+    triplet_margin as triplet_margin,
+)
 from .._tensor import Parameter as Parameter, Tensor
 from . import init as init
 
@@ -34,8 +54,18 @@ class Linear(Module):
 class Conv2d(Module):
     w: Parameter
     b: Parameter | None
-    def __init__(self, inputs: int, outputs: int, kernel: _Pair, stride: _Pair = ..., padding: Literal["valid", "same"] | _Pair = ...,
-                 dilation: _Pair = ..., groups: int = ..., bias: bool = ..., dtype: str = ...) -> None: ...
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: _Pair,
+        stride: _Pair = ...,
+        padding: Literal["valid", "same"] | _Pair = ...,
+        dilation: _Pair = ...,
+        groups: int = ...,
+        bias: bool = ...,
+        dtype: str = ...,
+    ) -> None: ...
 
 class MaxPool2d(Module):
     def __init__(self, window: _Pair, stride: _Pair | None = ...) -> None: ...

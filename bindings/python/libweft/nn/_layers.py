@@ -1,4 +1,5 @@
 """The layers."""
+
 import math
 
 from .. import _ops
@@ -34,7 +35,9 @@ class Conv2d(Module):
         self.padding, self.pads = (padding, None) if isinstance(padding, str) else ("explicit", _pads(padding))
 
     def forward(self, x):
-        y = _ops.conv(x, self.w, strides=self.stride, padding=self.padding, pads=self.pads, dilation=self.dilation, groups=self.groups)
+        y = _ops.conv(
+            x, self.w, strides=self.stride, padding=self.padding, pads=self.pads, dilation=self.dilation, groups=self.groups
+        )
         return y if self.b is None else y + self.b
 
 
@@ -94,7 +97,10 @@ class BatchNorm(Module):
 
     def __init__(self, size, epsilon=1e-5, momentum=0.1, dtype="f32"):
         self.scale, self.offset = Parameter(ones((size,), dtype)), Parameter(zeros((size,), dtype))
-        self.mean, self.variance = Parameter(zeros((size,), dtype), trainable=False), Parameter(ones((size,), dtype), trainable=False)
+        self.mean, self.variance = (
+            Parameter(zeros((size,), dtype), trainable=False),
+            Parameter(ones((size,), dtype), trainable=False),
+        )
         self.epsilon, self.momentum = epsilon, momentum
 
     def forward(self, x):
@@ -145,7 +151,10 @@ class MultiHeadAttention(Module):
 
     def forward(self, x, mask=None):
         batch, time, size = x.shape
-        q, k, v = (part.reshape(batch, time, self.heads, size // self.heads).transpose(0, 2, 1, 3) for part in split(self.inner(x), 3, -1))
+        q, k, v = (
+            part.reshape(batch, time, self.heads, size // self.heads).transpose(0, 2, 1, 3)
+            for part in split(self.inner(x), 3, -1)
+        )
         y = _ops.scaled_dot_product_attention(q, k, v, mask, causal=self.causal)
         return self.outer(y.transpose(0, 2, 1, 3).reshape(batch, time, size))
 
@@ -162,6 +171,7 @@ class LSTM(Module):
 
     def forward(self, x, state=None):
         from .._control import scan
+
         if state is None:
             state = (zeros((x.shape[1], self.size), x.dtype), zeros((x.shape[1], self.size), x.dtype))
         projected = _ops.linear(x, self.w, self.b)
@@ -172,5 +182,6 @@ class LSTM(Module):
             c = f.sigmoid() * c + i.sigmoid() * g.tanh()
             h = o.sigmoid() * c.tanh()
             return (h, c), h
+
         state, outputs = scan(cell, state, projected)
         return outputs, state

@@ -1,4 +1,5 @@
 """Module: a class whose attributes are parameters, tensors, modules, lists and dicts of them, and settings."""
+
 from .._errors import InvalidArgument
 from .._tensor import Parameter, Tensor
 
@@ -66,23 +67,30 @@ class Module:
         return dict(self.named_tensors())
 
     def load_state_dict(self, state, strict=True):
-        """Assigns tensors by name (with dots, or in dicts within dicts); a missing, unknown or misshapen one is an error, before anything is assigned."""
+        """Assigns tensors by name (with dots, or in dicts within dicts); a missing, unknown or misshapen one is an error,
+        before anything is assigned."""
         from ..files import flat
+
         own, state = dict(self.named_tensors()), flat(state)
         missing, unknown = sorted(set(own) - set(state)), sorted(set(state) - set(own))
         if strict and (missing or unknown):
             raise InvalidArgument("load_state_dict: missing %s, unknown %s" % (missing or "nothing", unknown or "nothing"))
         for name in set(own) & set(state):
             if tuple(state[name].shape) != own[name].shape:
-                raise InvalidArgument("load_state_dict: %s has shape %s, and should have %s" % (
-                    name, list(state[name].shape), list(own[name].shape)))
+                raise InvalidArgument(
+                    "load_state_dict: %s has shape %s, and should have %s"
+                    % (name, list(state[name].shape), list(own[name].shape))
+                )
         for name in own:
             if name in state:
                 own[name].assign(state[name])
 
     def __repr__(self):
-        parts = ["%s=%s" % (n, "%s%s" % (v.dtype, list(v.shape)) if isinstance(v, Tensor) else repr(v))
-                 for n, v in self.__dict__.items() if not n.startswith("_")]
+        parts = [
+            "%s=%s" % (n, "%s%s" % (v.dtype, list(v.shape)) if isinstance(v, Tensor) else repr(v))
+            for n, v in self.__dict__.items()
+            if not n.startswith("_")
+        ]
         return "%s(%s)" % (type(self).__name__, ", ".join(parts))
 
 

@@ -1,4 +1,6 @@
-"""First values of parameters. Each takes a shape whose last two sizes are inputs and outputs, and what stands in front a window."""
+"""First values of parameters. Each takes a shape whose last two sizes are inputs and outputs, and what stands in front a
+window."""
+
 import math
 
 from .. import _ops

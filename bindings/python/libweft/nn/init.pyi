@@ -1,4 +1,5 @@
 """First values of parameters."""
+
 from collections.abc import Sequence
 
 from .._more import ones as ones, zeros as zeros
