@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "src/cli/command.h"
 #include "src/cli/files.h"
@@ -26,9 +28,8 @@ int Fail(const std::string& text) {
 class Folder {
  public:
   Folder() {
-    const char* const temporary = std::getenv("TMPDIR");
-    std::string name =
-        std::string(temporary != nullptr && *temporary != '\0' ? temporary : "/tmp") + "/weft-profile-XXXXXX";
+    std::error_code none;
+    std::string name = std::filesystem::temp_directory_path(none).string() + "/weft-profile-XXXXXX";
     if (mkdtemp(name.data()) != nullptr) path_ = name;
   }
   ~Folder() {
