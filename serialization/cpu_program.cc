@@ -84,6 +84,8 @@ void SetEntry(schema::CpuEntry::Builder to, const Entry& e, const OriginOps& ops
   to.setCost(e.cost);
   to.setScratchBytes(e.scratch_bytes);
   to.setWrites(e.writes);
+  to.setReads(e.reads);
+  to.setFlops(e.flops);
   to.setEpilogue(e.epilogue);
   to.setEpilogueBuffers(e.epilogue_buffers);
   if (!e.epilogue_params.empty())
@@ -107,6 +109,8 @@ Entry GetEntry(schema::CpuEntry::Reader from) {
   e.cost = from.getCost();
   e.scratch_bytes = from.getScratchBytes();
   e.writes = from.getWrites();
+  e.reads = from.getReads();
+  e.flops = from.getFlops();
   e.epilogue = from.getEpilogue();
   e.epilogue_buffers = from.getEpilogueBuffers();
   GetNumbers(from.getEpilogueParams(), e.epilogue_params);

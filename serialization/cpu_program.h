@@ -49,6 +49,8 @@ struct Entry {
   int64_t cost = 0;           // CostOf
   int64_t scratch_bytes = 0;  // per thread
   int64_t writes = 0;         // bytes that one run writes, about
+  int64_t reads = 0;          // and reads, each once
+  int64_t flops = -1;         // of a loop: operations on floats; -1: see the kernel's parameters
   // Of a product: a loop that runs over each finished block of its result while that is in cache. Its buffers are the
   // last `epilogue_buffers` of `buffers`; its parameters are those of two dimensions, rows and columns of the result.
   int32_t epilogue = -1;  // position in Program::loops

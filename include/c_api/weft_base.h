@@ -263,6 +263,14 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *     cannot be written is lost with one warning
  *   metrics_format (xla, xla_2019, text, json, openmetrics; default xla): how metrics_file is written, as
  *     weft_metrics_render has the formats
+ *   trace_file (text; default empty): the context traces (weft_trace_start) and writes its trace to this file when it
+ *     ends: .pftrace and .perfetto-trace are Perfetto's messages; .txt is weft_trace_report's text, report.json its JSON
+ *     and .svg a picture of its kernels; any other .json is Chrome's trace events, and any other name the same gzipped;
+ *     empty: nowhere. What cannot be written is lost with one warning
+ *   trace_steps (text; default empty): of trace_file: SKIP:COUNT, the barriers that are let by and those that are
+ *     traced; the file is written after the last of them. Empty: all that the context does
+ *   trace_bytes (0 or more; default 4194304): spans of a trace that are kept of each thread, 32 bytes each; the oldest
+ *     go first, and the trace says how many
  *   callbacks (direct, queued; default direct): when log records, deleters of DLPack tensors and releases of custom
  *     operations run: direct, within calls into Weft, of any thread; queued, in weft_context_run_queue alone, before
  *     which weft_context_queue_fd becomes readable

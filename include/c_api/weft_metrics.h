@@ -18,6 +18,21 @@ typedef enum weft_metrics_format {
   WEFT_METRICS_FORMAT_FORCE32 = 0x7FFFFFFF
 } weft_metrics_format;
 
+/* What weft_trace_write writes. */
+typedef enum weft_trace_format {
+  WEFT_TRACE_CHROME = 0, /* JSON of Chrome's trace events, gzipped, which viewers open as it is */
+  WEFT_TRACE_CHROME_JSON = 1, /* the same, not gzipped */
+  WEFT_TRACE_PERFETTO = 2, /* Perfetto's TrackEvent messages, for long traces */
+  WEFT_TRACE_FORMAT_FORCE32 = 0x7FFFFFFF
+} weft_trace_format;
+
+/* What weft_trace_report writes. */
+typedef enum weft_trace_report_format {
+  WEFT_TRACE_REPORT_TEXT = 0, /* for people */
+  WEFT_TRACE_REPORT_JSON = 1, /* for programs */
+  WEFT_TRACE_REPORT_FORMAT_FORCE32 = 0x7FFFFFFF
+} weft_trace_report_format;
+
 /* What a metric counts. */
 typedef enum weft_metric_unit {
   WEFT_METRIC_NUMBER = 0, /* things */
@@ -116,6 +131,51 @@ WEFT_API WEFT_MUST_USE weft_error* weft_metric_record(weft_context* ctx, const c
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_clear(weft_context* ctx) WEFT_NOEXCEPT;
+
+/* From here on the context keeps spans of what its threads do (record, look up, wait, launch, copy; passes and code
+ * generation; launches, each of their kernels, and threads that help them; files), the newest of each thread in
+ * trace_bytes. Forgets the trace before. FAILED_PRECONDITION: it has been started already. Off, a span costs one load
+ * of memory. Contexts have traces of their own.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_trace_start(weft_context* ctx) WEFT_NOEXCEPT;
+
+/* Ends the trace; what there is stays until the next start. A launch that still runs has no span: weft_event_wait
+ * first. FAILED_PRECONDITION: it has not been started.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_trace_stop(weft_context* ctx) WEFT_NOEXCEPT;
+
+/* Writes what there is of the trace, of one that goes on, too, as a file that appears whole or not at all.
+ * FAILED_PRECONDITION: no trace was ever started.
+ *   path: path_length bytes
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, INTERNAL. Threads:
+ * any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_trace_write(weft_context* ctx, const char* path, size_t path_length,
+    weft_trace_format format) WEFT_NOEXCEPT;
+
+/* What the trace says: kernels by time with their implementation, position, calls, share, operations and bytes a
+ * second; the time of callers by part, a step where there were barriers; compiling; how busy each thread was. A
+ * kernel's time is that from its beginning to its end, whichever threads help.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_trace_report(weft_context* ctx, weft_trace_report_format format,
+    weft_blob** out) WEFT_NOEXCEPT;
+
+/* Begins a span of the caller's own on this thread, such as the loading of data, until weft_span_end. Names are cut to
+ * 256 bytes, and a process keeps 65,536 different ones. Spans in more than 64 others are not kept. Without a trace it
+ * does nothing.
+ *   name: length bytes
+ * Threads: any. Since 1.2.
+ */
+WEFT_API void weft_span_begin(weft_context* ctx, const char* name, size_t length) WEFT_NOEXCEPT;
+
+/* Ends the newest span that this thread has begun in the context and not ended; without one it does nothing.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API void weft_span_end(weft_context* ctx) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -226,6 +226,12 @@ struct weft_api_v1 {
   weft_error* (*program_list)(weft_context* ctx, weft_blob** out);
   weft_error* (*compiles_settled)(weft_context* ctx, int32_t settled);
   weft_error* (*memory_report)(weft_device* device, weft_memory_format format, weft_blob** out);
+  weft_error* (*trace_start)(weft_context* ctx);
+  weft_error* (*trace_stop)(weft_context* ctx);
+  weft_error* (*trace_write)(weft_context* ctx, const char* path, size_t path_length, weft_trace_format format);
+  weft_error* (*trace_report)(weft_context* ctx, weft_trace_report_format format, weft_blob** out);
+  void (*span_begin)(weft_context* ctx, const char* name, size_t length);
+  void (*span_end)(weft_context* ctx);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

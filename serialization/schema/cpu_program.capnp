@@ -30,6 +30,8 @@ struct CpuEntry {
   epilogueConsumes @10 :Int32 = -1;
   origins @11 :List(UInt32);
   writes @12 :Int64;
+  reads @13 :Int64;
+  flops @14 :Int64 = -1;
 }
 
 struct CpuEntryList {

@@ -52,6 +52,31 @@ struct ExecutableStats {
   int64_t bytes_accessed = -1;
 };
 
+// A buffer of an entry, and the first and last entry that name the same place.
+struct BufferDescription {
+  std::string_view place;  // "argument", "result", "arena", …
+  uint32_t index = 0;
+  int64_t offset = 0;
+  int64_t first = 0, last = 0;
+};
+// An entry of a launch list, as people read it.
+struct KernelDescription {
+  std::string name;            // "gemm", "weft.exponential_add.3fa2"
+  std::string implementation;  // which code runs: "gemm few rows avx2 f32"
+  std::string epilogue;        // a loop that runs over its finished blocks; may be empty
+  bool control = false;        // the entries behind it that are deeper belong to it
+  int depth = 0;
+  std::string within;                              // of what it belongs to: "body", "condition", "case 1"
+  std::vector<std::string> operations, positions;  // it came from; positions are empty for a program from a file
+  int64_t tasks = 0;                               // of a loop
+  int64_t flops = -1, bytes_read = -1, bytes_written = -1;  // of one run, about; -1: nobody knows
+  std::vector<BufferDescription> buffers;
+};
+struct LaunchDescription {
+  std::vector<KernelDescription> kernels;  // in order; what a control runs stands behind it
+  int64_t arena_bytes = 0;
+};
+
 // Arguments of one device, in the order of the entry function's kBuffer parameters.
 struct DeviceArguments {
   std::span<const Ref<Buffer>> buffers;
@@ -78,6 +103,8 @@ class Executable {
   // Bytes that Backend::Load takes in another process of the same fingerprint.
   virtual absl::StatusOr<std::string> Serialize() const = 0;
   virtual ExecutableStats stats() const = 0;
+  // Empty where the backend does not know what its device runs.
+  virtual LaunchDescription Describe() const { return {}; }
 };
 
 struct MemoryStats {

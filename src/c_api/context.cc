@@ -15,6 +15,7 @@
 #include "src/lazy/graph_file.h"
 #include "src/runtime/host_allocator.h"
 #include "src/runtime/lasting.h"
+#include "src/runtime/trace_render.h"
 
 namespace weft::c_api {
 namespace {
@@ -123,10 +124,15 @@ ir::Location CurrentLocation(const lazy::Engine& engine) {
 void SetMarkedLocation(ir::Location location) { t_mark = location; }
 void SetCurrentLocation(ir::Location location) { t_location = location; }
 
-absl::Status Context::AfterBarrier(const Event& event) {
+absl::Status Context::AfterBarrier(const Event& event) const {
   const Context& of = root();
+  TraceValue(of.trace_->id(), kStepValue, engine_->metrics().Get(Counter::kBarriers));
   absl::Status outcome;
   if (of.sync_wait_) outcome = engine_->services().WaitFor(event);
+  if (of.trace_file_ != nullptr && of.trace_file_->IsLastStep()) {
+    event.Wait().IgnoreError();  // what the steps have launched is in the trace, too
+    of.trace_file_->End();
+  }
   if (of.metrics_file_ == nullptr) return outcome;
   WEFT_ASSIGN_OR_RETURN(const std::string report, RenderMetrics(*engine_, of.metrics_format_));
   const int64_t step = engine_->metrics().Get(Counter::kBarriers);
@@ -165,6 +171,17 @@ void Context::Observe(const Settings& settings, const std::function<void(LogLeve
     auto file = std::make_shared<LineFile>(settings.text(Option::kExplainFile), warn);
     config->explain = [file](std::string_view line) { file->Write(absl::StrCat("weft explain: ", line, "\n")); };
   }
+}
+
+absl::Status Context::SetTrace(const Settings& settings, const std::function<void(LogLevel, std::string_view)>& write,
+                               std::shared_ptr<Trace> trace) {
+  trace_ = std::move(trace);
+  WEFT_ASSIGN_OR_RETURN(const TraceSteps steps, TraceStepsOf(settings.text(Option::kTraceSteps)));
+  const std::string& path = settings.text(Option::kTraceFile);
+  if (path.empty()) return absl::OkStatus();
+  const auto warn = [write](std::string text) { write(LogLevel::kWarning, text); };
+  trace_file_ = std::make_unique<TraceFile>(path, steps, settings.integer(Option::kTraceBytes), trace_, warn);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options) {
@@ -216,6 +233,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
                                     .log = {write_below, config.log.least},
                                     .budget = std::make_shared<MemoryBudget>(settings.integer(Option::kMemoryLimit))};
   context->Observe(settings, write_below, &config);
+  WEFT_RETURN_IF_ERROR(context->SetTrace(settings, write_below, services.trace));
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings, context->custom_, services));
   context->custom_->guarded = config.options.mode == lazy::Mode::kDebug;
   if (settings.text(Option::kCacheMode) != "off") {
@@ -328,7 +346,8 @@ Context::~Context() {
       }
     }
   }
-  cache_engine_->store(nullptr);
+  cache_engine_->store(nullptr);  // from here on warnings go to the log at once
+  if (trace_file_ != nullptr) trace_file_->End();
   if (queue_ != nullptr) queue_->Close();
   log_->Set(nullptr);
   RunRelease(pressure_release_, pressure_data_);

@@ -11,6 +11,7 @@
 #include "src/c_api/calling_out.h"
 #include "src/c_api/guard.h"
 #include "src/c_api/settings.h"
+#include "src/c_api/trace_file.h"
 #include "src/lazy/engine.h"
 #include "src/ops/custom/functions.h"
 #include "src/runtime/fork.h"
@@ -120,8 +121,9 @@ class Context final : public RefCounted {
   void Cancel() { engine_->services().Cancel(); }
 
   LogState& log() { return *root().log_; }
+  Trace& trace() const { return *root().trace_; }
   // A barrier, whose event this is, ends with this call: it waits (sync_wait) and writes metrics (metrics_file).
-  absl::Status AfterBarrier(const Event& event);
+  absl::Status AfterBarrier(const Event& event) const;
   // Where callbacks wait; null: they do not.
   const std::shared_ptr<lazy::CallbackQueue>& queue() const { return root().queue_; }
   size_t RunQueue();
@@ -144,6 +146,9 @@ class Context final : public RefCounted {
   // Reads the options of positions, of metrics after barriers and of reasons. `write` writes log records.
   void Observe(const Settings& settings, const std::function<void(LogLevel, std::string_view)>& write,
                lazy::Engine::Config* config);
+  // Reads the options of traces.
+  absl::Status SetTrace(const Settings& settings, const std::function<void(LogLevel, std::string_view)>& write,
+                        std::shared_ptr<Trace> trace);
   const Context& root() const { return root_ != nullptr ? *root_ : *this; }
   Context& root() { return root_ != nullptr ? *root_ : *this; }
   // The last handle is gone: waits for everything. Afterwards only releases work.
@@ -183,6 +188,8 @@ class Context final : public RefCounted {
   weft_release_fn pressure_release_ = nullptr;
   const std::shared_ptr<ops::CustomFunctions> custom_ =
       std::make_shared<ops::CustomFunctions>();  // programs hold it, too
+  std::shared_ptr<Trace> trace_;                 // of the engine's metrics
+  std::unique_ptr<TraceFile> trace_file_;        // null: nobody has asked for one
 };
 template <>
 struct HandleTraits<weft_context> {

@@ -25,6 +25,7 @@ class Arguments {
 
   std::vector<std::pair<std::string_view, std::string_view>> flags;
   std::string_view parameter;
+  std::vector<std::string_view> rest;  // behind "--"
 };
 
 struct Command {
@@ -32,6 +33,8 @@ struct Command {
   std::string_view summary;    // one line
   std::string_view parameter;  // what the one word besides the flags is called; empty: there is none
   std::vector<Flag> flags;
+  // What the words behind "--" are called, which may stand in the place of the one word; empty: there are none.
+  std::string_view rest = "";
   // The exit status; writes to stdout what was asked for, to stderr why not.
   int (*execute)(const Arguments& arguments);
 };

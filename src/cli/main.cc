@@ -20,9 +20,10 @@ std::string SpellingOf(const Flag& flag) {
 std::string UsageOf(const Command& command, size_t most_flags = SIZE_MAX) {
   std::string usage(command.name);
   if (!command.parameter.empty()) usage += " " + std::string(command.parameter);
-  if (command.flags.size() > most_flags) return usage + " [OPTION]...";
+  const std::string rest = command.rest.empty() ? "" : " [-- " + std::string(command.rest) + "]";
+  if (command.flags.size() > most_flags) return usage + " [OPTION]..." + rest;
   for (const Flag& flag : command.flags) usage += " [" + SpellingOf(flag) + "]";
-  return usage;
+  return usage + rest;
 }
 
 void PrintRow(const std::string& left, std::string_view right, size_t width) {
@@ -67,6 +68,10 @@ int Run(const Command& command, std::span<const std::string_view> words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string word(words[i]);
     if (IsHelp(word)) return HelpOf(command);
+    if (word == "--" && !command.rest.empty()) {
+      arguments.rest.assign(words.begin() + static_cast<ptrdiff_t>(i) + 1, words.end());
+      break;
+    }
     const auto flag = std::ranges::find(command.flags, words[i], &Flag::name);
     if (flag != command.flags.end()) {
       if (!flag->value.empty() && i + 1 == words.size()) {
@@ -82,7 +87,7 @@ int Run(const Command& command, std::span<const std::string_view> words) {
       arguments.parameter = words[i];
     }
   }
-  if (!command.parameter.empty() && arguments.parameter.empty()) {
+  if (!command.parameter.empty() && arguments.parameter.empty() && command.rest.empty()) {
     return Misuse(name + ": which " + std::string(command.parameter) + "? " + help + "says more");
   }
   return command.execute(arguments);

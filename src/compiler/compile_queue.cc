@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/thread_pool.h"
+#include "src/runtime/trace.h"
 
 namespace weft::compiler {
 
@@ -121,6 +122,7 @@ void CompileQueue::Make(Job& job) {
 
 void CompileQueue::Work() {
   MarkLibraryThread();
+  NameThread("weft-compile");
   MutexLock lock(mutex_);
   while (true) {
     while (!stop_ && jobs_.empty()) changed_.Wait(mutex_);

@@ -9,6 +9,7 @@
 #include "src/passes/pipeline.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/memory_reserve.h"
+#include "src/runtime/trace.h"
 
 namespace weft::compiler {
 namespace {
@@ -96,6 +97,9 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
     MutexLock lock(mutex_);
     if (std::shared_ptr<Program> program = Known(wanted.key, wanted.canonical)) return program;
   }
+  const TraceScope trace(config_.metrics->id());
+  static constexpr SpanName kMake{.text = "make program", .kind = SpanKind::kCompile};
+  const SpanScope span(kMake);
   const int64_t start = MonotonicNow();
   std::string source;
   const bool by_source = Stores() && config_.backend->HasSource();
@@ -211,6 +215,8 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Place& plac
     return nullptr;
   }
   const int64_t start = MonotonicNow();
+  static constexpr SpanName kLoad{.text = "load program", .kind = SpanKind::kFile};
+  const SpanScope span(kLoad);
   absl::StatusOr<std::unique_ptr<Executable>> executable = config_.backend->Load(*stored);
   // Not the entry's fault.
   if (absl::IsPermissionDenied(executable.status())) return executable.status();

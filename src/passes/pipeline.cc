@@ -6,12 +6,15 @@
 #include "src/ops/collective/processes.h"
 #include "src/passes/passes.h"
 #include "src/runtime/memory_reserve.h"
+#include "src/runtime/trace.h"
 
 namespace weft::passes {
 namespace {
 
 struct Pass {
-  std::string_view name;
+  constexpr Pass(std::string_view name, absl::StatusOr<ir::Module> (*run)(const ir::Module&, const PipelineOptions&))
+      : name{.text = name, .kind = SpanKind::kCompile}, run(run) {}
+  SpanName name;
   absl::StatusOr<ir::Module> (*run)(const ir::Module& module, const PipelineOptions& options);
 };
 
@@ -52,9 +55,12 @@ absl::StatusOr<ir::Module> RunPipeline(ir::Module module, const PipelineOptions&
   WEFT_RETURN_IF_ERROR(Check("input", module, options));
   if (!module.participants.alone()) WEFT_RETURN_IF_ERROR(ops::CheckProcesses(module));
   for (const Pass& pass : kPasses) {
-    WEFT_ASSIGN_OR_RETURN(module, pass.run(module, options));
+    {
+      const SpanScope span(pass.name);
+      WEFT_ASSIGN_OR_RETURN(module, pass.run(module, options));
+    }
     WEFT_RETURN_IF_ERROR(CheckReserve());
-    WEFT_RETURN_IF_ERROR(Check(pass.name, module, options));
+    WEFT_RETURN_IF_ERROR(Check(pass.name.text, module, options));
   }
   return module;
 }

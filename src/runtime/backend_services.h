@@ -13,7 +13,7 @@ namespace weft {
 
 struct BackendServices {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
-  std::shared_ptr<Trace> trace = std::make_shared<Trace>();
+  std::shared_ptr<Trace> trace = std::make_shared<Trace>(metrics->id());  // of these metrics
   // Any thread may write, with any lock held but the log's own: messages are delivered later.
   LogHook log;
   // The option memory_limit, for backends that count what they allocate.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/runtime/trace.h"
+
 namespace weft {
 namespace {
 
@@ -19,12 +21,32 @@ struct Watch {
   Part part = Part::kRecording;
   int64_t since = 0;
   int64_t ran = 0;
+  uint64_t ticks = 0;  // when the span of this part began; 0: nobody traced then
 };
 constinit thread_local Watch t_watch;
+
+// In the order of Part.
+constexpr SpanName kParts[] = {{.text = "record"},        {.text = "look up"},           {.text = "wait for compiler"},
+                               {.text = "wait for room"}, {.text = "wait for memory"},   {.text = "wait for results"},
+                               {.text = "launch"},        {.text = "run on the caller"}, {.text = "copy"}};
+static_assert(std::size(kParts) == static_cast<size_t>(Part::kCopying) + 1);
+
+// Ends the span of the part that was until now; another begins.
+void CloseSpan(Watch& watch) {
+  if (!Tracing()) {
+    watch.ticks = 0;
+    return;
+  }
+  const uint64_t now = TraceTicks();
+  const uint64_t began = std::exchange(watch.ticks, now);
+  if (began == 0) return;
+  if (TraceLane* const lane = LaneOf(watch.id)) lane->Add(kParts[static_cast<size_t>(watch.part)], began, now, 0);
+}
 
 // The part that was until now.
 void Close(Watch& watch, Metrics& metrics, int64_t now) {
   const int64_t took = std::max<int64_t>(now - std::exchange(watch.since, now), 0);
+  CloseSpan(watch);
   metrics.Add(CounterOf(watch.part), took);
   if (watch.part == Part::kRunning) watch.ran += took;
   const bool waits = watch.part == Part::kRoom || watch.part == Part::kMemory || watch.part == Part::kResults;
@@ -45,7 +67,9 @@ PartScope::PartScope(Metrics& metrics, Part part, int64_t now, bool inside) : st
   around_ = watch.part;
   // Nobody knows whose the time is since another context's parts ended, or before the first began.
   if (watch.id == metrics.id()) Close(watch, metrics, now);
-  watch = {&metrics, metrics.id(), part, now, watch.ran};
+  uint64_t ticks = watch.id == metrics.id() ? watch.ticks : 0;
+  if (ticks == 0 && Tracing()) ticks = TraceTicks();
+  watch = {&metrics, metrics.id(), part, now, watch.ran, ticks};
 }
 
 void PartScope::End(int64_t now) {
@@ -62,7 +86,12 @@ int64_t PartScope::Ran() { return t_watch.ran; }
 
 void PartScope::Begin(const Metrics& metrics) {
   Watch& watch = t_watch;
-  if (watch.metrics == nullptr) watch = {nullptr, metrics.id(), Part::kRecording, MonotonicNow(), watch.ran};
+  if (watch.metrics != nullptr) return;
+  watch = {nullptr, metrics.id(), Part::kRecording, MonotonicNow(), watch.ran, Tracing() ? TraceTicks() : 0};
+}
+
+void PartScope::SplitSpan(uint64_t metrics) {
+  if (t_watch.id == metrics) CloseSpan(t_watch);
 }
 
 }  // namespace weft

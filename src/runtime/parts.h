@@ -42,6 +42,8 @@ class PartScope {
   static int64_t Ran();
   // What the thread does from here on is recorded in these metrics, if it is in no part.
   static void Begin(const Metrics& metrics);
+  // The trace's span of the part that this thread is in ends here and goes on as another, so that the caller's own spans lie between.
+  static void SplitSpan(uint64_t metrics);
 
  private:
   PartScope(Metrics& metrics, Part part, int64_t now, bool inside);

@@ -13,9 +13,11 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/lasting.h"
 #include "src/runtime/status.h"
+#include "src/runtime/trace.h"
 
 namespace weft {
 namespace {
@@ -201,6 +203,7 @@ void ThreadPool::WakeParked() {
 
 void ThreadPool::Work(int worker) {
   tls_inside_region = true;  // a region opened by a worker runs inline
+  NameThread(absl::StrCat("weft-pool-", worker));
   MarkLibraryThread();
   claimed_[worker].thread.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
   uint32_t seen = 0;
@@ -228,6 +231,18 @@ void ThreadPool::Work(int worker) {
 
 void ThreadPool::ParallelRanges(int64_t count, RangeFn fn) {
   if (count <= 0) return;
+  RunningKernel& kernel = ThisThreadsKernel();
+  if (kernel.share != nullptr && count > 1 && !tls_inside_region) {
+    // Shares that other threads do have spans of the kernel's name; this thread has the kernel's own.
+    const RunningKernel running = std::exchange(kernel, {});
+    ParallelRanges(count, [&, caller = &kernel](int64_t begin, int64_t end, int worker) {
+      if (&ThisThreadsKernel() == caller) return fn(begin, end, worker);
+      const SpanScope span(running.trace, *running.share);
+      fn(begin, end, worker);
+    });
+    kernel = running;
+    return;
+  }
   const Region region{&fn, count, tls_owner};
   if (count == 1) return fn(0, 1, threads_ - 1);  // may open regions of its own
   if (tls_inside_region) {

@@ -7,6 +7,7 @@
 #include "src/runtime/float_environment.h"
 #include "src/runtime/status.h"
 #include "src/runtime/thread_pool.h"
+#include "src/runtime/trace.h"
 
 namespace weft {
 namespace {
@@ -102,6 +103,7 @@ void WorkQueue::Sleep() {
 
 void WorkQueue::Work() {
   MarkLibraryThread();
+  NameThread("weft-launch");
   MutexLock lock(mutex_);
   while (true) {
     while (waiting_.empty() ? !stop_ : running_) {

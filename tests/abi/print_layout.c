@@ -1078,6 +1078,13 @@ static void part_5(void) {
   SIZE(weft_memory_format);
   VALUE(WEFT_MEMORY_TEXT);
   VALUE(WEFT_MEMORY_JSON);
+  SIZE(weft_trace_format);
+  VALUE(WEFT_TRACE_CHROME);
+  VALUE(WEFT_TRACE_CHROME_JSON);
+  VALUE(WEFT_TRACE_PERFETTO);
+  SIZE(weft_trace_report_format);
+  VALUE(WEFT_TRACE_REPORT_TEXT);
+  VALUE(WEFT_TRACE_REPORT_JSON);
   SIZE(weft_metric_unit);
   VALUE(WEFT_METRIC_NUMBER);
   VALUE(WEFT_METRIC_NANOSECONDS);
@@ -1216,6 +1223,9 @@ static void part_5(void) {
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_SUM);
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_NONE);
   SIZE(weft_huber_reduction);
+}
+
+static void part_6(void) {
   VALUE(WEFT_HUBER_REDUCTION_MEAN);
   VALUE(WEFT_HUBER_REDUCTION_SUM);
   VALUE(WEFT_HUBER_REDUCTION_NONE);
@@ -1223,9 +1233,6 @@ static void part_5(void) {
   VALUE(WEFT_KL_DIV_REDUCTION_MEAN);
   VALUE(WEFT_KL_DIV_REDUCTION_SUM);
   VALUE(WEFT_KL_DIV_REDUCTION_NONE);
-}
-
-static void part_6(void) {
   VALUE(WEFT_KL_DIV_REDUCTION_BATCHMEAN);
   SIZE(weft_l1_reduction);
   VALUE(WEFT_L1_REDUCTION_MEAN);
@@ -1419,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_CATEGORICAL_HAS_DTYPE);
   VALUE(WEFT_NORMAL_HAS_MEAN);
   VALUE(WEFT_NORMAL_HAS_DEVIATION);
+}
+
+static void part_7(void) {
   VALUE(WEFT_NORMAL_HAS_DTYPE);
   VALUE(WEFT_RNG_BIT_GENERATOR_HAS_DTYPE);
   VALUE(WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM);
@@ -1426,9 +1436,6 @@ static void part_6(void) {
   VALUE(WEFT_UNIFORM_HAS_HIGH);
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
   VALUE(WEFT_ADDCDIV_HAS_VALUE);
-}
-
-static void part_7(void) {
   VALUE(WEFT_ADDCMUL_HAS_VALUE);
   VALUE(WEFT_ALLCLOSE_HAS_RTOL);
   VALUE(WEFT_ALLCLOSE_HAS_ATOL);
@@ -1622,6 +1629,9 @@ static void part_7(void) {
   OFFSET(struct weft_api_v1, cache_read_stats);
   OFFSET(struct weft_api_v1, cache_flush);
   OFFSET(struct weft_api_v1, cache_retain);
+}
+
+static void part_8(void) {
   OFFSET(struct weft_api_v1, cache_release);
   OFFSET(struct weft_api_v1, metric_get);
   OFFSET(struct weft_api_v1, metrics_report);
@@ -1629,9 +1639,6 @@ static void part_7(void) {
   OFFSET(struct weft_api_v1, idx_read);
   OFFSET(struct weft_api_v1, tensor_from_u64);
   OFFSET(struct weft_api_v1, tensor_item_u64);
-}
-
-static void part_8(void) {
   OFFSET(struct weft_api_v1, context_option_source);
   OFFSET(struct weft_api_v1, option_detail);
   OFFSET(struct weft_api_v1, checkpoint_reader_info);
@@ -1706,6 +1713,12 @@ static void part_8(void) {
   OFFSET(struct weft_api_v1, program_list);
   OFFSET(struct weft_api_v1, compiles_settled);
   OFFSET(struct weft_api_v1, memory_report);
+  OFFSET(struct weft_api_v1, trace_start);
+  OFFSET(struct weft_api_v1, trace_stop);
+  OFFSET(struct weft_api_v1, trace_write);
+  OFFSET(struct weft_api_v1, trace_report);
+  OFFSET(struct weft_api_v1, span_begin);
+  OFFSET(struct weft_api_v1, span_end);
 }
 
 int main(void) {

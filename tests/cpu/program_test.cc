@@ -328,14 +328,36 @@ TEST(CpuBackend, MeasuresItsLaunchesAndTracesThem) {
   const Value x{ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Tensor(DType::kF32, {8, 8})}), 0};
   const auto module = Prepared(**backend, ir::Function::Create("short", {x}, {ops::BatchMatmul(b, x, x, false, false)}));
   ASSERT_TRUE(module.ok()) << module.status();
-  services.trace->Start(16);
+  ASSERT_TRUE(services.trace->Start(1 << 16).ok());
   auto compiled = (*backend)->Compile(*module, {});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const std::vector<HostTensor> arguments{Filled(DType::kF32, {8, 8}, 1)};
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunExecutable(**backend, **compiled, arguments).ok());
-  std::vector<std::string> names;
-  for (const TraceSpan& span : services.trace->Stop()) names.emplace_back(span.name);
-  EXPECT_THAT(names, testing::ElementsAre("compile", "run", "run", "run"));
+  ASSERT_TRUE(services.trace->Stop().ok());
+  std::vector<std::string> names, kernels;
+  for (const TraceSpan& span : services.trace->Record()->spans) {
+    if (span.name->kind == SpanKind::kLaunch || span.name == &kCompileSpan) names.emplace_back(span.name->text);
+    if (span.name->kind != SpanKind::kKernel) continue;
+    kernels.emplace_back(span.name->text);
+    EXPECT_EQ(span.name->flops, 2 * 8 * 8 * 8);
+    EXPECT_EQ(span.name->bytes_written, 8 * 8 * 4);
+    EXPECT_THAT(std::string(span.name->implementation), testing::MatchesRegex("gemm .* f32"));
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("compile", "run", "run", "run"));
+  EXPECT_THAT(kernels, testing::ElementsAre("gemm", "gemm", "gemm"));
+  // The same from bytes, where nobody knows positions.
+  const auto loaded = (*backend)->Load(*(*compiled)->Serialize());
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  for (const Executable* executable : {compiled->get(), loaded->get()}) {
+    const LaunchDescription description = executable->Describe();
+    ASSERT_EQ(description.kernels.size(), 1u);
+    EXPECT_EQ(description.kernels[0].name, "gemm");
+    EXPECT_EQ(description.kernels[0].flops, 2 * 8 * 8 * 8);
+    EXPECT_EQ(description.kernels[0].bytes_read, 2 * 8 * 8 * 4);
+    EXPECT_THAT(description.kernels[0].operations, testing::Contains("dot_general"));
+    ASSERT_EQ(description.kernels[0].buffers.size(), 3u);
+    EXPECT_EQ(description.kernels[0].buffers[2].place, "result");
+  }
   EXPECT_EQ(services.metrics->Summarize(Sample::kRun).count, 3);
   EXPECT_GT(services.metrics->Summarize(Sample::kRun).sum, 0);
 }

@@ -1,4 +1,4 @@
-// Samples, spans and the formats of a snapshot.
+// Samples and the formats of a snapshot.
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -7,7 +7,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/runtime/metrics.h"
-#include "src/runtime/trace.h"
 
 namespace weft {
 namespace {
@@ -48,33 +47,6 @@ TEST(Samples, ThreadsLoseNone) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(samples.Summarize().count, 40'000);
   EXPECT_EQ(samples.Summarize().sum, 120'000);
-}
-
-TEST(Trace, KeepsNothingUntilItIsStarted) {
-  Trace trace;
-  { const SpanScope span(trace, "early"); }
-  trace.Start(8);
-  { const SpanScope span(trace, "within"); }
-  const std::vector<TraceSpan> spans = trace.Stop();
-  { const SpanScope span(trace, "late"); }
-  ASSERT_EQ(spans.size(), 1u);
-  EXPECT_STREQ(spans[0].name, "within");
-  EXPECT_LE(spans[0].start, spans[0].end);
-  EXPECT_TRUE(trace.Stop().empty());
-}
-
-TEST(Trace, KeepsTheNewestInOrderAndTellsThreadsApart) {
-  Trace trace;
-  trace.Start(3);
-  for (int64_t i = 0; i < 5; ++i) trace.Add("here", i, i + 1);
-  std::thread([&] { trace.Add("there", 5, 6); }).join();
-  const std::vector<TraceSpan> spans = trace.Stop();
-  ASSERT_EQ(spans.size(), 3u);
-  EXPECT_EQ(spans[0].start, 3);
-  EXPECT_EQ(spans[1].start, 4);
-  EXPECT_EQ(spans[2].start, 5);
-  EXPECT_EQ(spans[0].thread, spans[1].thread);
-  EXPECT_NE(spans[1].thread, spans[2].thread);
 }
 
 Snapshot Small() {

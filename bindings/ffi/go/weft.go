@@ -169,6 +169,21 @@ const (
 	WEFT_MEMORY_JSON MemoryFormat = 1
 )
 
+type TraceFormat uint32
+
+const (
+	WEFT_TRACE_CHROME TraceFormat = 0
+	WEFT_TRACE_CHROME_JSON TraceFormat = 1
+	WEFT_TRACE_PERFETTO TraceFormat = 2
+)
+
+type TraceReportFormat uint32
+
+const (
+	WEFT_TRACE_REPORT_TEXT TraceReportFormat = 0
+	WEFT_TRACE_REPORT_JSON TraceReportFormat = 1
+)
+
 type MetricUnit uint32
 
 const (
@@ -2210,6 +2225,12 @@ type ApiV1 struct {
 	ProgramList uintptr
 	CompilesSettled uintptr
 	MemoryReport uintptr
+	TraceStart uintptr
+	TraceStop uintptr
+	TraceWrite uintptr
+	TraceReport uintptr
+	SpanBegin uintptr
+	SpanEnd uintptr
 }
 
 // The functions, after Load.
@@ -2407,6 +2428,12 @@ var (
 	MetricAdd func(ctx Context, name *byte, length uintptr, amount int64) Error
 	MetricRecord func(ctx Context, name *byte, length uintptr, unit MetricUnit, value int64) Error
 	MetricsClear func(ctx Context) Error
+	TraceStart func(ctx Context) Error
+	TraceStop func(ctx Context) Error
+	TraceWrite func(ctx Context, path *byte, path_length uintptr, format TraceFormat) Error
+	TraceReport func(ctx Context, format TraceReportFormat, out *Blob) Error
+	SpanBegin func(ctx Context, name *byte, length uintptr)
+	SpanEnd func(ctx Context)
 	PositionMark func(ctx Context, file *byte, length uintptr, line int32) Error
 	PositionMarkStack func(ctx Context, frames *Frame, count uintptr) Error
 	ProgramList func(ctx Context, out *Blob) Error
@@ -2992,6 +3019,12 @@ var Functions = map[string]any{
 	"weft_metric_add": &MetricAdd,
 	"weft_metric_record": &MetricRecord,
 	"weft_metrics_clear": &MetricsClear,
+	"weft_trace_start": &TraceStart,
+	"weft_trace_stop": &TraceStop,
+	"weft_trace_write": &TraceWrite,
+	"weft_trace_report": &TraceReport,
+	"weft_span_begin": &SpanBegin,
+	"weft_span_end": &SpanEnd,
 	"weft_position_mark": &PositionMark,
 	"weft_position_mark_stack": &PositionMarkStack,
 	"weft_program_list": &ProgramList,

@@ -127,6 +127,17 @@ typedef enum weft_memory_format {
   WEFT_MEMORY_JSON = 1,
   WEFT_MEMORY_FORMAT_FORCE32 = 2147483647,
 } weft_memory_format;
+typedef enum weft_trace_format {
+  WEFT_TRACE_CHROME = 0,
+  WEFT_TRACE_CHROME_JSON = 1,
+  WEFT_TRACE_PERFETTO = 2,
+  WEFT_TRACE_FORMAT_FORCE32 = 2147483647,
+} weft_trace_format;
+typedef enum weft_trace_report_format {
+  WEFT_TRACE_REPORT_TEXT = 0,
+  WEFT_TRACE_REPORT_JSON = 1,
+  WEFT_TRACE_REPORT_FORMAT_FORCE32 = 2147483647,
+} weft_trace_report_format;
 typedef enum weft_metric_unit {
   WEFT_METRIC_NUMBER = 0,
   WEFT_METRIC_NANOSECONDS = 1,
@@ -1695,6 +1706,12 @@ struct weft_api_v1 {
   weft_error* (*program_list)(weft_context* ctx, weft_blob** out);
   weft_error* (*compiles_settled)(weft_context* ctx, int32_t settled);
   weft_error* (*memory_report)(weft_device* device, weft_memory_format format, weft_blob** out);
+  weft_error* (*trace_start)(weft_context* ctx);
+  weft_error* (*trace_stop)(weft_context* ctx);
+  weft_error* (*trace_write)(weft_context* ctx, const char* path, size_t path_length, weft_trace_format format);
+  weft_error* (*trace_report)(weft_context* ctx, weft_trace_report_format format, weft_blob** out);
+  void (*span_begin)(weft_context* ctx, const char* name, size_t length);
+  void (*span_end)(weft_context* ctx);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1889,6 +1906,12 @@ weft_error* weft_metric_samples(weft_context* ctx, const char* name, size_t leng
 weft_error* weft_metric_add(weft_context* ctx, const char* name, size_t length, int64_t amount);
 weft_error* weft_metric_record(weft_context* ctx, const char* name, size_t length, weft_metric_unit unit, int64_t value);
 weft_error* weft_metrics_clear(weft_context* ctx);
+weft_error* weft_trace_start(weft_context* ctx);
+weft_error* weft_trace_stop(weft_context* ctx);
+weft_error* weft_trace_write(weft_context* ctx, const char* path, size_t path_length, weft_trace_format format);
+weft_error* weft_trace_report(weft_context* ctx, weft_trace_report_format format, weft_blob** out);
+void weft_span_begin(weft_context* ctx, const char* name, size_t length);
+void weft_span_end(weft_context* ctx);
 weft_error* weft_position_mark(weft_context* ctx, const char* file, size_t length, int32_t line);
 weft_error* weft_position_mark_stack(weft_context* ctx, const weft_frame* frames, size_t count);
 weft_error* weft_program_list(weft_context* ctx, weft_blob** out);

@@ -335,6 +335,13 @@ WEFT_METRICS_OPENMETRICS = 4
 weft_memory_format = c.c_uint32
 WEFT_MEMORY_TEXT = 0
 WEFT_MEMORY_JSON = 1
+weft_trace_format = c.c_uint32
+WEFT_TRACE_CHROME = 0
+WEFT_TRACE_CHROME_JSON = 1
+WEFT_TRACE_PERFETTO = 2
+weft_trace_report_format = c.c_uint32
+WEFT_TRACE_REPORT_TEXT = 0
+WEFT_TRACE_REPORT_JSON = 1
 weft_metric_unit = c.c_uint32
 WEFT_METRIC_NUMBER = 0
 WEFT_METRIC_NANOSECONDS = 1
@@ -2277,6 +2284,12 @@ class weft_api_v1(c.Structure):
         ("program_list", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_blob))),
         ("compiles_settled", c.CFUNCTYPE(weft_error, weft_context, c.c_int32)),
         ("memory_report", c.CFUNCTYPE(weft_error, weft_device, weft_memory_format, c.POINTER(weft_blob))),
+        ("trace_start", c.CFUNCTYPE(weft_error, weft_context)),
+        ("trace_stop", c.CFUNCTYPE(weft_error, weft_context)),
+        ("trace_write", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, weft_trace_format)),
+        ("trace_report", c.CFUNCTYPE(weft_error, weft_context, weft_trace_report_format, c.POINTER(weft_blob))),
+        ("span_begin", c.CFUNCTYPE(None, weft_context, c.c_void_p, c.c_size_t)),
+        ("span_end", c.CFUNCTYPE(None, weft_context)),
     ]
 
 
@@ -2475,6 +2488,12 @@ FUNCTIONS = {
     "weft_metric_add": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_int64]),
     "weft_metric_record": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_metric_unit, c.c_int64]),
     "weft_metrics_clear": (weft_error, [weft_context]),
+    "weft_trace_start": (weft_error, [weft_context]),
+    "weft_trace_stop": (weft_error, [weft_context]),
+    "weft_trace_write": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_trace_format]),
+    "weft_trace_report": (weft_error, [weft_context, weft_trace_report_format, c.POINTER(weft_blob)]),
+    "weft_span_begin": (None, [weft_context, c.c_char_p, c.c_size_t]),
+    "weft_span_end": (None, [weft_context]),
     "weft_position_mark": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_int32]),
     "weft_position_mark_stack": (weft_error, [weft_context, c.POINTER(weft_frame), c.c_size_t]),
     "weft_program_list": (weft_error, [weft_context, c.POINTER(weft_blob)]),

@@ -28,14 +28,14 @@ TEXTS_OF = {
     ("weft_context_option", "name"): "Words::kOptions", ("weft_context_option_source", "name"): "Words::kOptions",
     ("weft_option_detail", "name"): "Words::kOptions", ("weft_option_detail", "key"): "Words::kDetails",
     ("weft_device_by_name", "name"): "Words::kDevices", ("weft_metric_get", "name"): "Words::kMetrics", ("weft_metric_samples", "name"): "Words::kMetrics",
-    ("weft_metric_add", "name"): "Words::kMetrics", ("weft_metric_record", "name"): "Words::kMetrics",
+    ("weft_metric_add", "name"): "Words::kMetrics", ("weft_metric_record", "name"): "Words::kMetrics", ("weft_span_begin", "name"): "Words::kMetrics",
     ("weft_tree_find", "path"): "Words::kKeys", ("weft_checkpoint_reader_load", "path"): "Words::kKeys", ("weft_checkpoint_reader_find", "path"): "Words::kKeys",
 }
 # Chosen once in so many times that it could have been: what waits, writes files or makes threads.
 RARELY = {
     "weft_context_create": 200, "weft_context_release": 200, "weft_context_retain": 50, "weft_checkpoint_save": 40,
     "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
-    "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_list": 5, "weft_memory_report": 5, "weft_compiles_settled": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
+    "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_list": 5, "weft_memory_report": 5, "weft_trace_start": 20, "weft_trace_stop": 20, "weft_trace_write": 40, "weft_trace_report": 20, "weft_compiles_settled": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
 }
 TYPES = {"float": 1, "signed integer": 2, "unsigned integer": 4, "bool": 8, "complex": 16}  # classes of dtypes
 NUMBERS = ("size_t", "uint32_t", "uint64_t", "int32_t", "int64_t")

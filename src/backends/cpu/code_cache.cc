@@ -11,6 +11,7 @@
 #include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
 #include "src/runtime/thread_pool.h"
+#include "src/runtime/trace.h"
 
 namespace weft::cpu {
 namespace {
@@ -161,22 +162,25 @@ absl::StatusOr<LinkedLoops> CodeCache::Compile(LoweredModule& lowered, std::span
   ReserveScope::Starving* const starving = ReserveScope::starving();
   // The small ones last, so that threads end together.
   Units units(modules.size());
-  const absl::Status made = OnThreads(modules.size() + micro.size(), threads, [&](size_t part) {
-    const ReserveScope reserve(starving);  // of the other threads, too
-    const bool loops = part < modules.size();
-    absl::Status status;
-    if (loops) {
-      absl::StatusOr<std::shared_ptr<const Unit>> unit = CompilePart(lowered, modules[part]);
-      if (unit.ok()) units[part] = *std::move(unit);
-      status = unit.status();
-    } else {
-      status = kernels_.Generate(micro[part - modules.size()]);
-    }
-    if (progress != nullptr) progress->done.fetch_add(loops ? static_cast<int64_t>(modules[part].size()) : 1);
-    // Whatever was made of it: that memory ran out, only this thread's scope knows.
-    const absl::Status memory = CheckReserve();
-    return memory.ok() ? status : memory;
-  });
+  const absl::Status made =
+      OnThreads(modules.size() + micro.size(), threads, [&, trace = ThisThreadsTrace()](size_t part) {
+        static constexpr SpanName kCode{.text = "generate code", .kind = SpanKind::kCompile};
+        const SpanScope span(trace, kCode);
+        const ReserveScope reserve(starving);  // of the other threads, too
+        const bool loops = part < modules.size();
+        absl::Status status;
+        if (loops) {
+          absl::StatusOr<std::shared_ptr<const Unit>> unit = CompilePart(lowered, modules[part]);
+          if (unit.ok()) units[part] = *std::move(unit);
+          status = unit.status();
+        } else {
+          status = kernels_.Generate(micro[part - modules.size()]);
+        }
+        if (progress != nullptr) progress->done.fetch_add(loops ? static_cast<int64_t>(modules[part].size()) : 1);
+        // Whatever was made of it: that memory ran out, only this thread's scope knows.
+        const absl::Status memory = CheckReserve();
+        return memory.ok() ? status : memory;
+      });
   if (absl::IsResourceExhausted(made)) MemoryReserve::Note();
   WEFT_RETURN_IF_ERROR(made);
   MutexLock lock(mutex_);

@@ -245,7 +245,7 @@ absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view 
 absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module& module,
                                                                 const CompileOptions& options) {
   WEFT_RETURN_IF_ERROR(ops::RefuseOthers(module, "cpu"));
-  const SpanScope span(*options_.services.trace, "compile");
+  const SpanScope span(*options_.services.trace, kCompileSpan);
   auto loaded = std::make_shared<LoadedProgram>();
   WEFT_ASSIGN_OR_RETURN(loaded->code, CodeFor(options.isa));
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));

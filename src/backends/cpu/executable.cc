@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "src/backends/cpu/describe.h"
 #include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/float_environment.h"
@@ -20,6 +21,7 @@
 namespace weft::cpu {
 namespace {
 
+constexpr SpanName kMemoryInUse{.text = "bytes in use", .kind = SpanKind::kCounter};
 constexpr int64_t kSplitCost = 6'000'000;  // picoseconds: below, one thread is quicker than waking a second
 // Whole programs below run on the caller's thread: waking the queue's and then the caller again takes two or three times 30 us.
 constexpr int64_t kInlineCost = 200'000'000;
@@ -62,6 +64,10 @@ class CpuExecutable final : public Executable {
     return EncodeProgram(copy);
   }
 
+  LaunchDescription Describe() const override {
+    const std::shared_ptr<ThreadPool> pool = queue_->pool();
+    return cpu::Describe(*loaded_, pool == nullptr ? 1 : pool->threads());
+  }
   // Asked at every launch.
   ExecutableStats stats() const override { return stats_; }
 
@@ -230,14 +236,20 @@ class CpuExecutable final : public Executable {
       if (status.ok()) status = argument->ready().done() ? argument->ready().status() : argument->ready().Wait();
     }
     if (status.ok()) {
-      const SpanScope span(*launch.services->trace, "run");
       const int64_t start = MonotonicNow();
       PartScope part = PartScope::Inside(*launch.services->metrics, Part::kRunning, start);
+      const Trace& trace = *launch.services->trace;
+      const bool traced = trace.on();
+      launch.tables.names = traced ? NamesOfKernels(*launch.loaded, launch.pool->threads()) : nullptr;
+      launch.tables.trace = trace.id();
+      SpanScope span(trace, kRunSpan);
       int64_t written = 0;
       launch.tables.constants = launch.loaded->program.constants.data();
       launch.tables.written = &written;
       status = RunLaunchList(*launch.loaded, launch.tables, *launch.pool);
       launch.written->fetch_add(written, std::memory_order_relaxed);
+      span.End();
+      if (traced) TraceValue(trace.id(), kMemoryInUse, static_cast<int64_t>(launch.services->budget->used()));
       const int64_t now = MonotonicNow();
       part.End(now);
       launch.services->metrics->Add(Sample::kRun, now - start, now);
@@ -288,7 +300,14 @@ class ListRunner {
         pointers_.clear();
         for (const BufferRef& ref : entry.buffers) pointers_.push_back(Locate(ref));
         written_ += entry.writes;
-        status = entry.type == Entry::Type::kHost ? RunHost(entry) : RunLoop(entry);
+        const auto run = [&] { return entry.type == Entry::Type::kHost ? RunHost(entry) : RunLoop(entry); };
+        if (tables_.names == nullptr) {
+          status = run();
+        } else {
+          const KernelNames::Of& name = tables_.names->lists[list][e];
+          const KernelScope span(tables_.trace, *name.kernel, *name.share);
+          status = run();
+        }
       }
       if (!status.ok()) return status;
     }
@@ -437,6 +456,16 @@ class ListRunner {
 };
 
 }  // namespace
+
+const KernelNames* NamesOfKernels(const LoadedProgram& loaded, int threads) {
+  try {
+    std::call_once(loaded.named->once,
+                   [&] { loaded.named->names = std::make_shared<const KernelNames>(NamesOf(loaded, threads)); });
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  return loaded.named->names.get();
+}
 
 int64_t BytesWritten(const Executable& executable) {
   const auto* const own = dynamic_cast<const CpuExecutable*>(&executable);

@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <memory>
+#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "src/backends/backend.h"
@@ -34,7 +35,9 @@ struct KeptUse {
   PlainUse* plain = nullptr;     // likewise, until the panel is filled
 };
 
-// A program with its functions resolved. Immutable.
+struct KernelNames;
+
+// A program with its functions resolved. Immutable, but for the names that its kernels get when somebody traces them first.
 struct LoadedProgram {
   Program program;
   std::shared_ptr<CodeCache> code;  // keeps the functions alive
@@ -48,7 +51,14 @@ struct LoadedProgram {
   size_t most_buffers = 0;                              // of one entry
   int64_t compiled = 0;
   int64_t code_bytes = 0;
+  struct Named {
+    std::once_flag once;
+    std::shared_ptr<const KernelNames> names;
+  };
+  const std::unique_ptr<Named> named = std::make_unique<Named>();
 };
+// Null where there is no memory for them. Thread rule: any thread.
+const KernelNames* NamesOfKernels(const LoadedProgram& loaded, int threads);
 
 // One device's launches, and the memory that they use one after the other. Thread-safe.
 class LaunchQueue : public WorkQueue {
@@ -108,6 +118,8 @@ struct LaunchTables {
   std::vector<KeptUse> kept;
   KeptPanels* panels = nullptr;  // of the device
   CancelToken cancel;
+  const KernelNames* names = nullptr;  // null: kernels are not traced
+  uint64_t trace = 0;
   // The entry of the first list from which on it writes to memory that it took over, and whether it got there: from then on it is
   // not cancelled any more.
   size_t taken_from = std::numeric_limits<size_t>::max();

@@ -335,7 +335,8 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
     absl::StrAppend(&what, " that had taken over ", launch->taken.size(), " of ", given.buffers.size(), " buffers");
   std::vector<DeviceResults> results(1);
   results[0].done = MakeRef<Event>();
-  const SpanScope span(*services_.trace, "launch");
+  static constexpr SpanName kHandOver{.text = "hand over", .kind = SpanKind::kLaunch};
+  const SpanScope span(*services_.trace, kHandOver);
   results[0].done->OnDone([metrics = services_.metrics, start = MonotonicNow()](const absl::Status&) {
     const int64_t now = MonotonicNow();
     metrics->Add(Sample::kRun, now - start, now);
@@ -396,7 +397,7 @@ class PjrtBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
                                                       const CompileOptions& options) override {
-    const SpanScope span(*services_.trace, "compile");
+    const SpanScope span(*services_.trace, kCompileSpan);
     if (options.progress != nullptr) options.progress->phase = kCompiling;
     Program program;
     WEFT_ASSIGN_OR_RETURN(std::string text, ToText(module, &program, {precision_, client_->platform()}));

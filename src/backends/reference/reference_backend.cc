@@ -141,7 +141,6 @@ class Interpreted {
                                               const std::shared_ptr<ops::CustomFunctions>& custom,
                                               const BackendServices& services) const {
     const WholeFloatScope floats;
-    const SpanScope span(*services.trace, "run");
     const int64_t start = MonotonicNow();
     PartScope part = PartScope::Inside(*services.metrics, Part::kRunning, start);
     const absl::Cleanup count = [&] {
@@ -149,6 +148,7 @@ class Interpreted {
       part.End(now);
       services.metrics->Add(Sample::kRun, now - start, now);
     };
+    const SpanScope span(*services.trace, kRunSpan);
     try {
       WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(given));
       const reference::CancelScope cancel(given.cancel);

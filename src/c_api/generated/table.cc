@@ -210,6 +210,12 @@ const weft_api_v1 kApi = {
     weft_program_list,
     weft_compiles_settled,
     weft_memory_report,
+    weft_trace_start,
+    weft_trace_stop,
+    weft_trace_write,
+    weft_trace_report,
+    weft_span_begin,
+    weft_span_end,
 };
 
 struct Entry {
@@ -694,6 +700,8 @@ const Entry kProcs[] = {
     {"weft_softsign", reinterpret_cast<weft_proc>(weft_softsign)},
     {"weft_sort", reinterpret_cast<weft_proc>(weft_sort)},
     {"weft_sort_opts_init", reinterpret_cast<weft_proc>(weft_sort_opts_init)},
+    {"weft_span_begin", reinterpret_cast<weft_proc>(weft_span_begin)},
+    {"weft_span_end", reinterpret_cast<weft_proc>(weft_span_end)},
     {"weft_split", reinterpret_cast<weft_proc>(weft_split)},
     {"weft_sqrt", reinterpret_cast<weft_proc>(weft_sqrt)},
     {"weft_square", reinterpret_cast<weft_proc>(weft_square)},
@@ -749,6 +757,10 @@ const Entry kProcs[] = {
     {"weft_top_k", reinterpret_cast<weft_proc>(weft_top_k)},
     {"weft_top_k_opts_init", reinterpret_cast<weft_proc>(weft_top_k_opts_init)},
     {"weft_trace", reinterpret_cast<weft_proc>(weft_trace)},
+    {"weft_trace_report", reinterpret_cast<weft_proc>(weft_trace_report)},
+    {"weft_trace_start", reinterpret_cast<weft_proc>(weft_trace_start)},
+    {"weft_trace_stop", reinterpret_cast<weft_proc>(weft_trace_stop)},
+    {"weft_trace_write", reinterpret_cast<weft_proc>(weft_trace_write)},
     {"weft_transpose", reinterpret_cast<weft_proc>(weft_transpose)},
     {"weft_tree_add_alias", reinterpret_cast<weft_proc>(weft_tree_add_alias)},
     {"weft_tree_add_bool", reinterpret_cast<weft_proc>(weft_tree_add_bool)},

@@ -413,6 +413,15 @@ pub type weft_memory_format = u32;
 pub const WEFT_MEMORY_TEXT: weft_memory_format = 0;
 pub const WEFT_MEMORY_JSON: weft_memory_format = 1;
 
+pub type weft_trace_format = u32;
+pub const WEFT_TRACE_CHROME: weft_trace_format = 0;
+pub const WEFT_TRACE_CHROME_JSON: weft_trace_format = 1;
+pub const WEFT_TRACE_PERFETTO: weft_trace_format = 2;
+
+pub type weft_trace_report_format = u32;
+pub const WEFT_TRACE_REPORT_TEXT: weft_trace_report_format = 0;
+pub const WEFT_TRACE_REPORT_JSON: weft_trace_report_format = 1;
+
 pub type weft_metric_unit = u32;
 pub const WEFT_METRIC_NUMBER: weft_metric_unit = 0;
 pub const WEFT_METRIC_NANOSECONDS: weft_metric_unit = 1;
@@ -2344,6 +2353,12 @@ pub struct weft_api_v1 {
     pub program_list: Option<unsafe extern "C" fn(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error>,
     pub compiles_settled: Option<unsafe extern "C" fn(ctx: *mut weft_context, settled: i32) -> *mut weft_error>,
     pub memory_report: Option<unsafe extern "C" fn(device: *mut weft_device, format: weft_memory_format, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub trace_start: Option<unsafe extern "C" fn(ctx: *mut weft_context) -> *mut weft_error>,
+    pub trace_stop: Option<unsafe extern "C" fn(ctx: *mut weft_context) -> *mut weft_error>,
+    pub trace_write: Option<unsafe extern "C" fn(ctx: *mut weft_context, path: *const c_char, path_length: usize, format: weft_trace_format) -> *mut weft_error>,
+    pub trace_report: Option<unsafe extern "C" fn(ctx: *mut weft_context, format: weft_trace_report_format, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub span_begin: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, length: usize)>,
+    pub span_end: Option<unsafe extern "C" fn(ctx: *mut weft_context)>,
 }
 
 #[link(name = "weft")]
@@ -2541,6 +2556,12 @@ extern "C" {
     pub fn weft_metric_add(ctx: *mut weft_context, name: *const c_char, length: usize, amount: i64) -> *mut weft_error;
     pub fn weft_metric_record(ctx: *mut weft_context, name: *const c_char, length: usize, unit: weft_metric_unit, value: i64) -> *mut weft_error;
     pub fn weft_metrics_clear(ctx: *mut weft_context) -> *mut weft_error;
+    pub fn weft_trace_start(ctx: *mut weft_context) -> *mut weft_error;
+    pub fn weft_trace_stop(ctx: *mut weft_context) -> *mut weft_error;
+    pub fn weft_trace_write(ctx: *mut weft_context, path: *const c_char, path_length: usize, format: weft_trace_format) -> *mut weft_error;
+    pub fn weft_trace_report(ctx: *mut weft_context, format: weft_trace_report_format, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_span_begin(ctx: *mut weft_context, name: *const c_char, length: usize);
+    pub fn weft_span_end(ctx: *mut weft_context);
     pub fn weft_position_mark(ctx: *mut weft_context, file: *const c_char, length: usize, line: i32) -> *mut weft_error;
     pub fn weft_position_mark_stack(ctx: *mut weft_context, frames: *const weft_frame, count: usize) -> *mut weft_error;
     pub fn weft_program_list(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;

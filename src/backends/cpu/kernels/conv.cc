@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/amx_driver.h"
+#include "src/backends/cpu/kernels/chosen.h"
 #include "src/backends/cpu/kernels/conv_depthwise.h"
 #include "src/backends/cpu/kernels/conv_padding.h"
 #include "src/backends/cpu/kernels/conv_panels.h"
@@ -121,7 +122,9 @@ GatherCall ForwardGather(const ConvCall& call, const TypePlan& types) {
 }
 
 absl::Status Run(KernelSet::State& state, const GatherCall& gather, const Duty& duty) {
-  return WinogradServes(gather) ? RunWinograd(state, gather, duty) : RunGather(state, gather, duty);
+  const bool winograd = WinogradServes(gather);
+  if (duty.pool == nullptr) Chose(winograd ? "conv winograd" : "conv gather");
+  return winograd ? RunWinograd(state, gather, duty) : RunGather(state, gather, duty);
 }
 
 absl::Status Forward(KernelSet::State& state, const ConvCall& original, const TypePlan& types, const Duty& duty) {
@@ -140,9 +143,13 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& original, const Ty
     WEFT_ASSIGN_OR_RETURN(gather.from, Pad(*image, duty));
   }
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
+    if (duty.pool == nullptr) Chose("conv depthwise");
     return RunDepthwise(state, gather, duty);
   }
-  if (AmxServes(state.target(), call.input, call.output)) return RunTileGather(state, gather, duty);
+  if (AmxServes(state.target(), call.input, call.output)) {
+    if (duty.pool == nullptr) Chose("conv amx");
+    return RunTileGather(state, gather, duty);
+  }
   if (Widens(types)) {
     Widened wide;
     WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.w,
@@ -190,9 +197,13 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
   gather.epilogue = call.epilogue;
   gather.winograd = call.winograd;
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
+    if (duty.pool == nullptr) Chose("conv depthwise");
     return RunDepthwise(state, gather, duty);
   }
-  if (AmxServes(state.target(), call.input, call.output)) return RunTileGather(state, gather, duty);
+  if (AmxServes(state.target(), call.input, call.output)) {
+    if (duty.pool == nullptr) Chose("conv amx");
+    return RunTileGather(state, gather, duty);
+  }
   if (Widens(types)) {
     Widened wide;
     WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.y, YCount(call), call.w,
@@ -233,8 +244,10 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
                              bool* served) {
   const int64_t groups = call.feature_groups;
   if (DepthwiseServes(call.input, call.output, groups, call.in_channels / groups, call.out_channels / groups)) {
+    if (duty.pool == nullptr) Chose("conv depthwise");
     return RunDepthwiseWeights(state, call, duty);
   }
+  if (duty.pool == nullptr) Chose(AmxServes(state.target(), call.input, call.output) ? "conv amx" : "conv weights");
   if (AmxServes(state.target(), call.input, call.output)) return RunTileWeights(state, call, duty);
   if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, duty, served);
   if (WeightsInPairs(call, types)) return RunWeights(state, IsProduct(call) ? InLongLines(call) : call, duty, served);
@@ -314,7 +327,10 @@ absl::Status Sum(KernelSet::State& state, const ConvCall& original, Direction di
     }
     if (!status.ok() || served) return status;
   }
-  if (duty.pool == nullptr) return absl::OkStatus();
+  if (duty.pool == nullptr) {
+    Chose("conv plain");
+    return absl::OkStatus();
+  }
   switch (direction) {
     case Direction::kForward: return PlainConv(call, *duty.pool);
     case Direction::kData: return PlainConvBackwardData(call, *duty.pool);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/backends/cpu/kernels/amx_driver.h"
+#include "src/backends/cpu/kernels/chosen.h"
 #include "src/backends/cpu/kernels/gemm_ahead.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
 #include "src/runtime/launch_look.h"
@@ -637,10 +638,15 @@ absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, Scrat
   TypePlan types;
   if (call.m == 0 || call.n == 0 || Members(call) == 0 || call.k == 0) return absl::OkStatus();
   const bool tiles = AmxServes(target(), call.input, call.output);
-  if (!tiles && !PlanTypes(target(), call.input, call.output, &types)) return absl::OkStatus();
+  if (!tiles && !PlanTypes(target(), call.input, call.output, &types)) {
+    Chose("gemm plain");
+    return absl::OkStatus();
+  }
   const Duty duty{nullptr, &needs, threads};
-  if (!tiles && HasFewRows(call, types)) return RunFewRows(target(), call, types, duty);
-  if (IsLong(call)) return RunLong(*this, call, duty);
+  const bool few = !tiles && HasFewRows(call, types), long_sums = !few && IsLong(call);
+  Chose(few ? "gemm few rows" : long_sums ? tiles ? "gemm long amx" : "gemm long" : tiles ? "gemm amx" : "gemm tiles");
+  if (few) return RunFewRows(target(), call, types, duty);
+  if (long_sums) return RunLong(*this, call, duty);
   if (tiles) return RunTileGemm(*state_, call, duty);
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));

@@ -59,6 +59,9 @@ struct HostKernel {
   bool reads_pieces = false;
   // Instead of `run`: the last buffer, a carried one, is from now on the first from so many bytes on.
   int64_t (*find)(const HostCall& call) = nullptr;
+  // For people: multiplications and additions of a call, and the type of what it multiplies.
+  int64_t (*flops)(std::span<const int64_t> params) = nullptr;
+  DType (*input)(std::span<const int64_t> params) = nullptr;
 };
 
 // Null for an unknown name.

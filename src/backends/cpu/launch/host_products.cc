@@ -330,14 +330,71 @@ absl::Status PreparePoolBackward(const HostPreparation& call) {
   return call.kernels.PreparePool(DecodePool(call.params), true, call.needs);
 }
 
+// A multiplication and an addition for each factor of each sum.
+int64_t FlopsOf(const GemmCall& c) {
+  double flops = 2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
+  for (int d = 0; d < c.batch_rank; ++d) flops *= static_cast<double>(c.batch_sizes[d]);
+  return flops < 0x1p62 ? static_cast<int64_t>(flops) : int64_t{1} << 62;
+}
+int64_t FlopsOfGemm(std::span<const int64_t> params) { return FlopsOf(DecodeGemm(params)); }
+int64_t FlopsOfPair(std::span<const int64_t> params) {
+  const auto [first, second] = DecodePair(params);
+  return std::min(FlopsOf(first), int64_t{1} << 61) + std::min(FlopsOf(second), int64_t{1} << 61);
+}
+int64_t FlopsOfSums(std::span<const int64_t> params) {
+  double flops = 0;
+  for (const SumCall& call : DecodeSums(params.subspan(1), static_cast<size_t>(params[0]))) {
+    flops += static_cast<double>(FlopsOf(call.product));
+  }
+  return flops < 0x1p62 ? static_cast<int64_t>(flops) : int64_t{1} << 62;
+}
+// Of all three directions, taps that fall outside included.
+int64_t FlopsOfConv(std::span<const int64_t> params) {
+  const ConvCall c = DecodeConv(params);
+  double flops = 2.0 * static_cast<double>(c.batch) * static_cast<double>(c.out_channels) *
+                 static_cast<double>(c.in_channels) / static_cast<double>(std::max<int64_t>(c.feature_groups, 1)) /
+                 static_cast<double>(std::max<int64_t>(c.batch_groups, 1));
+  for (int d = 0; d < c.spatial_rank; ++d) {
+    flops *= static_cast<double>(c.dims[d].out) * static_cast<double>(c.dims[d].window);
+  }
+  return flops < 0x1p62 ? static_cast<int64_t>(flops) : int64_t{1} << 62;
+}
+// The calls of sums begin with their number.
+DType InputOfGemm(std::span<const int64_t> params) { return DecodeGemm(params).input; }
+DType InputOfSums(std::span<const int64_t> params) { return DecodeGemm(params.subspan(1)).input; }
+DType InputOfConv(std::span<const int64_t> params) { return DecodeConv(params).input; }
+
 constexpr HostKernel kKernels[] = {
-    {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm, true},
-    {"gemm_pair", RunGemmPair, PrepareGemmPair},
-    {"gemm_sums", RunGemmSums, PrepareGemmSums},
+    {.name = "gemm",
+     .run = RunGemm,
+     .prepare = PrepareGemm,
+     .packs = PacksOfGemm,
+     .pack = PackGemm,
+     .unpack = UnpackGemm,
+     .unpacks_pieces = true,
+     .flops = FlopsOfGemm,
+     .input = InputOfGemm},
+    {.name = "gemm_pair", .run = RunGemmPair, .prepare = PrepareGemmPair, .flops = FlopsOfPair, .input = InputOfGemm},
+    {.name = "gemm_sums", .run = RunGemmSums, .prepare = PrepareGemmSums, .flops = FlopsOfSums, .input = InputOfSums},
     {"pack_b", RunPackB},
-    {"conv", RunConv, PrepareConv, PacksOfConv, PackConv, UnpackConv},
-    {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
-    {"conv_backward_weights", RunConvBackwardWeights, PrepareConvBackwardWeights},
+    {.name = "conv",
+     .run = RunConv,
+     .prepare = PrepareConv,
+     .packs = PacksOfConv,
+     .pack = PackConv,
+     .unpack = UnpackConv,
+     .flops = FlopsOfConv,
+     .input = InputOfConv},
+    {.name = "conv_backward_data",
+     .run = RunConvBackwardData,
+     .prepare = PrepareConvBackwardData,
+     .flops = FlopsOfConv,
+     .input = InputOfConv},
+    {.name = "conv_backward_weights",
+     .run = RunConvBackwardWeights,
+     .prepare = PrepareConvBackwardWeights,
+     .flops = FlopsOfConv,
+     .input = InputOfConv},
     {"pool", RunPool, PreparePool},
     {"pool_backward", RunPoolBackward, PreparePoolBackward},
 };

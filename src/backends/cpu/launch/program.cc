@@ -39,7 +39,7 @@ absl::Status CheckKernel(const Program& p, const Entry& e) {
   const size_t codes = e.type == Entry::Type::kLoop ? p.loops.size() : p.host_kernels.size();
   if (e.code >= codes) return Damaged("an entry without code");
   if (e.tasks < 0 || e.cost < 0 || e.cost > kMostCost || e.scratch_bytes < 0 || e.scratch_bytes > kLimit ||
-      e.writes < 0)
+      e.writes < 0 || e.reads < 0 || e.flops < -1)
     return Damaged("an impossible entry");
   if (e.epilogue >= 0 &&
       (e.type != Entry::Type::kHost || static_cast<size_t>(e.epilogue) >= p.loops.size() ||

@@ -101,6 +101,33 @@ int64_t LoopKernel::ParallelCount() const {
   return count;
 }
 
+int64_t BytesRead(const LoopKernel& kernel) {
+  double bytes = 0;
+  for (const Access& load : kernel.loads) {
+    double elements = 1;
+    for (size_t d = 0; d < kernel.dims.size(); ++d) {
+      if (load.strides[d] != 0) elements *= static_cast<double>(kernel.dims[d].size);
+    }
+    bytes += elements * static_cast<double>(std::max(BytesOf(load.dtype), 1));
+  }
+  return bytes < 0x1p62 ? static_cast<int64_t>(bytes) : int64_t{1} << 62;
+}
+
+int64_t FlopsOf(const LoopKernel& kernel) {
+  const double rows = static_cast<double>(kernel.ParallelCount());
+  const double elements = rows * static_cast<double>(kernel.ReducedCount());
+  const std::vector<Dependence> depends = Analyze(kernel);
+  double flops = 0;
+  for (size_t i = 0; i < kernel.exprs.size(); ++i) {
+    const Expr& e = kernel.exprs[i];
+    const bool computes = e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary || e.kind == ExprKind::kFma;
+    if (!computes || !IsFloat(e.dtype)) continue;
+    flops += (e.kind == ExprKind::kFma ? 2 : 1) * (depends[i].reduced ? elements : rows);
+  }
+  for (const Reduction& r : kernel.reductions) flops += IsFloat(r.dtype) ? elements : 0;
+  return flops < 0x1p62 ? static_cast<int64_t>(flops) : int64_t{1} << 62;
+}
+
 int64_t LoopKernel::ReducedCount() const {
   int64_t count = 1;
   for (const Dim& d : dims) count *= d.reduce ? d.size : 1;

@@ -113,6 +113,10 @@ struct LoopKernel {
   int64_t ReducedCount() const;
 };
 
+// Bytes of distinct elements that its loads read, and operations on floats that it does, about; the largest stands for what is larger.
+int64_t BytesRead(const LoopKernel& kernel);
+int64_t FlopsOf(const LoopKernel& kernel);
+
 // Per expression: what it depends on.
 struct Dependence {
   bool vector = false;   // changes along the vector dimension

@@ -129,6 +129,7 @@ Entry& Lowering::Host(std::string_view name, const std::vector<StorageId>& reads
   for (StorageId s : reads) {
     draft.storages.push_back(s);
     draft.written.push_back(false);
+    draft.entry.reads += storages_[s].bytes;
   }
   for (StorageId s : writes) {
     draft.storages.push_back(s);
@@ -171,6 +172,8 @@ void Lowering::AddLoop(SharedKernel kernel, const std::vector<StorageId>& buffer
     draft.entry.writes +=
         kernel->ParallelCount() * (s.row ? 1 : kernel->ReducedCount()) * std::max(BytesOf(s.access.dtype), 1);
   }
+  draft.entry.reads = BytesRead(*kernel);
+  draft.entry.flops = FlopsOf(*kernel);
   for (uint32_t in = 0; in < buffers.size(); ++in) {
     if (draft.written[in]) continue;
     for (uint32_t out = 0; out < buffers.size(); ++out) {
@@ -272,6 +275,7 @@ void Lowering::FuseEpilogues(Drafts& list) {
     }
     product->loop = std::move(block);
     product->entry.writes += next.entry.writes;
+    product->entry.reads += next.entry.reads;
     AddOrigins(next.entry, product->entry);
     JoinProducts(drafts);
   }

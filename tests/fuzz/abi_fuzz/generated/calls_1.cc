@@ -434,6 +434,54 @@ void Call_weft_metrics_clear(Fuzz& f) {
   f.Leave(weft_metrics_clear(ctx));
 }
 
+void Call_weft_trace_start(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  f.Enter();
+  f.Leave(weft_trace_start(ctx));
+}
+
+void Call_weft_trace_stop(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  f.Enter();
+  f.Leave(weft_trace_stop(ctx));
+}
+
+void Call_weft_trace_write(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text path_ = f.DrawText(Words::kFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  const weft_trace_format format = static_cast<weft_trace_format>(f.OneOf({0, 1, 2}));
+  f.Enter();
+  f.Leave(weft_trace_write(ctx, path, path_length, format));
+}
+
+void Call_weft_trace_report(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const weft_trace_report_format format = static_cast<weft_trace_report_format>(f.OneOf({0, 1}));
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trace_report(ctx, format, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_span_begin(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text name_ = f.DrawText(Words::kMetrics);
+  const char* const name = name_.data;
+  const size_t length = name_.length;
+  f.Enter();
+  weft_span_begin(ctx, name, length);
+  f.LeaveVoid();
+}
+
+void Call_weft_span_end(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  f.Enter();
+  weft_span_end(ctx);
+  f.LeaveVoid();
+}
+
 void Call_weft_position_mark(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   const Text file_ = f.DrawText(Words::kFiles);
@@ -805,54 +853,6 @@ void Call_weft_cumprod_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_cumprod_opts), &size);
   f.Enter();
   weft_cumprod_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cumsum_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cumsum_opts), &size);
-  f.Enter();
-  weft_cumsum_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_logsumexp_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_logsumexp_opts), &size);
-  f.Enter();
-  weft_logsumexp_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_max_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_max_opts), &size);
-  f.Enter();
-  weft_max_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_mean_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_mean_opts), &size);
-  f.Enter();
-  weft_mean_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_min_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_min_opts), &size);
-  f.Enter();
-  weft_min_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_prod_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_prod_opts), &size);
-  f.Enter();
-  weft_prod_opts_init(options, size);
   f.LeaveVoid();
 }
 

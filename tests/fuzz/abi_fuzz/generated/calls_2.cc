@@ -4,6 +4,54 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cumsum_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumsum_opts), &size);
+  f.Enter();
+  weft_cumsum_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_logsumexp_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_logsumexp_opts), &size);
+  f.Enter();
+  weft_logsumexp_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_max_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_max_opts), &size);
+  f.Enter();
+  weft_max_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_mean_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_mean_opts), &size);
+  f.Enter();
+  weft_mean_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_min_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_min_opts), &size);
+  f.Enter();
+  weft_min_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_prod_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_prod_opts), &size);
+  f.Enter();
+  weft_prod_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_std_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_std_opts), &size);
@@ -804,68 +852,6 @@ void Call_weft_cos(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_cos(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clz(Fuzz& f) {
-  f.BeginOp(kOps[15]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clz(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_div(Fuzz& f) {
-  f.BeginOp(kOps[16]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_div(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_eq(Fuzz& f) {
-  f.BeginOp(kOps[17]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf(Fuzz& f) {
-  f.BeginOp(kOps[18]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf_inv(Fuzz& f) {
-  f.BeginOp(kOps[19]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp2(Fuzz& f) {
-  f.BeginOp(kOps[20]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp2(ctx, x, out))) return;
   f.Keep(out);
 }
 

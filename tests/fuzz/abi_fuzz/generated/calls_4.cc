@@ -4,6 +4,145 @@
 
 namespace weft::fuzz {
 
+void Call_weft_boolean_mask_static(Fuzz& f) {
+  f.BeginOp(kOps[115]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_boolean_mask_static_opts* const opts = f.Options<weft_boolean_mask_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_boolean_mask_static(ctx, x, mask, size, opts, out_result, out_count))) return;
+  f.Keep(out_result);
+  f.Keep(out_count);
+}
+
+void Call_weft_masked_select_static(Fuzz& f) {
+  f.BeginOp(kOps[116]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_masked_select_static_opts* const opts = f.Options<weft_masked_select_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_MASKED_SELECT_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_select_static(ctx, x, mask, size, opts, out_result, out_count))) return;
+  f.Keep(out_result);
+  f.Keep(out_count);
+}
+
+void Call_weft_nonzero_static(Fuzz& f) {
+  f.BeginOp(kOps[117]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_nonzero_static_opts* const opts = f.Options<weft_nonzero_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_NONZERO_STATIC_HAS_FILL;
+    opts->fill = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nonzero_static(ctx, x, size, opts, out_indices, out_count))) return;
+  f.Keep(out_indices);
+  f.Keep(out_count);
+}
+
+void Call_weft_unique_static(Fuzz& f) {
+  f.BeginOp(kOps[118]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_unique_static_opts* const opts = f.Options<weft_unique_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_UNIQUE_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_inverse = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_counts = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_unique_static(ctx, x, size, opts, out_values, out_count, out_inverse, out_counts, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_count);
+  f.Keep(out_inverse);
+  f.Keep(out_counts);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cholesky(Fuzz& f) {
+  f.BeginOp(kOps[119]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cholesky(ctx, a, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dot_general(Fuzz& f) {
+  f.BeginOp(kOps[120]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const lhs = f.Operand(0);
+  weft_tensor* const rhs = f.Operand(1);
+  const int64_t* lhs_batching_dimensions = {};
+  size_t lhs_batching_dimensions_count = {};
+  f.Ints(0, &lhs_batching_dimensions, &lhs_batching_dimensions_count);
+  const int64_t* rhs_batching_dimensions = {};
+  size_t rhs_batching_dimensions_count = {};
+  f.Ints(1, &rhs_batching_dimensions, &rhs_batching_dimensions_count);
+  const int64_t* lhs_contracting_dimensions = {};
+  size_t lhs_contracting_dimensions_count = {};
+  f.Ints(2, &lhs_contracting_dimensions, &lhs_contracting_dimensions_count);
+  const int64_t* rhs_contracting_dimensions = {};
+  size_t rhs_contracting_dimensions_count = {};
+  f.Ints(3, &rhs_contracting_dimensions, &rhs_contracting_dimensions_count);
+  weft_dot_general_opts* const opts = f.Options<weft_dot_general_opts>();
+  if (opts != nullptr) {
+    if (f.Given(4)) opts->present |= WEFT_DOT_GENERAL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_DOT_GENERAL_HAS_PRECISION;
+    opts->precision = static_cast<weft_dot_general_precision>(f.EnumAttr(5));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dot_general(ctx, lhs, rhs, lhs_batching_dimensions, lhs_batching_dimensions_count, rhs_batching_dimensions, rhs_batching_dimensions_count, lhs_contracting_dimensions, lhs_contracting_dimensions_count, rhs_contracting_dimensions, rhs_contracting_dimensions_count, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_fft(Fuzz& f) {
   f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1408,80 +1547,6 @@ void Call_weft_glu(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_glu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hardshrink(Fuzz& f) {
-  f.BeginOp(kOps[215]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_hardshrink_opts* const opts = f.Options<weft_hardshrink_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HARDSHRINK_HAS_LAMBD;
-    opts->lambd = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hardshrink(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hardsigmoid(Fuzz& f) {
-  f.BeginOp(kOps[216]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hardsigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hardswish(Fuzz& f) {
-  f.BeginOp(kOps[217]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hardswish(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hardtanh(Fuzz& f) {
-  f.BeginOp(kOps[218]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_hardtanh_opts* const opts = f.Options<weft_hardtanh_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HARDTANH_HAS_LOW;
-    opts->low = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_HARDTANH_HAS_HIGH;
-    opts->high = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hardtanh(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logsigmoid(Fuzz& f) {
-  f.BeginOp(kOps[219]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logsigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mish(Fuzz& f) {
-  f.BeginOp(kOps[220]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mish(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,80 @@
 
 namespace weft::fuzz {
 
+void Call_weft_hardshrink(Fuzz& f) {
+  f.BeginOp(kOps[215]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardshrink_opts* const opts = f.Options<weft_hardshrink_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDSHRINK_HAS_LAMBD;
+    opts->lambd = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardshrink(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[216]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardswish(Fuzz& f) {
+  f.BeginOp(kOps[217]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardswish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardtanh(Fuzz& f) {
+  f.BeginOp(kOps[218]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardtanh_opts* const opts = f.Options<weft_hardtanh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDTANH_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_HARDTANH_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardtanh(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[219]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mish(Fuzz& f) {
+  f.BeginOp(kOps[220]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_prelu(Fuzz& f) {
   f.BeginOp(kOps[221]);
   weft_context* const ctx = f.Handle<weft_context>(false);
