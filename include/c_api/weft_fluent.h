@@ -5067,4 +5067,552 @@ WF_INLINE weft_tensor* wf_var_mean_at(weft_scope* s, const char* file, int line,
 #define wf_var_mean(s, ...) \
   WF_CALL(wf_var_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_mean_args, (.out_var = NULL, .out_mean = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
 
+typedef struct wf_as_strided_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* shape;
+  size_t shape_count;
+  const int64_t* strides;
+  size_t strides_count;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+} wf_as_strided_args;
+WF_INLINE weft_tensor* wf_as_strided_at(weft_scope* s, const char* file, int line, wf_as_strided_args a) {
+  weft_tensor* out = NULL;
+  weft_as_strided_opts o = WEFT_AS_STRIDED_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_AS_STRIDED_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  error = weft_as_strided(ctx, a.x, a.shape, a.shape_count, a.strides, a.strides_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_as_strided(s, ...) \
+  WF_CALL(wf_as_strided_at((s), __FILE__, __LINE__, WF_MAKE(wf_as_strided_args, (.offset = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_as_strided_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* source;
+  const int64_t* shape;
+  size_t shape_count;
+  const int64_t* strides;
+  size_t strides_count;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+} wf_as_strided_scatter_args;
+WF_INLINE weft_tensor* wf_as_strided_scatter_at(weft_scope* s, const char* file, int line, wf_as_strided_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_as_strided_scatter_opts o = WEFT_AS_STRIDED_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_AS_STRIDED_SCATTER_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  error = weft_as_strided_scatter(ctx, a.x, a.source, a.shape, a.shape_count, a.strides, a.strides_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_as_strided_scatter(s, ...) \
+  WF_CALL(wf_as_strided_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_as_strided_scatter_args, (.offset = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_block_diag_args {
+  WF_BEGIN
+  weft_tensor* const* inputs;
+  size_t inputs_count;
+} wf_block_diag_args;
+WF_INLINE weft_tensor* wf_block_diag_at(weft_scope* s, const char* file, int line, wf_block_diag_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_block_diag(ctx, a.inputs, a.inputs_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_block_diag(s, ...) \
+  WF_CALL(wf_block_diag_at((s), __FILE__, __LINE__, WF_MAKE(wf_block_diag_args, (), __VA_ARGS__)))
+
+typedef struct wf_diag_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+} wf_diag_args;
+WF_INLINE weft_tensor* wf_diag_at(weft_scope* s, const char* file, int line, wf_diag_args a) {
+  weft_tensor* out = NULL;
+  weft_diag_opts o = WEFT_DIAG_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_DIAG_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  error = weft_diag(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diag(s, ...) \
+  WF_CALL(wf_diag_at((s), __FILE__, __LINE__, WF_MAKE(wf_diag_args, (.offset = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_diag_embed_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  int64_t axis1 WF_DEFAULT(WF_NO_INT);
+  int64_t axis2 WF_DEFAULT(WF_NO_INT);
+} wf_diag_embed_args;
+WF_INLINE weft_tensor* wf_diag_embed_at(weft_scope* s, const char* file, int line, wf_diag_embed_args a) {
+  weft_tensor* out = NULL;
+  weft_diag_embed_opts o = WEFT_DIAG_EMBED_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_DIAG_EMBED_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.axis1 != WF_NO_INT) {
+    o.present |= WEFT_DIAG_EMBED_HAS_AXIS1;
+    o.axis1 = a.axis1;
+  }
+  if (a.axis2 != WF_NO_INT) {
+    o.present |= WEFT_DIAG_EMBED_HAS_AXIS2;
+    o.axis2 = a.axis2;
+  }
+  error = weft_diag_embed(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diag_embed(s, ...) \
+  WF_CALL(wf_diag_embed_at((s), __FILE__, __LINE__, WF_MAKE(wf_diag_embed_args, (.offset = WF_NO_INT, .axis1 = WF_NO_INT, .axis2 = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_diagonal_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  int64_t axis1 WF_DEFAULT(WF_NO_INT);
+  int64_t axis2 WF_DEFAULT(WF_NO_INT);
+} wf_diagonal_args;
+WF_INLINE weft_tensor* wf_diagonal_at(weft_scope* s, const char* file, int line, wf_diagonal_args a) {
+  weft_tensor* out = NULL;
+  weft_diagonal_opts o = WEFT_DIAGONAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.axis1 != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_HAS_AXIS1;
+    o.axis1 = a.axis1;
+  }
+  if (a.axis2 != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_HAS_AXIS2;
+    o.axis2 = a.axis2;
+  }
+  error = weft_diagonal(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diagonal(s, ...) \
+  WF_CALL(wf_diagonal_at((s), __FILE__, __LINE__, WF_MAKE(wf_diagonal_args, (.offset = WF_NO_INT, .axis1 = WF_NO_INT, .axis2 = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_diagonal_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* source;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  int64_t axis1 WF_DEFAULT(WF_NO_INT);
+  int64_t axis2 WF_DEFAULT(WF_NO_INT);
+} wf_diagonal_scatter_args;
+WF_INLINE weft_tensor* wf_diagonal_scatter_at(weft_scope* s, const char* file, int line, wf_diagonal_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_diagonal_scatter_opts o = WEFT_DIAGONAL_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.axis1 != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS1;
+    o.axis1 = a.axis1;
+  }
+  if (a.axis2 != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS2;
+    o.axis2 = a.axis2;
+  }
+  error = weft_diagonal_scatter(ctx, a.x, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diagonal_scatter(s, ...) \
+  WF_CALL(wf_diagonal_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_diagonal_scatter_args, (.offset = WF_NO_INT, .axis1 = WF_NO_INT, .axis2 = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_index_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* const* indices;
+  size_t indices_count;
+  const int64_t* dims;
+  size_t dims_count;
+} wf_index_args;
+WF_INLINE weft_tensor* wf_index_at(weft_scope* s, const char* file, int line, wf_index_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_index(ctx, a.x, a.indices, a.indices_count, a.dims, a.dims_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index(s, ...) \
+  WF_CALL(wf_index_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_args, (), __VA_ARGS__)))
+
+typedef struct wf_index_add_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* source;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double alpha WF_DEFAULT(WF_NO_DOUBLE);
+} wf_index_add_args;
+WF_INLINE weft_tensor* wf_index_add_at(weft_scope* s, const char* file, int line, wf_index_add_args a) {
+  weft_tensor* out = NULL;
+  weft_index_add_opts o = WEFT_INDEX_ADD_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INDEX_ADD_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.alpha != WF_NO_DOUBLE) {
+    o.present |= WEFT_INDEX_ADD_HAS_ALPHA;
+    o.alpha = a.alpha;
+  }
+  error = weft_index_add(ctx, a.x, a.index, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_add(s, ...) \
+  WF_CALL(wf_index_add_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_add_args, (.axis = WF_NO_INT, .alpha = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_index_copy_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* source;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_index_copy_args;
+WF_INLINE weft_tensor* wf_index_copy_at(weft_scope* s, const char* file, int line, wf_index_copy_args a) {
+  weft_tensor* out = NULL;
+  weft_index_copy_opts o = WEFT_INDEX_COPY_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INDEX_COPY_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_index_copy(ctx, a.x, a.index, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_copy(s, ...) \
+  WF_CALL(wf_index_copy_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_copy_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_index_fill_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* value;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_index_fill_args;
+WF_INLINE weft_tensor* wf_index_fill_at(weft_scope* s, const char* file, int line, wf_index_fill_args a) {
+  weft_tensor* out = NULL;
+  weft_index_fill_opts o = WEFT_INDEX_FILL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INDEX_FILL_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_index_fill(ctx, a.x, a.index, a.value, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_fill(s, ...) \
+  WF_CALL(wf_index_fill_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_fill_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_index_put_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* values;
+  weft_tensor* const* indices;
+  size_t indices_count;
+  const int64_t* dims;
+  size_t dims_count;
+  int32_t accumulate WF_DEFAULT(WF_NO_BOOL);
+} wf_index_put_args;
+WF_INLINE weft_tensor* wf_index_put_at(weft_scope* s, const char* file, int line, wf_index_put_args a) {
+  weft_tensor* out = NULL;
+  weft_index_put_opts o = WEFT_INDEX_PUT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.accumulate != WF_NO_BOOL) {
+    o.present |= WEFT_INDEX_PUT_HAS_ACCUMULATE;
+    o.accumulate = a.accumulate;
+  }
+  error = weft_index_put(ctx, a.x, a.values, a.indices, a.indices_count, a.dims, a.dims_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_put(s, ...) \
+  WF_CALL(wf_index_put_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_put_args, (.accumulate = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_index_reduce_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* source;
+  weft_index_reduce_reducer reducer;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t include_self WF_DEFAULT(WF_NO_BOOL);
+} wf_index_reduce_args;
+WF_INLINE weft_tensor* wf_index_reduce_at(weft_scope* s, const char* file, int line, wf_index_reduce_args a) {
+  weft_tensor* out = NULL;
+  weft_index_reduce_opts o = WEFT_INDEX_REDUCE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INDEX_REDUCE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.include_self != WF_NO_BOOL) {
+    o.present |= WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF;
+    o.include_self = a.include_self;
+  }
+  error = weft_index_reduce(ctx, a.x, a.index, a.source, a.reducer, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_reduce(s, ...) \
+  WF_CALL(wf_index_reduce_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_reduce_args, (.axis = WF_NO_INT, .include_self = WF_NO_BOOL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_masked_scatter_at(weft_scope* s, weft_tensor* x, weft_tensor* mask, weft_tensor* source,
+    const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_masked_scatter(ctx, x, mask, source, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_masked_scatter(s, x, mask, source) wf_masked_scatter_at((s), (x), (mask), (source), __FILE__, __LINE__)
+
+typedef struct wf_movedim_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* source;
+  size_t source_count;
+  const int64_t* destination;
+  size_t destination_count;
+} wf_movedim_args;
+WF_INLINE weft_tensor* wf_movedim_at(weft_scope* s, const char* file, int line, wf_movedim_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_movedim(ctx, a.x, a.source, a.source_count, a.destination, a.destination_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_movedim(s, ...) \
+  WF_CALL(wf_movedim_at((s), __FILE__, __LINE__, WF_MAKE(wf_movedim_args, (), __VA_ARGS__)))
+
+typedef struct wf_put_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* source;
+  int32_t accumulate WF_DEFAULT(WF_NO_BOOL);
+} wf_put_args;
+WF_INLINE weft_tensor* wf_put_at(weft_scope* s, const char* file, int line, wf_put_args a) {
+  weft_tensor* out = NULL;
+  weft_put_opts o = WEFT_PUT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.accumulate != WF_NO_BOOL) {
+    o.present |= WEFT_PUT_HAS_ACCUMULATE;
+    o.accumulate = a.accumulate;
+  }
+  error = weft_put(ctx, a.x, a.index, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_put(s, ...) \
+  WF_CALL(wf_put_at((s), __FILE__, __LINE__, WF_MAKE(wf_put_args, (.accumulate = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_repeat_interleave_static_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* repeats;
+  int64_t total;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_repeat_interleave_static_args;
+WF_INLINE weft_tensor* wf_repeat_interleave_static_at(weft_scope* s, const char* file, int line, wf_repeat_interleave_static_args a) {
+  weft_tensor* out = NULL;
+  weft_repeat_interleave_static_opts o = WEFT_REPEAT_INTERLEAVE_STATIC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_repeat_interleave_static(ctx, a.x, a.repeats, a.total, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_repeat_interleave_static(s, ...) \
+  WF_CALL(wf_repeat_interleave_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_repeat_interleave_static_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_rot90_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t k WF_DEFAULT(WF_NO_INT);
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+} wf_rot90_args;
+WF_INLINE weft_tensor* wf_rot90_at(weft_scope* s, const char* file, int line, wf_rot90_args a) {
+  weft_tensor* out = NULL;
+  weft_rot90_opts o = WEFT_ROT90_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.k != WF_NO_INT) {
+    o.present |= WEFT_ROT90_HAS_K;
+    o.k = a.k;
+  }
+  if (a.dims != NULL) {
+    o.present |= WEFT_ROT90_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  error = weft_rot90(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_rot90(s, ...) \
+  WF_CALL(wf_rot90_at((s), __FILE__, __LINE__, WF_MAKE(wf_rot90_args, (.k = WF_NO_INT, .dims = NULL, .dims_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_scatter_reduce_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* indices;
+  weft_tensor* source;
+  weft_scatter_reduce_reducer reducer;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t include_self WF_DEFAULT(WF_NO_BOOL);
+} wf_scatter_reduce_args;
+WF_INLINE weft_tensor* wf_scatter_reduce_at(weft_scope* s, const char* file, int line, wf_scatter_reduce_args a) {
+  weft_tensor* out = NULL;
+  weft_scatter_reduce_opts o = WEFT_SCATTER_REDUCE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_SCATTER_REDUCE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.include_self != WF_NO_BOOL) {
+    o.present |= WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF;
+    o.include_self = a.include_self;
+  }
+  error = weft_scatter_reduce(ctx, a.x, a.indices, a.source, a.reducer, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_scatter_reduce(s, ...) \
+  WF_CALL(wf_scatter_reduce_at((s), __FILE__, __LINE__, WF_MAKE(wf_scatter_reduce_args, (.axis = WF_NO_INT, .include_self = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_select_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* source;
+  int64_t index;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_select_scatter_args;
+WF_INLINE weft_tensor* wf_select_scatter_at(weft_scope* s, const char* file, int line, wf_select_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_select_scatter_opts o = WEFT_SELECT_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_SELECT_SCATTER_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_select_scatter(ctx, a.x, a.source, a.index, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_select_scatter(s, ...) \
+  WF_CALL(wf_select_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_select_scatter_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_slice_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* source;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int64_t start WF_DEFAULT(WF_NO_INT);
+  int64_t limit WF_DEFAULT(WF_NO_INT);
+  int64_t step WF_DEFAULT(WF_NO_INT);
+} wf_slice_scatter_args;
+WF_INLINE weft_tensor* wf_slice_scatter_at(weft_scope* s, const char* file, int line, wf_slice_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_slice_scatter_opts o = WEFT_SLICE_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.start != WF_NO_INT) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_START;
+    o.start = a.start;
+  }
+  if (a.limit != WF_NO_INT) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_LIMIT;
+    o.limit = a.limit;
+  }
+  if (a.step != WF_NO_INT) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_STEP;
+    o.step = a.step;
+  }
+  error = weft_slice_scatter(ctx, a.x, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_slice_scatter(s, ...) \
+  WF_CALL(wf_slice_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_slice_scatter_args, (.axis = WF_NO_INT, .start = WF_NO_INT, .limit = WF_NO_INT, .step = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_take_along_axis_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* indices;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_take_along_axis_args;
+WF_INLINE weft_tensor* wf_take_along_axis_at(weft_scope* s, const char* file, int line, wf_take_along_axis_args a) {
+  weft_tensor* out = NULL;
+  weft_take_along_axis_opts o = WEFT_TAKE_ALONG_AXIS_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_TAKE_ALONG_AXIS_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_take_along_axis(ctx, a.x, a.indices, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_take_along_axis(s, ...) \
+  WF_CALL(wf_take_along_axis_at((s), __FILE__, __LINE__, WF_MAKE(wf_take_along_axis_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_unfold_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t size;
+  int64_t step WF_DEFAULT(WF_NO_INT);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_unfold_args;
+WF_INLINE weft_tensor* wf_unfold_at(weft_scope* s, const char* file, int line, wf_unfold_args a) {
+  weft_tensor* out = NULL;
+  weft_unfold_opts o = WEFT_UNFOLD_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.step != WF_NO_INT) {
+    o.present |= WEFT_UNFOLD_HAS_STEP;
+    o.step = a.step;
+  }
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_UNFOLD_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_unfold(ctx, a.x, a.size, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_unfold(s, ...) \
+  WF_CALL(wf_unfold_at((s), __FILE__, __LINE__, WF_MAKE(wf_unfold_args, (.step = WF_NO_INT, .axis = WF_NO_INT,), __VA_ARGS__)))
+
 #endif /* WEFT_FLUENT_H */

@@ -5079,6 +5079,598 @@ WEFT_API void weft_var_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean_opts* opts,
     weft_tensor** out_var, weft_tensor** out_mean) WEFT_NOEXCEPT;
 
+#define WEFT_AS_STRIDED_HAS_OFFSET ((uint64_t)1 << 0)
+/* Optional attributes of weft_as_strided. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_as_strided_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+} weft_as_strided_opts;
+#define WEFT_AS_STRIDED_OPTS_INIT {sizeof(weft_as_strided_opts), NULL, 0, 0}
+WEFT_API void weft_as_strided_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Elements of x as one row, a stride apart along each dimension of the result: a copy, whose gradient adds up what was
+ * read several times.
+ *   x: operand; any type
+ *   shape: of the result; list of integers
+ *   strides: step in x as one row along each dimension, at least 0; list of integers
+ *   offset: place of the first element, at least 0; integer; default 0
+ * Fluent: y = wf_as_strided(s, x, WF_INTS(2, 2), WF_INTS(1, 2));
+ * StableHLO: weft.as_strided. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_as_strided(weft_context* ctx, weft_tensor* x, const int64_t* shape,
+    size_t shape_count, const int64_t* strides, size_t strides_count, const weft_as_strided_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_AS_STRIDED_SCATTER_HAS_OFFSET ((uint64_t)1 << 0)
+/* Optional attributes of weft_as_strided_scatter. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_as_strided_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+} weft_as_strided_scatter_opts;
+#define WEFT_AS_STRIDED_SCATTER_OPTS_INIT {sizeof(weft_as_strided_scatter_opts), NULL, 0, 0}
+WEFT_API void weft_as_strided_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with the source in the place of what as_strided gives. Of several elements for one place the last stays on the CPU.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   shape: of the result; list of integers
+ *   strides: step in x as one row along each dimension, at least 0; list of integers
+ *   offset: place of the first element, at least 0; integer; default 0
+ * Fluent: y = wf_as_strided_scatter(s, x, part, WF_INTS(2, 2), WF_INTS(1, 2));
+ * StableHLO: weft.as_strided_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_as_strided_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+    const int64_t* shape, size_t shape_count, const int64_t* strides, size_t strides_count,
+    const weft_as_strided_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A matrix with the given ones along its diagonal, and 0 elsewhere.
+ *   inputs: matrices; rows and scalars are matrices of one row; any type; one or more
+ * Fluent: y = wf_block_diag(s, WF_TENSORS(a, b));
+ * StableHLO: weft.block_diag. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_block_diag(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIAG_HAS_OFFSET ((uint64_t)1 << 0)
+/* Optional attributes of weft_diag. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_diag_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+} weft_diag_opts;
+#define WEFT_DIAG_OPTS_INIT {sizeof(weft_diag_opts), NULL, 0, 0}
+WEFT_API void weft_diag_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The diagonal of a matrix, or the matrix of a row, which is 0 beside its diagonal.
+ *   x: operand; any type
+ *   offset: diagonal; those above the main one count up; integer; default 0
+ * Fluent: d = wf_diag(s, x);
+ * StableHLO: weft.diag. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diag(weft_context* ctx, weft_tensor* x, const weft_diag_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIAG_EMBED_HAS_OFFSET ((uint64_t)1 << 0)
+#define WEFT_DIAG_EMBED_HAS_AXIS1 ((uint64_t)1 << 1)
+#define WEFT_DIAG_EMBED_HAS_AXIS2 ((uint64_t)1 << 2)
+/* Optional attributes of weft_diag_embed. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_diag_embed_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diag_embed_opts;
+#define WEFT_DIAG_EMBED_OPTS_INIT {sizeof(weft_diag_embed_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_diag_embed_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Square matrices along two axes of the result, whose diagonals are the rows of x and which are 0 elsewhere.
+ *   x: operand; any type
+ *   offset: diagonal; those above the main one count up; integer; default 0
+ *   axis1: axis of the rows; negative counts from the end; integer; default -2
+ *   axis2: axis of the columns; negative counts from the end; integer; default -1
+ * Fluent: y = wf_diag_embed(s, x);
+ * StableHLO: weft.diag_embed. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diag_embed(weft_context* ctx, weft_tensor* x, const weft_diag_embed_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIAGONAL_HAS_OFFSET ((uint64_t)1 << 0)
+#define WEFT_DIAGONAL_HAS_AXIS1 ((uint64_t)1 << 1)
+#define WEFT_DIAGONAL_HAS_AXIS2 ((uint64_t)1 << 2)
+/* Optional attributes of weft_diagonal. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_diagonal_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diagonal_opts;
+#define WEFT_DIAGONAL_OPTS_INIT {sizeof(weft_diagonal_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_diagonal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A diagonal of the matrices that two axes make, behind the other axes.
+ *   x: operand; any type
+ *   offset: diagonal; those above the main one count up; integer; default 0
+ *   axis1: axis of the rows; negative counts from the end; integer; default -2
+ *   axis2: axis of the columns; negative counts from the end; integer; default -1
+ * Fluent: d = wf_diagonal(s, x);
+ * StableHLO: weft.diagonal. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diagonal(weft_context* ctx, weft_tensor* x, const weft_diagonal_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIAGONAL_SCATTER_HAS_OFFSET ((uint64_t)1 << 0)
+#define WEFT_DIAGONAL_SCATTER_HAS_AXIS1 ((uint64_t)1 << 1)
+#define WEFT_DIAGONAL_SCATTER_HAS_AXIS2 ((uint64_t)1 << 2)
+/* Optional attributes of weft_diagonal_scatter. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_diagonal_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diagonal_scatter_opts;
+#define WEFT_DIAGONAL_SCATTER_OPTS_INIT {sizeof(weft_diagonal_scatter_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_diagonal_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with the source in the place of what diagonal gives.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   offset: diagonal; those above the main one count up; integer; default 0
+ *   axis1: axis of the rows; negative counts from the end; integer; default -2
+ *   axis2: axis of the columns; negative counts from the end; integer; default -1
+ * Fluent: y = wf_diagonal_scatter(s, x, d);
+ * StableHLO: weft.diagonal_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diagonal_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+    const weft_diagonal_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The elements or slices of x at integer tensors along some axes, as NumPy's x[..., i, j]: the indices' dimensions
+ * stand in the place of axes side by side, else in front. Negative indices count from the end; those outside are held
+ * to the ends.
+ *   x: operand; any type
+ *   indices: integer tensors that broadcast; signed integer, unsigned integer; one or more
+ *   dims: axis of each index, ascending; negative ones count from the end; list of integers
+ * Fluent: y = wf_index(s, x, &rows, 1, WF_INTS(0));
+ * StableHLO: weft.index. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, OUT_OF_RANGE.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index(weft_context* ctx, weft_tensor* x, weft_tensor* const* indices,
+    size_t indices_count, const int64_t* dims, size_t dims_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INDEX_ADD_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_INDEX_ADD_HAS_ALPHA ((uint64_t)1 << 1)
+/* Optional attributes of weft_index_add. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_index_add_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double alpha;
+} weft_index_add_opts;
+#define WEFT_INDEX_ADD_OPTS_INIT {sizeof(weft_index_add_opts), NULL, 0, 0, 0}
+WEFT_API void weft_index_add_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Adds alpha times each slice of the source to the slice of x at its place along one axis. What lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ *   alpha: what the source is multiplied by; number; default 1
+ * Fluent: y = wf_index_add(s, x, index, source);
+ * StableHLO: weft.index_add. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_add(weft_context* ctx, weft_tensor* x, weft_tensor* index,
+    weft_tensor* source, const weft_index_add_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INDEX_COPY_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_index_copy. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_index_copy_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_index_copy_opts;
+#define WEFT_INDEX_COPY_OPTS_INIT {sizeof(weft_index_copy_opts), NULL, 0, 0}
+WEFT_API void weft_index_copy_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Puts each slice of the source in the place of the slice of x at its index along one axis. What lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ * Fluent: y = wf_index_copy(s, x, index, source);
+ * StableHLO: weft.index_copy. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_copy(weft_context* ctx, weft_tensor* x, weft_tensor* index,
+    weft_tensor* source, const weft_index_copy_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INDEX_FILL_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_index_fill. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_index_fill_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_index_fill_opts;
+#define WEFT_INDEX_FILL_OPTS_INIT {sizeof(weft_index_fill_opts), NULL, 0, 0}
+WEFT_API void weft_index_fill_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Fills the slices of x at the indices along one axis with a value. What lies outside is left out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   value: a scalar; any type
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ * Fluent: y = wf_index_fill(s, x, index, value);
+ * StableHLO: weft.index_fill. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_fill(weft_context* ctx, weft_tensor* x, weft_tensor* index,
+    weft_tensor* value, const weft_index_fill_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INDEX_PUT_HAS_ACCUMULATE ((uint64_t)1 << 0)
+/* Optional attributes of weft_index_put. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_index_put_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t accumulate;
+  int32_t reserved;
+} weft_index_put_opts;
+#define WEFT_INDEX_PUT_OPTS_INIT {sizeof(weft_index_put_opts), NULL, 0, 0, 0}
+WEFT_API void weft_index_put_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Puts values in the places of x that index would give, or adds them. Negative indices count from the end; what lies
+ * outside is left out.
+ *   x: operand; any type
+ *   values: broadcasts to what index gives; any type
+ *   indices: integer tensors that broadcast; signed integer, unsigned integer; one or more
+ *   dims: axis of each index, ascending; negative ones count from the end; list of integers
+ *   accumulate: adds, where else the last value stays; 0 or 1; default false
+ * Fluent: y = wf_index_put(s, x, values, &rows, 1, WF_INTS(0));
+ * StableHLO: weft.index_put. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_put(weft_context* ctx, weft_tensor* x, weft_tensor* values,
+    weft_tensor* const* indices, size_t indices_count, const int64_t* dims, size_t dims_count,
+    const weft_index_put_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reducer of weft_index_reduce. */
+typedef enum weft_index_reduce_reducer {
+  WEFT_INDEX_REDUCE_REDUCER_SUM = 0,
+  WEFT_INDEX_REDUCE_REDUCER_PROD = 1,
+  WEFT_INDEX_REDUCE_REDUCER_MAX = 2,
+  WEFT_INDEX_REDUCE_REDUCER_MIN = 3,
+  WEFT_INDEX_REDUCE_REDUCER_MEAN = 4,
+  WEFT_INDEX_REDUCE_REDUCER_SET = 5,
+  WEFT_INDEX_REDUCE_REDUCER_FORCE32 = 0x7FFFFFFF
+} weft_index_reduce_reducer;
+
+#define WEFT_INDEX_REDUCE_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF ((uint64_t)1 << 1)
+/* Optional attributes of weft_index_reduce. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_index_reduce_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t include_self;
+  int32_t reserved;
+} weft_index_reduce_opts;
+#define WEFT_INDEX_REDUCE_OPTS_INIT {sizeof(weft_index_reduce_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_index_reduce_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Combines each slice of the source into the slice of x at its place along one axis. What lies outside is left out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ *   reducer: how elements of one place combine; one of sum, prod, max, min, mean, set
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ *   include_self: x takes part where something is combined in; 0 or 1; default true
+ * Fluent: y = wf_index_reduce(s, x, index, source, WEFT_INDEX_REDUCE_REDUCER_MEAN);
+ * StableHLO: weft.index_reduce. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* index,
+    weft_tensor* source, weft_index_reduce_reducer reducer, const weft_index_reduce_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with the elements of the source, one after the other, where the mask is true. Where the source has too few, its
+ * last one is repeated.
+ *   x: operand; any type
+ *   mask: broadcasts to x; bool
+ *   source: elements, in their order; any type
+ * Fluent: y = wf_masked_scatter(s, x, mask, source);
+ * StableHLO: weft.masked_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_masked_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    weft_tensor* source, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with some axes at other places; the rest keep their order.
+ *   x: operand; any type
+ *   source: axes that move; negative ones count from the end; list of integers
+ *   destination: where each of them goes; list of integers
+ * Fluent: y = wf_movedim(s, x, WF_INTS(0), WF_INTS(-1));
+ * StableHLO: weft.movedim. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_movedim(weft_context* ctx, weft_tensor* x, const int64_t* source,
+    size_t source_count, const int64_t* destination, size_t destination_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_PUT_HAS_ACCUMULATE ((uint64_t)1 << 0)
+/* Optional attributes of weft_put. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_put_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t accumulate;
+  int32_t reserved;
+} weft_put_opts;
+#define WEFT_PUT_OPTS_INIT {sizeof(weft_put_opts), NULL, 0, 0, 0}
+WEFT_API void weft_put_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Puts elements in places of x as one row, or adds them. Negative places count from the end; what lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: places in x as one row; signed integer, unsigned integer
+ *   source: as many elements as places; any type
+ *   accumulate: adds, where else the last value stays; 0 or 1; default false
+ * Fluent: y = wf_put(s, x, index, source);
+ * StableHLO: weft.put. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, OUT_OF_RANGE,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_put(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+    const weft_put_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_repeat_interleave_static. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_repeat_interleave_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_repeat_interleave_static_opts;
+#define WEFT_REPEAT_INTERLEAVE_STATIC_OPTS_INIT {sizeof(weft_repeat_interleave_static_opts), NULL, 0, 0}
+WEFT_API void weft_repeat_interleave_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Each slice along an axis as often as its entry of repeats says, one after the other. What is missing to the total
+ * repeats the last slice.
+ *   x: operand; any type
+ *   repeats: how often each slice comes, a row; signed integer, unsigned integer
+ *   total: sum of the repetitions, the size of the result's axis; integer
+ *   axis: axis; negative counts from the end; integer; default 0
+ * Fluent: y = wf_repeat_interleave_static(s, x, repeats, 5);
+ * StableHLO: weft.repeat_interleave_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
+ * CANCELLED, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_repeat_interleave_static(weft_context* ctx, weft_tensor* x,
+    weft_tensor* repeats, int64_t total, const weft_repeat_interleave_static_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ROT90_HAS_K ((uint64_t)1 << 0)
+#define WEFT_ROT90_HAS_DIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_rot90. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_rot90_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t k;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_rot90_opts;
+#define WEFT_ROT90_OPTS_INIT {sizeof(weft_rot90_opts), NULL, 0, 0, NULL, 0}
+WEFT_API void weft_rot90_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x turned by quarters in the plane of two axes, from the first to the second.
+ *   x: operand; any type
+ *   k: quarters of a turn; integer; default 1
+ *   dims: the plane, from its first axis to its second; list of integers; default [0, 1]
+ * Fluent: y = wf_rot90(s, image);
+ * StableHLO: weft.rot90. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_rot90(weft_context* ctx, weft_tensor* x, const weft_rot90_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reducer of weft_scatter_reduce. */
+typedef enum weft_scatter_reduce_reducer {
+  WEFT_SCATTER_REDUCE_REDUCER_SUM = 0,
+  WEFT_SCATTER_REDUCE_REDUCER_PROD = 1,
+  WEFT_SCATTER_REDUCE_REDUCER_MAX = 2,
+  WEFT_SCATTER_REDUCE_REDUCER_MIN = 3,
+  WEFT_SCATTER_REDUCE_REDUCER_MEAN = 4,
+  WEFT_SCATTER_REDUCE_REDUCER_SET = 5,
+  WEFT_SCATTER_REDUCE_REDUCER_FORCE32 = 0x7FFFFFFF
+} weft_scatter_reduce_reducer;
+
+#define WEFT_SCATTER_REDUCE_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF ((uint64_t)1 << 1)
+/* Optional attributes of weft_scatter_reduce. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_scatter_reduce_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t include_self;
+  int32_t reserved;
+} weft_scatter_reduce_opts;
+#define WEFT_SCATTER_REDUCE_OPTS_INIT {sizeof(weft_scatter_reduce_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_scatter_reduce_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Combines each element of the source into x at its index along one axis, the other coordinates being its own:
+ * PyTorch's scatter, scatter_add and scatter_reduce. What lies outside is left out.
+ *   x: operand; any type
+ *   indices: of x's rank, no larger than source; signed integer, unsigned integer
+ *   source: of x's rank; any type
+ *   reducer: how elements of one place combine; one of sum, prod, max, min, mean, set
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ *   include_self: x takes part where something is combined in; 0 or 1; default true
+ * Fluent: y = wf_scatter_reduce(s, x, indices, source, WEFT_SCATTER_REDUCE_REDUCER_SUM);
+ * StableHLO: weft.scatter_reduce. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_scatter_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+    weft_tensor* source, weft_scatter_reduce_reducer reducer, const weft_scatter_reduce_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SELECT_SCATTER_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_select_scatter. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_select_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_select_scatter_opts;
+#define WEFT_SELECT_SCATTER_OPTS_INIT {sizeof(weft_select_scatter_opts), NULL, 0, 0}
+WEFT_API void weft_select_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with the source in the place of one slice along an axis.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   index: which slice; negative counts from the end; integer
+ *   axis: axis; negative counts from the end; integer; default 0
+ * Fluent: y = wf_select_scatter(s, x, row, 2);
+ * StableHLO: weft.select_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_select_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+    int64_t index, const weft_select_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SLICE_SCATTER_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_SLICE_SCATTER_HAS_START ((uint64_t)1 << 1)
+#define WEFT_SLICE_SCATTER_HAS_LIMIT ((uint64_t)1 << 2)
+#define WEFT_SLICE_SCATTER_HAS_STEP ((uint64_t)1 << 3)
+/* Optional attributes of weft_slice_scatter. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_slice_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int64_t start;
+  int64_t limit;
+  int64_t step;
+} weft_slice_scatter_opts;
+#define WEFT_SLICE_SCATTER_OPTS_INIT {sizeof(weft_slice_scatter_opts), NULL, 0, 0, 0, 0, 0}
+WEFT_API void weft_slice_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with the source in the place of the slices [start : limit : step] along an axis; start and limit are held to its
+ * ends, as Python's.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   axis: axis; negative counts from the end; integer; default 0
+ *   start: first slice; negative counts from the end; integer; default 0
+ *   limit: behind the last slice; negative counts from the end; absent: the size of the axis; integer; absent unless
+ *   given
+ *   step: from one slice to the next, at least 1; integer; default 1
+ * Fluent: y = wf_slice_scatter(s, x, rows, .start = 1);
+ * StableHLO: weft.slice_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_slice_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+    const weft_slice_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TAKE_ALONG_AXIS_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_take_along_axis. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_take_along_axis_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_take_along_axis_opts;
+#define WEFT_TAKE_ALONG_AXIS_OPTS_INIT {sizeof(weft_take_along_axis_opts), NULL, 0, 0}
+WEFT_API void weft_take_along_axis_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The element of x at each index along one axis, the other coordinates being the index's own: PyTorch's gather. Indices
+ * outside are held to the ends.
+ *   x: operand; any type
+ *   indices: of x's rank; signed integer, unsigned integer
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ * Fluent: y = wf_take_along_axis(s, x, order);
+ * StableHLO: weft.take_along_axis. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_take_along_axis(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+    const weft_take_along_axis_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_UNFOLD_HAS_STEP ((uint64_t)1 << 0)
+#define WEFT_UNFOLD_HAS_AXIS ((uint64_t)1 << 1)
+/* Optional attributes of weft_unfold. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_unfold_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t step;
+  int64_t axis;
+} weft_unfold_opts;
+#define WEFT_UNFOLD_OPTS_INIT {sizeof(weft_unfold_opts), NULL, 0, 0, 0}
+WEFT_API void weft_unfold_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The windows of a size that slide along an axis by a step, each one row of a new last dimension.
+ *   x: operand; any type
+ *   size: elements of a window, at least 0; integer
+ *   step: from one window to the next, at least 1; integer; default 1
+ *   axis: axis; negative counts from the end; integer; default 0
+ * Fluent: y = wf_unfold(s, x, 3);
+ * StableHLO: weft.unfold. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_unfold(weft_context* ctx, weft_tensor* x, int64_t size,
+    const weft_unfold_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 #if defined(__cplusplus)
 }
 #endif

@@ -991,6 +991,123 @@ static void part_4(void) {
   OFFSET(weft_var_mean_opts, keepdims);
   OFFSET(weft_var_mean_opts, reserved_correction);
   OFFSET(weft_var_mean_opts, correction);
+  SIZE(weft_as_strided_opts);
+  OFFSET(weft_as_strided_opts, struct_size);
+  OFFSET(weft_as_strided_opts, next);
+  OFFSET(weft_as_strided_opts, present);
+  OFFSET(weft_as_strided_opts, offset);
+  SIZE(weft_as_strided_scatter_opts);
+  OFFSET(weft_as_strided_scatter_opts, struct_size);
+  OFFSET(weft_as_strided_scatter_opts, next);
+  OFFSET(weft_as_strided_scatter_opts, present);
+  OFFSET(weft_as_strided_scatter_opts, offset);
+  SIZE(weft_diag_opts);
+  OFFSET(weft_diag_opts, struct_size);
+  OFFSET(weft_diag_opts, next);
+  OFFSET(weft_diag_opts, present);
+  OFFSET(weft_diag_opts, offset);
+  SIZE(weft_diag_embed_opts);
+  OFFSET(weft_diag_embed_opts, struct_size);
+  OFFSET(weft_diag_embed_opts, next);
+  OFFSET(weft_diag_embed_opts, present);
+  OFFSET(weft_diag_embed_opts, offset);
+  OFFSET(weft_diag_embed_opts, axis1);
+  OFFSET(weft_diag_embed_opts, axis2);
+  SIZE(weft_diagonal_opts);
+  OFFSET(weft_diagonal_opts, struct_size);
+  OFFSET(weft_diagonal_opts, next);
+  OFFSET(weft_diagonal_opts, present);
+  OFFSET(weft_diagonal_opts, offset);
+  OFFSET(weft_diagonal_opts, axis1);
+  OFFSET(weft_diagonal_opts, axis2);
+}
+
+static void part_5(void) {
+  SIZE(weft_diagonal_scatter_opts);
+  OFFSET(weft_diagonal_scatter_opts, struct_size);
+  OFFSET(weft_diagonal_scatter_opts, next);
+  OFFSET(weft_diagonal_scatter_opts, present);
+  OFFSET(weft_diagonal_scatter_opts, offset);
+  OFFSET(weft_diagonal_scatter_opts, axis1);
+  OFFSET(weft_diagonal_scatter_opts, axis2);
+  SIZE(weft_index_add_opts);
+  OFFSET(weft_index_add_opts, struct_size);
+  OFFSET(weft_index_add_opts, next);
+  OFFSET(weft_index_add_opts, present);
+  OFFSET(weft_index_add_opts, axis);
+  OFFSET(weft_index_add_opts, alpha);
+  SIZE(weft_index_copy_opts);
+  OFFSET(weft_index_copy_opts, struct_size);
+  OFFSET(weft_index_copy_opts, next);
+  OFFSET(weft_index_copy_opts, present);
+  OFFSET(weft_index_copy_opts, axis);
+  SIZE(weft_index_fill_opts);
+  OFFSET(weft_index_fill_opts, struct_size);
+  OFFSET(weft_index_fill_opts, next);
+  OFFSET(weft_index_fill_opts, present);
+  OFFSET(weft_index_fill_opts, axis);
+  SIZE(weft_index_put_opts);
+  OFFSET(weft_index_put_opts, struct_size);
+  OFFSET(weft_index_put_opts, next);
+  OFFSET(weft_index_put_opts, present);
+  OFFSET(weft_index_put_opts, accumulate);
+  OFFSET(weft_index_put_opts, reserved);
+  SIZE(weft_index_reduce_opts);
+  OFFSET(weft_index_reduce_opts, struct_size);
+  OFFSET(weft_index_reduce_opts, next);
+  OFFSET(weft_index_reduce_opts, present);
+  OFFSET(weft_index_reduce_opts, axis);
+  OFFSET(weft_index_reduce_opts, include_self);
+  OFFSET(weft_index_reduce_opts, reserved);
+  SIZE(weft_put_opts);
+  OFFSET(weft_put_opts, struct_size);
+  OFFSET(weft_put_opts, next);
+  OFFSET(weft_put_opts, present);
+  OFFSET(weft_put_opts, accumulate);
+  OFFSET(weft_put_opts, reserved);
+  SIZE(weft_repeat_interleave_static_opts);
+  OFFSET(weft_repeat_interleave_static_opts, struct_size);
+  OFFSET(weft_repeat_interleave_static_opts, next);
+  OFFSET(weft_repeat_interleave_static_opts, present);
+  OFFSET(weft_repeat_interleave_static_opts, axis);
+  SIZE(weft_rot90_opts);
+  OFFSET(weft_rot90_opts, struct_size);
+  OFFSET(weft_rot90_opts, next);
+  OFFSET(weft_rot90_opts, present);
+  OFFSET(weft_rot90_opts, k);
+  OFFSET(weft_rot90_opts, dims);
+  OFFSET(weft_rot90_opts, dims_count);
+  SIZE(weft_scatter_reduce_opts);
+  OFFSET(weft_scatter_reduce_opts, struct_size);
+  OFFSET(weft_scatter_reduce_opts, next);
+  OFFSET(weft_scatter_reduce_opts, present);
+  OFFSET(weft_scatter_reduce_opts, axis);
+  OFFSET(weft_scatter_reduce_opts, include_self);
+  OFFSET(weft_scatter_reduce_opts, reserved);
+  SIZE(weft_select_scatter_opts);
+  OFFSET(weft_select_scatter_opts, struct_size);
+  OFFSET(weft_select_scatter_opts, next);
+  OFFSET(weft_select_scatter_opts, present);
+  OFFSET(weft_select_scatter_opts, axis);
+  SIZE(weft_slice_scatter_opts);
+  OFFSET(weft_slice_scatter_opts, struct_size);
+  OFFSET(weft_slice_scatter_opts, next);
+  OFFSET(weft_slice_scatter_opts, present);
+  OFFSET(weft_slice_scatter_opts, axis);
+  OFFSET(weft_slice_scatter_opts, start);
+  OFFSET(weft_slice_scatter_opts, limit);
+  OFFSET(weft_slice_scatter_opts, step);
+  SIZE(weft_take_along_axis_opts);
+  OFFSET(weft_take_along_axis_opts, struct_size);
+  OFFSET(weft_take_along_axis_opts, next);
+  OFFSET(weft_take_along_axis_opts, present);
+  OFFSET(weft_take_along_axis_opts, axis);
+  SIZE(weft_unfold_opts);
+  OFFSET(weft_unfold_opts, struct_size);
+  OFFSET(weft_unfold_opts, next);
+  OFFSET(weft_unfold_opts, present);
+  OFFSET(weft_unfold_opts, step);
+  OFFSET(weft_unfold_opts, axis);
   SIZE(weft_code);
   VALUE(WEFT_OK);
   VALUE(WEFT_CANCELLED);
@@ -1020,9 +1137,6 @@ static void part_4(void) {
   VALUE(WEFT_U2);
   VALUE(WEFT_U4);
   VALUE(WEFT_U8);
-}
-
-static void part_5(void) {
   VALUE(WEFT_U16);
   VALUE(WEFT_U32);
   VALUE(WEFT_U64);
@@ -1109,6 +1223,9 @@ static void part_5(void) {
   VALUE(WEFT_CUSTOM_MANY_THREADS);
   SIZE(weft_compare_direction);
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
+}
+
+static void part_6(void) {
   VALUE(WEFT_COMPARE_DIRECTION_NE);
   VALUE(WEFT_COMPARE_DIRECTION_GE);
   VALUE(WEFT_COMPARE_DIRECTION_GT);
@@ -1223,9 +1340,6 @@ static void part_5(void) {
   VALUE(WEFT_KL_DIV_REDUCTION_MEAN);
   VALUE(WEFT_KL_DIV_REDUCTION_SUM);
   VALUE(WEFT_KL_DIV_REDUCTION_NONE);
-}
-
-static void part_6(void) {
   VALUE(WEFT_KL_DIV_REDUCTION_BATCHMEAN);
   SIZE(weft_l1_reduction);
   VALUE(WEFT_L1_REDUCTION_MEAN);
@@ -1257,6 +1371,20 @@ static void part_6(void) {
   VALUE(WEFT_QUANTILE_INTERPOLATION_HIGHER);
   VALUE(WEFT_QUANTILE_INTERPOLATION_NEAREST);
   VALUE(WEFT_QUANTILE_INTERPOLATION_MIDPOINT);
+  SIZE(weft_index_reduce_reducer);
+  VALUE(WEFT_INDEX_REDUCE_REDUCER_SUM);
+  VALUE(WEFT_INDEX_REDUCE_REDUCER_PROD);
+  VALUE(WEFT_INDEX_REDUCE_REDUCER_MAX);
+  VALUE(WEFT_INDEX_REDUCE_REDUCER_MIN);
+  VALUE(WEFT_INDEX_REDUCE_REDUCER_MEAN);
+  VALUE(WEFT_INDEX_REDUCE_REDUCER_SET);
+  SIZE(weft_scatter_reduce_reducer);
+  VALUE(WEFT_SCATTER_REDUCE_REDUCER_SUM);
+  VALUE(WEFT_SCATTER_REDUCE_REDUCER_PROD);
+  VALUE(WEFT_SCATTER_REDUCE_REDUCER_MAX);
+  VALUE(WEFT_SCATTER_REDUCE_REDUCER_MIN);
+  VALUE(WEFT_SCATTER_REDUCE_REDUCER_MEAN);
+  VALUE(WEFT_SCATTER_REDUCE_REDUCER_SET);
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
@@ -1298,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_TAKE_HAS_AXIS);
   VALUE(WEFT_TRIL_HAS_DIAGONAL);
   VALUE(WEFT_TRIU_HAS_DIAGONAL);
+}
+
+static void part_7(void) {
   VALUE(WEFT_ALL_HAS_DIMS);
   VALUE(WEFT_ALL_HAS_KEEPDIMS);
   VALUE(WEFT_ANY_HAS_DIMS);
@@ -1426,9 +1557,6 @@ static void part_6(void) {
   VALUE(WEFT_UNIFORM_HAS_HIGH);
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
   VALUE(WEFT_ADDCDIV_HAS_VALUE);
-}
-
-static void part_7(void) {
   VALUE(WEFT_ADDCMUL_HAS_VALUE);
   VALUE(WEFT_ALLCLOSE_HAS_RTOL);
   VALUE(WEFT_ALLCLOSE_HAS_ATOL);
@@ -1501,7 +1629,43 @@ static void part_7(void) {
   VALUE(WEFT_STD_MEAN_HAS_CORRECTION);
   VALUE(WEFT_VAR_MEAN_HAS_DIMS);
   VALUE(WEFT_VAR_MEAN_HAS_KEEPDIMS);
+}
+
+static void part_8(void) {
   VALUE(WEFT_VAR_MEAN_HAS_CORRECTION);
+  VALUE(WEFT_AS_STRIDED_HAS_OFFSET);
+  VALUE(WEFT_AS_STRIDED_SCATTER_HAS_OFFSET);
+  VALUE(WEFT_DIAG_HAS_OFFSET);
+  VALUE(WEFT_DIAG_EMBED_HAS_OFFSET);
+  VALUE(WEFT_DIAG_EMBED_HAS_AXIS1);
+  VALUE(WEFT_DIAG_EMBED_HAS_AXIS2);
+  VALUE(WEFT_DIAGONAL_HAS_OFFSET);
+  VALUE(WEFT_DIAGONAL_HAS_AXIS1);
+  VALUE(WEFT_DIAGONAL_HAS_AXIS2);
+  VALUE(WEFT_DIAGONAL_SCATTER_HAS_OFFSET);
+  VALUE(WEFT_DIAGONAL_SCATTER_HAS_AXIS1);
+  VALUE(WEFT_DIAGONAL_SCATTER_HAS_AXIS2);
+  VALUE(WEFT_INDEX_ADD_HAS_AXIS);
+  VALUE(WEFT_INDEX_ADD_HAS_ALPHA);
+  VALUE(WEFT_INDEX_COPY_HAS_AXIS);
+  VALUE(WEFT_INDEX_FILL_HAS_AXIS);
+  VALUE(WEFT_INDEX_PUT_HAS_ACCUMULATE);
+  VALUE(WEFT_INDEX_REDUCE_HAS_AXIS);
+  VALUE(WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF);
+  VALUE(WEFT_PUT_HAS_ACCUMULATE);
+  VALUE(WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS);
+  VALUE(WEFT_ROT90_HAS_K);
+  VALUE(WEFT_ROT90_HAS_DIMS);
+  VALUE(WEFT_SCATTER_REDUCE_HAS_AXIS);
+  VALUE(WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF);
+  VALUE(WEFT_SELECT_SCATTER_HAS_AXIS);
+  VALUE(WEFT_SLICE_SCATTER_HAS_AXIS);
+  VALUE(WEFT_SLICE_SCATTER_HAS_START);
+  VALUE(WEFT_SLICE_SCATTER_HAS_LIMIT);
+  VALUE(WEFT_SLICE_SCATTER_HAS_STEP);
+  VALUE(WEFT_TAKE_ALONG_AXIS_HAS_AXIS);
+  VALUE(WEFT_UNFOLD_HAS_STEP);
+  VALUE(WEFT_UNFOLD_HAS_AXIS);
   OFFSET(struct weft_api_v1, struct_size);
   OFFSET(struct weft_api_v1, release_version);
   OFFSET(struct weft_api_v1, get_proc);
@@ -1629,9 +1793,6 @@ static void part_7(void) {
   OFFSET(struct weft_api_v1, idx_read);
   OFFSET(struct weft_api_v1, tensor_from_u64);
   OFFSET(struct weft_api_v1, tensor_item_u64);
-}
-
-static void part_8(void) {
   OFFSET(struct weft_api_v1, context_option_source);
   OFFSET(struct weft_api_v1, option_detail);
   OFFSET(struct weft_api_v1, checkpoint_reader_info);
@@ -1671,6 +1832,9 @@ static void part_8(void) {
   OFFSET(struct weft_api_v1, function_save);
   OFFSET(struct weft_api_v1, function_load);
   OFFSET(struct weft_api_v1, function_run);
+}
+
+static void part_9(void) {
   OFFSET(struct weft_api_v1, function_compile);
   OFFSET(struct weft_api_v1, function_stats);
   OFFSET(struct weft_api_v1, function_vmap);
@@ -1718,5 +1882,6 @@ int main(void) {
   part_6();
   part_7();
   part_8();
+  part_9();
   return 0;
 }

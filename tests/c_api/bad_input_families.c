@@ -467,6 +467,33 @@ static void formulas(void) {
   BAD(wf_trace(s, foreign), "trace: x belongs to another context");
 }
 
+/* Elements at computed places, diagonals, windows and strides. */
+static void places(void) {
+  BAD(wf_take_along_axis(s, foreign, many), "take_along_axis: x belongs to another context");
+  BAD(wf_scatter_reduce(s, a, many, foreign, WEFT_SCATTER_REDUCE_REDUCER_SUM), "scatter_reduce: source belongs to another context");
+  BAD(wf_index_add(s, a, ids, foreign), "index_add: source belongs to another context");
+  BAD(wf_index_copy(s, a, ids, foreign), "index_copy: source belongs to another context");
+  BAD(wf_index_fill(s, foreign, ids, zero), "index_fill: x belongs to another context");
+  BAD(wf_index_reduce(s, a, ids, foreign, WEFT_INDEX_REDUCE_REDUCER_MAX), "index_reduce: source belongs to another context");
+  BAD(wf_index(s, foreign, WF_TENSORS(ids), WF_INTS(0)), "index: x belongs to another context");
+  BAD(wf_index_put(s, foreign, zero, WF_TENSORS(ids), WF_INTS(0)), "index_put: x belongs to another context");
+  BAD(wf_put(s, foreign, ids, zero), "put: x belongs to another context");
+  BAD(wf_masked_scatter(s, foreign, truth, a), "masked_scatter: x belongs to another context");
+  BAD(wf_diagonal(s, foreign), "diagonal: x belongs to another context");
+  BAD(wf_diagonal_scatter(s, a, foreign), "diagonal_scatter: source belongs to another context");
+  BAD(wf_diag(s, foreign), "diag: x belongs to another context");
+  BAD(wf_diag_embed(s, foreign), "diag_embed: x belongs to another context");
+  BAD(wf_select_scatter(s, a, foreign, 0), "select_scatter: source belongs to another context");
+  BAD(wf_slice_scatter(s, a, foreign), "slice_scatter: source belongs to another context");
+  BAD(wf_unfold(s, foreign, 1), "unfold: x belongs to another context");
+  BAD(wf_as_strided(s, foreign, WF_INTS(1), WF_INTS(1)), "as_strided: x belongs to another context");
+  BAD(wf_as_strided_scatter(s, a, foreign, WF_INTS(1), WF_INTS(1)), "as_strided_scatter: source belongs to another context");
+  BAD(wf_rot90(s, foreign), "rot90: x belongs to another context");
+  BAD(wf_movedim(s, foreign, WF_INTS(0), WF_INTS(1)), "movedim: x belongs to another context");
+  BAD(wf_repeat_interleave_static(s, foreign, ids, 2), "repeat_interleave_static: x belongs to another context");
+  BAD(wf_block_diag(s, WF_TENSORS(a, foreign)), "block_diag: inputs[1] belongs to another context");
+}
+
 int main(void) {
   set_up();
   pairs();
@@ -480,6 +507,7 @@ int main(void) {
   random_numbers();
   products();
   formulas();
+  places();
   tear_down();
   return done("bad_input_families");
 }

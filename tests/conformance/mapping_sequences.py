@@ -81,7 +81,8 @@ def repeat_interleave(t, s):
     repeats, axis, x = argument(s, 0, "repeats"), argument(s, 1, "dim"), t(s.input)
     if isinstance(repeats, torch.Tensor):
         if repeats.numel() != 1:
-            raise Refused("repeats")
+            x = x if axis is not None else t.op("reshape", x, shape=[s.input.numel()])
+            return t.op("repeat_interleave_static", x, t(repeats), total=int(repeats.sum()), axis=0 if axis is None else axis_of(axis, s.input.ndim))
         repeats = int(repeats)
     if axis is None:
         return t.op("repeat_interleave", t.op("reshape", x, shape=[s.input.numel()]), repeats=repeats, axis=0)

@@ -501,6 +501,28 @@ const (
 	WEFT_QUANTILE_INTERPOLATION_MIDPOINT QuantileInterpolation = 4
 )
 
+type IndexReduceReducer uint32
+
+const (
+	WEFT_INDEX_REDUCE_REDUCER_SUM IndexReduceReducer = 0
+	WEFT_INDEX_REDUCE_REDUCER_PROD IndexReduceReducer = 1
+	WEFT_INDEX_REDUCE_REDUCER_MAX IndexReduceReducer = 2
+	WEFT_INDEX_REDUCE_REDUCER_MIN IndexReduceReducer = 3
+	WEFT_INDEX_REDUCE_REDUCER_MEAN IndexReduceReducer = 4
+	WEFT_INDEX_REDUCE_REDUCER_SET IndexReduceReducer = 5
+)
+
+type ScatterReduceReducer uint32
+
+const (
+	WEFT_SCATTER_REDUCE_REDUCER_SUM ScatterReduceReducer = 0
+	WEFT_SCATTER_REDUCE_REDUCER_PROD ScatterReduceReducer = 1
+	WEFT_SCATTER_REDUCE_REDUCER_MAX ScatterReduceReducer = 2
+	WEFT_SCATTER_REDUCE_REDUCER_MIN ScatterReduceReducer = 3
+	WEFT_SCATTER_REDUCE_REDUCER_MEAN ScatterReduceReducer = 4
+	WEFT_SCATTER_REDUCE_REDUCER_SET ScatterReduceReducer = 5
+)
+
 const (
 	WEFT_ABI_MAJOR uint32 = 1
 	WEFT_ABI_MINOR uint32 = 2
@@ -744,6 +766,39 @@ const (
 	WEFT_VAR_MEAN_HAS_DIMS uint64 = 1 << 0
 	WEFT_VAR_MEAN_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_VAR_MEAN_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_AS_STRIDED_HAS_OFFSET uint64 = 1 << 0
+	WEFT_AS_STRIDED_SCATTER_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAG_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAG_EMBED_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAG_EMBED_HAS_AXIS1 uint64 = 1 << 1
+	WEFT_DIAG_EMBED_HAS_AXIS2 uint64 = 1 << 2
+	WEFT_DIAGONAL_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAGONAL_HAS_AXIS1 uint64 = 1 << 1
+	WEFT_DIAGONAL_HAS_AXIS2 uint64 = 1 << 2
+	WEFT_DIAGONAL_SCATTER_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAGONAL_SCATTER_HAS_AXIS1 uint64 = 1 << 1
+	WEFT_DIAGONAL_SCATTER_HAS_AXIS2 uint64 = 1 << 2
+	WEFT_INDEX_ADD_HAS_AXIS uint64 = 1 << 0
+	WEFT_INDEX_ADD_HAS_ALPHA uint64 = 1 << 1
+	WEFT_INDEX_COPY_HAS_AXIS uint64 = 1 << 0
+	WEFT_INDEX_FILL_HAS_AXIS uint64 = 1 << 0
+	WEFT_INDEX_PUT_HAS_ACCUMULATE uint64 = 1 << 0
+	WEFT_INDEX_REDUCE_HAS_AXIS uint64 = 1 << 0
+	WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF uint64 = 1 << 1
+	WEFT_PUT_HAS_ACCUMULATE uint64 = 1 << 0
+	WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS uint64 = 1 << 0
+	WEFT_ROT90_HAS_K uint64 = 1 << 0
+	WEFT_ROT90_HAS_DIMS uint64 = 1 << 1
+	WEFT_SCATTER_REDUCE_HAS_AXIS uint64 = 1 << 0
+	WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF uint64 = 1 << 1
+	WEFT_SELECT_SCATTER_HAS_AXIS uint64 = 1 << 0
+	WEFT_SLICE_SCATTER_HAS_AXIS uint64 = 1 << 0
+	WEFT_SLICE_SCATTER_HAS_START uint64 = 1 << 1
+	WEFT_SLICE_SCATTER_HAS_LIMIT uint64 = 1 << 2
+	WEFT_SLICE_SCATTER_HAS_STEP uint64 = 1 << 3
+	WEFT_TAKE_ALONG_AXIS_HAS_AXIS uint64 = 1 << 0
+	WEFT_UNFOLD_HAS_STEP uint64 = 1 << 0
+	WEFT_UNFOLD_HAS_AXIS uint64 = 1 << 1
 )
 
 // Proc is what purego.NewCallback makes of a func().
@@ -2007,6 +2062,158 @@ type VarMeanOpts struct {
 	Correction int64
 }
 
+type AsStridedOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+}
+
+type AsStridedScatterOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+}
+
+type DiagOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+}
+
+type DiagEmbedOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+	Axis1 int64
+	Axis2 int64
+}
+
+type DiagonalOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+	Axis1 int64
+	Axis2 int64
+}
+
+type DiagonalScatterOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+	Axis1 int64
+	Axis2 int64
+}
+
+type IndexAddOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Alpha float64
+}
+
+type IndexCopyOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type IndexFillOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type IndexPutOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Accumulate int32
+	Reserved int32
+}
+
+type IndexReduceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	IncludeSelf int32
+	Reserved int32
+}
+
+type PutOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Accumulate int32
+	Reserved int32
+}
+
+type RepeatInterleaveStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type Rot90Opts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	K int64
+	Dims *int64
+	DimsCount uint64
+}
+
+type ScatterReduceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	IncludeSelf int32
+	Reserved int32
+}
+
+type SelectScatterOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type SliceScatterOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Start int64
+	Limit int64
+	Step int64
+}
+
+type TakeAlongAxisOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type UnfoldOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Step int64
+	Axis int64
+}
+
 // ApiV1 is the table; purego.RegisterFunc makes functions of its addresses.
 type ApiV1 struct {
 	StructSize uintptr
@@ -2542,6 +2749,25 @@ var (
 	QuantileOptsInit func(options unsafe.Pointer, size uintptr)
 	StdMeanOptsInit func(options unsafe.Pointer, size uintptr)
 	VarMeanOptsInit func(options unsafe.Pointer, size uintptr)
+	AsStridedOptsInit func(options unsafe.Pointer, size uintptr)
+	AsStridedScatterOptsInit func(options unsafe.Pointer, size uintptr)
+	DiagOptsInit func(options unsafe.Pointer, size uintptr)
+	DiagEmbedOptsInit func(options unsafe.Pointer, size uintptr)
+	DiagonalOptsInit func(options unsafe.Pointer, size uintptr)
+	DiagonalScatterOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexAddOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexCopyOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexFillOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexPutOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexReduceOptsInit func(options unsafe.Pointer, size uintptr)
+	PutOptsInit func(options unsafe.Pointer, size uintptr)
+	RepeatInterleaveStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	Rot90OptsInit func(options unsafe.Pointer, size uintptr)
+	ScatterReduceOptsInit func(options unsafe.Pointer, size uintptr)
+	SelectScatterOptsInit func(options unsafe.Pointer, size uintptr)
+	SliceScatterOptsInit func(options unsafe.Pointer, size uintptr)
+	TakeAlongAxisOptsInit func(options unsafe.Pointer, size uintptr)
+	UnfoldOptsInit func(options unsafe.Pointer, size uintptr)
 	StopGradient func(ctx Context, x Tensor, out *Tensor) Error
 	Abs func(ctx Context, x Tensor, out *Tensor) Error
 	Add func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
@@ -2795,6 +3021,29 @@ var (
 	StdMean func(ctx Context, x Tensor, opts *StdMeanOpts, out_std *Tensor, out_mean *Tensor) Error
 	Trace func(ctx Context, x Tensor, out *Tensor) Error
 	VarMean func(ctx Context, x Tensor, opts *VarMeanOpts, out_var *Tensor, out_mean *Tensor) Error
+	AsStrided func(ctx Context, x Tensor, shape *int64, shape_count uintptr, strides *int64, strides_count uintptr, opts *AsStridedOpts, out *Tensor) Error
+	AsStridedScatter func(ctx Context, x Tensor, source Tensor, shape *int64, shape_count uintptr, strides *int64, strides_count uintptr, opts *AsStridedScatterOpts, out *Tensor) Error
+	BlockDiag func(ctx Context, inputs *Tensor, inputs_count uintptr, out *Tensor) Error
+	Diag func(ctx Context, x Tensor, opts *DiagOpts, out *Tensor) Error
+	DiagEmbed func(ctx Context, x Tensor, opts *DiagEmbedOpts, out *Tensor) Error
+	Diagonal func(ctx Context, x Tensor, opts *DiagonalOpts, out *Tensor) Error
+	DiagonalScatter func(ctx Context, x Tensor, source Tensor, opts *DiagonalScatterOpts, out *Tensor) Error
+	Index func(ctx Context, x Tensor, indices *Tensor, indices_count uintptr, dims *int64, dims_count uintptr, out *Tensor) Error
+	IndexAdd func(ctx Context, x Tensor, index Tensor, source Tensor, opts *IndexAddOpts, out *Tensor) Error
+	IndexCopy func(ctx Context, x Tensor, index Tensor, source Tensor, opts *IndexCopyOpts, out *Tensor) Error
+	IndexFill func(ctx Context, x Tensor, index Tensor, value Tensor, opts *IndexFillOpts, out *Tensor) Error
+	IndexPut func(ctx Context, x Tensor, values Tensor, indices *Tensor, indices_count uintptr, dims *int64, dims_count uintptr, opts *IndexPutOpts, out *Tensor) Error
+	IndexReduce func(ctx Context, x Tensor, index Tensor, source Tensor, reducer IndexReduceReducer, opts *IndexReduceOpts, out *Tensor) Error
+	MaskedScatter func(ctx Context, x Tensor, mask Tensor, source Tensor, out *Tensor) Error
+	Movedim func(ctx Context, x Tensor, source *int64, source_count uintptr, destination *int64, destination_count uintptr, out *Tensor) Error
+	Put func(ctx Context, x Tensor, index Tensor, source Tensor, opts *PutOpts, out *Tensor) Error
+	RepeatInterleaveStatic func(ctx Context, x Tensor, repeats Tensor, total int64, opts *RepeatInterleaveStaticOpts, out *Tensor) Error
+	Rot90 func(ctx Context, x Tensor, opts *Rot90Opts, out *Tensor) Error
+	ScatterReduce func(ctx Context, x Tensor, indices Tensor, source Tensor, reducer ScatterReduceReducer, opts *ScatterReduceOpts, out *Tensor) Error
+	SelectScatter func(ctx Context, x Tensor, source Tensor, index int64, opts *SelectScatterOpts, out *Tensor) Error
+	SliceScatter func(ctx Context, x Tensor, source Tensor, opts *SliceScatterOpts, out *Tensor) Error
+	TakeAlongAxis func(ctx Context, x Tensor, indices Tensor, opts *TakeAlongAxisOpts, out *Tensor) Error
+	Unfold func(ctx Context, x Tensor, size int64, opts *UnfoldOpts, out *Tensor) Error
 )
 
 // Functions has the address of each variable by the function's name in C.
@@ -3127,6 +3376,25 @@ var Functions = map[string]any{
 	"weft_quantile_opts_init": &QuantileOptsInit,
 	"weft_std_mean_opts_init": &StdMeanOptsInit,
 	"weft_var_mean_opts_init": &VarMeanOptsInit,
+	"weft_as_strided_opts_init": &AsStridedOptsInit,
+	"weft_as_strided_scatter_opts_init": &AsStridedScatterOptsInit,
+	"weft_diag_opts_init": &DiagOptsInit,
+	"weft_diag_embed_opts_init": &DiagEmbedOptsInit,
+	"weft_diagonal_opts_init": &DiagonalOptsInit,
+	"weft_diagonal_scatter_opts_init": &DiagonalScatterOptsInit,
+	"weft_index_add_opts_init": &IndexAddOptsInit,
+	"weft_index_copy_opts_init": &IndexCopyOptsInit,
+	"weft_index_fill_opts_init": &IndexFillOptsInit,
+	"weft_index_put_opts_init": &IndexPutOptsInit,
+	"weft_index_reduce_opts_init": &IndexReduceOptsInit,
+	"weft_put_opts_init": &PutOptsInit,
+	"weft_repeat_interleave_static_opts_init": &RepeatInterleaveStaticOptsInit,
+	"weft_rot90_opts_init": &Rot90OptsInit,
+	"weft_scatter_reduce_opts_init": &ScatterReduceOptsInit,
+	"weft_select_scatter_opts_init": &SelectScatterOptsInit,
+	"weft_slice_scatter_opts_init": &SliceScatterOptsInit,
+	"weft_take_along_axis_opts_init": &TakeAlongAxisOptsInit,
+	"weft_unfold_opts_init": &UnfoldOptsInit,
 	"weft_stop_gradient": &StopGradient,
 	"weft_abs": &Abs,
 	"weft_add": &Add,
@@ -3380,6 +3648,29 @@ var Functions = map[string]any{
 	"weft_std_mean": &StdMean,
 	"weft_trace": &Trace,
 	"weft_var_mean": &VarMean,
+	"weft_as_strided": &AsStrided,
+	"weft_as_strided_scatter": &AsStridedScatter,
+	"weft_block_diag": &BlockDiag,
+	"weft_diag": &Diag,
+	"weft_diag_embed": &DiagEmbed,
+	"weft_diagonal": &Diagonal,
+	"weft_diagonal_scatter": &DiagonalScatter,
+	"weft_index": &Index,
+	"weft_index_add": &IndexAdd,
+	"weft_index_copy": &IndexCopy,
+	"weft_index_fill": &IndexFill,
+	"weft_index_put": &IndexPut,
+	"weft_index_reduce": &IndexReduce,
+	"weft_masked_scatter": &MaskedScatter,
+	"weft_movedim": &Movedim,
+	"weft_put": &Put,
+	"weft_repeat_interleave_static": &RepeatInterleaveStatic,
+	"weft_rot90": &Rot90,
+	"weft_scatter_reduce": &ScatterReduce,
+	"weft_select_scatter": &SelectScatter,
+	"weft_slice_scatter": &SliceScatter,
+	"weft_take_along_axis": &TakeAlongAxis,
+	"weft_unfold": &Unfold,
 }
 
 // Load opens the library; one of another ABI major is refused. Functions that it does not have yet stay nil.

@@ -381,6 +381,24 @@ typedef enum weft_quantile_interpolation {
   WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4,
   WEFT_QUANTILE_INTERPOLATION_FORCE32 = 2147483647,
 } weft_quantile_interpolation;
+typedef enum weft_index_reduce_reducer {
+  WEFT_INDEX_REDUCE_REDUCER_SUM = 0,
+  WEFT_INDEX_REDUCE_REDUCER_PROD = 1,
+  WEFT_INDEX_REDUCE_REDUCER_MAX = 2,
+  WEFT_INDEX_REDUCE_REDUCER_MIN = 3,
+  WEFT_INDEX_REDUCE_REDUCER_MEAN = 4,
+  WEFT_INDEX_REDUCE_REDUCER_SET = 5,
+  WEFT_INDEX_REDUCE_REDUCER_FORCE32 = 2147483647,
+} weft_index_reduce_reducer;
+typedef enum weft_scatter_reduce_reducer {
+  WEFT_SCATTER_REDUCE_REDUCER_SUM = 0,
+  WEFT_SCATTER_REDUCE_REDUCER_PROD = 1,
+  WEFT_SCATTER_REDUCE_REDUCER_MAX = 2,
+  WEFT_SCATTER_REDUCE_REDUCER_MIN = 3,
+  WEFT_SCATTER_REDUCE_REDUCER_MEAN = 4,
+  WEFT_SCATTER_REDUCE_REDUCER_SET = 5,
+  WEFT_SCATTER_REDUCE_REDUCER_FORCE32 = 2147483647,
+} weft_scatter_reduce_reducer;
 typedef struct weft_tensor_info {
   weft_dtype dtype;
   uint32_t rank;
@@ -1493,6 +1511,139 @@ typedef struct weft_var_mean_opts {
   int32_t reserved_correction;
   int64_t correction;
 } weft_var_mean_opts;
+typedef struct weft_as_strided_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+} weft_as_strided_opts;
+typedef struct weft_as_strided_scatter_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+} weft_as_strided_scatter_opts;
+typedef struct weft_diag_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+} weft_diag_opts;
+typedef struct weft_diag_embed_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diag_embed_opts;
+typedef struct weft_diagonal_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diagonal_opts;
+typedef struct weft_diagonal_scatter_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diagonal_scatter_opts;
+typedef struct weft_index_add_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double alpha;
+} weft_index_add_opts;
+typedef struct weft_index_copy_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_index_copy_opts;
+typedef struct weft_index_fill_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_index_fill_opts;
+typedef struct weft_index_put_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t accumulate;
+  int32_t reserved;
+} weft_index_put_opts;
+typedef struct weft_index_reduce_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t include_self;
+  int32_t reserved;
+} weft_index_reduce_opts;
+typedef struct weft_put_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t accumulate;
+  int32_t reserved;
+} weft_put_opts;
+typedef struct weft_repeat_interleave_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_repeat_interleave_static_opts;
+typedef struct weft_rot90_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t k;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_rot90_opts;
+typedef struct weft_scatter_reduce_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t include_self;
+  int32_t reserved;
+} weft_scatter_reduce_opts;
+typedef struct weft_select_scatter_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_select_scatter_opts;
+typedef struct weft_slice_scatter_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int64_t start;
+  int64_t limit;
+  int64_t step;
+} weft_slice_scatter_opts;
+typedef struct weft_take_along_axis_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_take_along_axis_opts;
+typedef struct weft_unfold_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t step;
+  int64_t axis;
+} weft_unfold_opts;
 struct weft_api_v1 {
   size_t struct_size;
   const char* (*release_version)(void);
@@ -2024,6 +2175,25 @@ void weft_norm_opts_init(void* options, size_t size);
 void weft_quantile_opts_init(void* options, size_t size);
 void weft_std_mean_opts_init(void* options, size_t size);
 void weft_var_mean_opts_init(void* options, size_t size);
+void weft_as_strided_opts_init(void* options, size_t size);
+void weft_as_strided_scatter_opts_init(void* options, size_t size);
+void weft_diag_opts_init(void* options, size_t size);
+void weft_diag_embed_opts_init(void* options, size_t size);
+void weft_diagonal_opts_init(void* options, size_t size);
+void weft_diagonal_scatter_opts_init(void* options, size_t size);
+void weft_index_add_opts_init(void* options, size_t size);
+void weft_index_copy_opts_init(void* options, size_t size);
+void weft_index_fill_opts_init(void* options, size_t size);
+void weft_index_put_opts_init(void* options, size_t size);
+void weft_index_reduce_opts_init(void* options, size_t size);
+void weft_put_opts_init(void* options, size_t size);
+void weft_repeat_interleave_static_opts_init(void* options, size_t size);
+void weft_rot90_opts_init(void* options, size_t size);
+void weft_scatter_reduce_opts_init(void* options, size_t size);
+void weft_select_scatter_opts_init(void* options, size_t size);
+void weft_slice_scatter_opts_init(void* options, size_t size);
+void weft_take_along_axis_opts_init(void* options, size_t size);
+void weft_unfold_opts_init(void* options, size_t size);
 weft_error* weft_stop_gradient(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_abs(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_add(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
@@ -2277,6 +2447,29 @@ weft_error* weft_quantile(weft_context* ctx, weft_tensor* x, weft_tensor* q, con
 weft_error* weft_std_mean(weft_context* ctx, weft_tensor* x, const weft_std_mean_opts* opts, weft_tensor** out_std, weft_tensor** out_mean);
 weft_error* weft_trace(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean_opts* opts, weft_tensor** out_var, weft_tensor** out_mean);
+weft_error* weft_as_strided(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count, const int64_t* strides, size_t strides_count, const weft_as_strided_opts* opts, weft_tensor** out);
+weft_error* weft_as_strided_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, const int64_t* shape, size_t shape_count, const int64_t* strides, size_t strides_count, const weft_as_strided_scatter_opts* opts, weft_tensor** out);
+weft_error* weft_block_diag(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, weft_tensor** out);
+weft_error* weft_diag(weft_context* ctx, weft_tensor* x, const weft_diag_opts* opts, weft_tensor** out);
+weft_error* weft_diag_embed(weft_context* ctx, weft_tensor* x, const weft_diag_embed_opts* opts, weft_tensor** out);
+weft_error* weft_diagonal(weft_context* ctx, weft_tensor* x, const weft_diagonal_opts* opts, weft_tensor** out);
+weft_error* weft_diagonal_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, const weft_diagonal_scatter_opts* opts, weft_tensor** out);
+weft_error* weft_index(weft_context* ctx, weft_tensor* x, weft_tensor* const* indices, size_t indices_count, const int64_t* dims, size_t dims_count, weft_tensor** out);
+weft_error* weft_index_add(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source, const weft_index_add_opts* opts, weft_tensor** out);
+weft_error* weft_index_copy(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source, const weft_index_copy_opts* opts, weft_tensor** out);
+weft_error* weft_index_fill(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* value, const weft_index_fill_opts* opts, weft_tensor** out);
+weft_error* weft_index_put(weft_context* ctx, weft_tensor* x, weft_tensor* values, weft_tensor* const* indices, size_t indices_count, const int64_t* dims, size_t dims_count, const weft_index_put_opts* opts, weft_tensor** out);
+weft_error* weft_index_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source, weft_index_reduce_reducer reducer, const weft_index_reduce_opts* opts, weft_tensor** out);
+weft_error* weft_masked_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor* source, weft_tensor** out);
+weft_error* weft_movedim(weft_context* ctx, weft_tensor* x, const int64_t* source, size_t source_count, const int64_t* destination, size_t destination_count, weft_tensor** out);
+weft_error* weft_put(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source, const weft_put_opts* opts, weft_tensor** out);
+weft_error* weft_repeat_interleave_static(weft_context* ctx, weft_tensor* x, weft_tensor* repeats, int64_t total, const weft_repeat_interleave_static_opts* opts, weft_tensor** out);
+weft_error* weft_rot90(weft_context* ctx, weft_tensor* x, const weft_rot90_opts* opts, weft_tensor** out);
+weft_error* weft_scatter_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* indices, weft_tensor* source, weft_scatter_reduce_reducer reducer, const weft_scatter_reduce_opts* opts, weft_tensor** out);
+weft_error* weft_select_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, int64_t index, const weft_select_scatter_opts* opts, weft_tensor** out);
+weft_error* weft_slice_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, const weft_slice_scatter_opts* opts, weft_tensor** out);
+weft_error* weft_take_along_axis(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const weft_take_along_axis_opts* opts, weft_tensor** out);
+weft_error* weft_unfold(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unfold_opts* opts, weft_tensor** out);
 ]]
 ffi.cdef(M.cdef)
 
@@ -2522,6 +2715,39 @@ M.WEFT_STD_MEAN_HAS_CORRECTION = 0x4ULL
 M.WEFT_VAR_MEAN_HAS_DIMS = 0x1ULL
 M.WEFT_VAR_MEAN_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_MEAN_HAS_CORRECTION = 0x4ULL
+M.WEFT_AS_STRIDED_HAS_OFFSET = 0x1ULL
+M.WEFT_AS_STRIDED_SCATTER_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAG_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAG_EMBED_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAG_EMBED_HAS_AXIS1 = 0x2ULL
+M.WEFT_DIAG_EMBED_HAS_AXIS2 = 0x4ULL
+M.WEFT_DIAGONAL_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAGONAL_HAS_AXIS1 = 0x2ULL
+M.WEFT_DIAGONAL_HAS_AXIS2 = 0x4ULL
+M.WEFT_DIAGONAL_SCATTER_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAGONAL_SCATTER_HAS_AXIS1 = 0x2ULL
+M.WEFT_DIAGONAL_SCATTER_HAS_AXIS2 = 0x4ULL
+M.WEFT_INDEX_ADD_HAS_AXIS = 0x1ULL
+M.WEFT_INDEX_ADD_HAS_ALPHA = 0x2ULL
+M.WEFT_INDEX_COPY_HAS_AXIS = 0x1ULL
+M.WEFT_INDEX_FILL_HAS_AXIS = 0x1ULL
+M.WEFT_INDEX_PUT_HAS_ACCUMULATE = 0x1ULL
+M.WEFT_INDEX_REDUCE_HAS_AXIS = 0x1ULL
+M.WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF = 0x2ULL
+M.WEFT_PUT_HAS_ACCUMULATE = 0x1ULL
+M.WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS = 0x1ULL
+M.WEFT_ROT90_HAS_K = 0x1ULL
+M.WEFT_ROT90_HAS_DIMS = 0x2ULL
+M.WEFT_SCATTER_REDUCE_HAS_AXIS = 0x1ULL
+M.WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF = 0x2ULL
+M.WEFT_SELECT_SCATTER_HAS_AXIS = 0x1ULL
+M.WEFT_SLICE_SCATTER_HAS_AXIS = 0x1ULL
+M.WEFT_SLICE_SCATTER_HAS_START = 0x2ULL
+M.WEFT_SLICE_SCATTER_HAS_LIMIT = 0x4ULL
+M.WEFT_SLICE_SCATTER_HAS_STEP = 0x8ULL
+M.WEFT_TAKE_ALONG_AXIS_HAS_AXIS = 0x1ULL
+M.WEFT_UNFOLD_HAS_STEP = 0x1ULL
+M.WEFT_UNFOLD_HAS_AXIS = 0x2ULL
 
 -- Opens the library; one of another ABI major is refused.
 function M.load(path)

@@ -251,6 +251,39 @@ WEFT_STD_MEAN_HAS_CORRECTION = 0x4
 WEFT_VAR_MEAN_HAS_DIMS = 0x1
 WEFT_VAR_MEAN_HAS_KEEPDIMS = 0x2
 WEFT_VAR_MEAN_HAS_CORRECTION = 0x4
+WEFT_AS_STRIDED_HAS_OFFSET = 0x1
+WEFT_AS_STRIDED_SCATTER_HAS_OFFSET = 0x1
+WEFT_DIAG_HAS_OFFSET = 0x1
+WEFT_DIAG_EMBED_HAS_OFFSET = 0x1
+WEFT_DIAG_EMBED_HAS_AXIS1 = 0x2
+WEFT_DIAG_EMBED_HAS_AXIS2 = 0x4
+WEFT_DIAGONAL_HAS_OFFSET = 0x1
+WEFT_DIAGONAL_HAS_AXIS1 = 0x2
+WEFT_DIAGONAL_HAS_AXIS2 = 0x4
+WEFT_DIAGONAL_SCATTER_HAS_OFFSET = 0x1
+WEFT_DIAGONAL_SCATTER_HAS_AXIS1 = 0x2
+WEFT_DIAGONAL_SCATTER_HAS_AXIS2 = 0x4
+WEFT_INDEX_ADD_HAS_AXIS = 0x1
+WEFT_INDEX_ADD_HAS_ALPHA = 0x2
+WEFT_INDEX_COPY_HAS_AXIS = 0x1
+WEFT_INDEX_FILL_HAS_AXIS = 0x1
+WEFT_INDEX_PUT_HAS_ACCUMULATE = 0x1
+WEFT_INDEX_REDUCE_HAS_AXIS = 0x1
+WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF = 0x2
+WEFT_PUT_HAS_ACCUMULATE = 0x1
+WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS = 0x1
+WEFT_ROT90_HAS_K = 0x1
+WEFT_ROT90_HAS_DIMS = 0x2
+WEFT_SCATTER_REDUCE_HAS_AXIS = 0x1
+WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF = 0x2
+WEFT_SELECT_SCATTER_HAS_AXIS = 0x1
+WEFT_SLICE_SCATTER_HAS_AXIS = 0x1
+WEFT_SLICE_SCATTER_HAS_START = 0x2
+WEFT_SLICE_SCATTER_HAS_LIMIT = 0x4
+WEFT_SLICE_SCATTER_HAS_STEP = 0x8
+WEFT_TAKE_ALONG_AXIS_HAS_AXIS = 0x1
+WEFT_UNFOLD_HAS_STEP = 0x1
+WEFT_UNFOLD_HAS_AXIS = 0x2
 weft_code = c.c_uint32
 WEFT_OK = 0
 WEFT_CANCELLED = 1
@@ -511,6 +544,20 @@ WEFT_QUANTILE_INTERPOLATION_LOWER = 1
 WEFT_QUANTILE_INTERPOLATION_HIGHER = 2
 WEFT_QUANTILE_INTERPOLATION_NEAREST = 3
 WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4
+weft_index_reduce_reducer = c.c_uint32
+WEFT_INDEX_REDUCE_REDUCER_SUM = 0
+WEFT_INDEX_REDUCE_REDUCER_PROD = 1
+WEFT_INDEX_REDUCE_REDUCER_MAX = 2
+WEFT_INDEX_REDUCE_REDUCER_MIN = 3
+WEFT_INDEX_REDUCE_REDUCER_MEAN = 4
+WEFT_INDEX_REDUCE_REDUCER_SET = 5
+weft_scatter_reduce_reducer = c.c_uint32
+WEFT_SCATTER_REDUCE_REDUCER_SUM = 0
+WEFT_SCATTER_REDUCE_REDUCER_PROD = 1
+WEFT_SCATTER_REDUCE_REDUCER_MAX = 2
+WEFT_SCATTER_REDUCE_REDUCER_MIN = 3
+WEFT_SCATTER_REDUCE_REDUCER_MEAN = 4
+WEFT_SCATTER_REDUCE_REDUCER_SET = 5
 
 
 class weft_error(c.c_void_p):
@@ -2074,6 +2121,196 @@ class weft_var_mean_opts(c.Structure):
     ]
 
 
+class weft_as_strided_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+    ]
+
+
+class weft_as_strided_scatter_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+    ]
+
+
+class weft_diag_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+    ]
+
+
+class weft_diag_embed_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+        ("axis1", c.c_int64),
+        ("axis2", c.c_int64),
+    ]
+
+
+class weft_diagonal_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+        ("axis1", c.c_int64),
+        ("axis2", c.c_int64),
+    ]
+
+
+class weft_diagonal_scatter_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+        ("axis1", c.c_int64),
+        ("axis2", c.c_int64),
+    ]
+
+
+class weft_index_add_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("alpha", c.c_double),
+    ]
+
+
+class weft_index_copy_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_index_fill_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_index_put_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("accumulate", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_index_reduce_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("include_self", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_put_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("accumulate", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_repeat_interleave_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_rot90_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("k", c.c_int64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+    ]
+
+
+class weft_scatter_reduce_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("include_self", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_select_scatter_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_slice_scatter_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("start", c.c_int64),
+        ("limit", c.c_int64),
+        ("step", c.c_int64),
+    ]
+
+
+class weft_take_along_axis_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_unfold_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("step", c.c_int64),
+        ("axis", c.c_int64),
+    ]
+
+
 class weft_api_v1(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -2610,6 +2847,25 @@ FUNCTIONS = {
     "weft_quantile_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_std_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_var_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_as_strided_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_as_strided_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diag_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diag_embed_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diagonal_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diagonal_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_add_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_copy_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_fill_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_put_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_reduce_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_put_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_repeat_interleave_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_rot90_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_scatter_reduce_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_select_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_slice_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_take_along_axis_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_unfold_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_stop_gradient": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_abs": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_add": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
@@ -2863,6 +3119,29 @@ FUNCTIONS = {
     "weft_std_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_std_mean_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_trace": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_var_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_var_mean_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_as_strided": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_as_strided_opts), c.POINTER(weft_tensor)]),
+    "weft_as_strided_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_as_strided_scatter_opts), c.POINTER(weft_tensor)]),
+    "weft_block_diag": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_diag": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_diag_opts), c.POINTER(weft_tensor)]),
+    "weft_diag_embed": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_diag_embed_opts), c.POINTER(weft_tensor)]),
+    "weft_diagonal": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_diagonal_opts), c.POINTER(weft_tensor)]),
+    "weft_diagonal_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_diagonal_scatter_opts), c.POINTER(weft_tensor)]),
+    "weft_index": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_index_add": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_index_add_opts), c.POINTER(weft_tensor)]),
+    "weft_index_copy": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_index_copy_opts), c.POINTER(weft_tensor)]),
+    "weft_index_fill": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_index_fill_opts), c.POINTER(weft_tensor)]),
+    "weft_index_put": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_index_put_opts), c.POINTER(weft_tensor)]),
+    "weft_index_reduce": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_index_reduce_reducer, c.POINTER(weft_index_reduce_opts), c.POINTER(weft_tensor)]),
+    "weft_masked_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_movedim": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_put": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_put_opts), c.POINTER(weft_tensor)]),
+    "weft_repeat_interleave_static": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_repeat_interleave_static_opts), c.POINTER(weft_tensor)]),
+    "weft_rot90": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_rot90_opts), c.POINTER(weft_tensor)]),
+    "weft_scatter_reduce": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_scatter_reduce_reducer, c.POINTER(weft_scatter_reduce_opts), c.POINTER(weft_tensor)]),
+    "weft_select_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_select_scatter_opts), c.POINTER(weft_tensor)]),
+    "weft_slice_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_slice_scatter_opts), c.POINTER(weft_tensor)]),
+    "weft_take_along_axis": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_take_along_axis_opts), c.POINTER(weft_tensor)]),
+    "weft_unfold": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_unfold_opts), c.POINTER(weft_tensor)]),
 }
 
 

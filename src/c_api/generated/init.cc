@@ -130,5 +130,24 @@ void weft_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::Ini
 void weft_quantile_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_std_mean_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_var_mean_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_as_strided_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_as_strided_scatter_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_diag_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_diag_embed_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_diagonal_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_diagonal_scatter_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_index_add_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_index_copy_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_index_fill_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_index_put_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_index_reduce_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_put_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_repeat_interleave_static_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_rot90_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_scatter_reduce_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_select_scatter_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_slice_scatter_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_take_along_axis_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_unfold_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 
 }  // extern "C"

@@ -188,4 +188,334 @@ weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean
   });
 }
 
+weft_error* weft_as_strided(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
+                            const int64_t* strides, size_t strides_count, const weft_as_strided_opts* opts,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_as_strided, ctx);
+    call.Operand(x);
+    call.SetInts(0, shape, shape_count);
+    call.SetInts(1, strides, strides_count);
+    weft_as_strided_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_as_strided_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_AS_STRIDED_HAS_OFFSET) call.SetInt(2, o.offset);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_as_strided_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, const int64_t* shape,
+                                    size_t shape_count, const int64_t* strides, size_t strides_count,
+                                    const weft_as_strided_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_as_strided_scatter, ctx);
+    call.Operand(x);
+    call.Operand(source);
+    call.SetInts(0, shape, shape_count);
+    call.SetInts(1, strides, strides_count);
+    weft_as_strided_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_as_strided_scatter_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_AS_STRIDED_SCATTER_HAS_OFFSET) call.SetInt(2, o.offset);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_block_diag(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_block_diag, ctx);
+    call.Variadic(inputs, inputs_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diag(weft_context* ctx, weft_tensor* x, const weft_diag_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diag, ctx);
+    call.Operand(x);
+    weft_diag_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diag_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_DIAG_HAS_OFFSET) call.SetInt(0, o.offset);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diag_embed(weft_context* ctx, weft_tensor* x, const weft_diag_embed_opts* opts,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diag_embed, ctx);
+    call.Operand(x);
+    weft_diag_embed_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diag_embed_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_DIAG_EMBED_HAS_OFFSET) call.SetInt(0, o.offset);
+    if (o.present & WEFT_DIAG_EMBED_HAS_AXIS1) call.SetInt(1, o.axis1);
+    if (o.present & WEFT_DIAG_EMBED_HAS_AXIS2) call.SetInt(2, o.axis2);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diagonal(weft_context* ctx, weft_tensor* x, const weft_diagonal_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diagonal, ctx);
+    call.Operand(x);
+    weft_diagonal_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diagonal_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_DIAGONAL_HAS_OFFSET) call.SetInt(0, o.offset);
+    if (o.present & WEFT_DIAGONAL_HAS_AXIS1) call.SetInt(1, o.axis1);
+    if (o.present & WEFT_DIAGONAL_HAS_AXIS2) call.SetInt(2, o.axis2);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diagonal_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+                                  const weft_diagonal_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diagonal_scatter, ctx);
+    call.Operand(x);
+    call.Operand(source);
+    weft_diagonal_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diagonal_scatter_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_DIAGONAL_SCATTER_HAS_OFFSET) call.SetInt(0, o.offset);
+    if (o.present & WEFT_DIAGONAL_SCATTER_HAS_AXIS1) call.SetInt(1, o.axis1);
+    if (o.present & WEFT_DIAGONAL_SCATTER_HAS_AXIS2) call.SetInt(2, o.axis2);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index(weft_context* ctx, weft_tensor* x, weft_tensor* const* indices, size_t indices_count,
+                       const int64_t* dims, size_t dims_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index, ctx);
+    call.Operand(x);
+    call.Variadic(indices, indices_count);
+    call.SetInts(0, dims, dims_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_add(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+                           const weft_index_add_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_add, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(source);
+    weft_index_add_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_add_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_INDEX_ADD_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_INDEX_ADD_HAS_ALPHA) call.SetDouble(1, o.alpha);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_copy(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+                            const weft_index_copy_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_copy, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(source);
+    weft_index_copy_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_copy_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_INDEX_COPY_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_fill(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* value,
+                            const weft_index_fill_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_fill, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(value);
+    weft_index_fill_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_fill_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_INDEX_FILL_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_put(weft_context* ctx, weft_tensor* x, weft_tensor* values, weft_tensor* const* indices,
+                           size_t indices_count, const int64_t* dims, size_t dims_count,
+                           const weft_index_put_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_put, ctx);
+    call.Operand(x);
+    call.Operand(values);
+    call.Variadic(indices, indices_count);
+    call.SetInts(0, dims, dims_count);
+    weft_index_put_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_put_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_INDEX_PUT_HAS_ACCUMULATE) call.SetBool(1, o.accumulate);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+                              weft_index_reduce_reducer reducer, const weft_index_reduce_opts* opts,
+                              weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_reduce, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(source);
+    call.SetEnum(1, reducer);
+    weft_index_reduce_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_reduce_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_INDEX_REDUCE_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF) call.SetBool(2, o.include_self);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_masked_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor* source,
+                                weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_masked_scatter, ctx, {x, mask, source}, out);
+}
+
+weft_error* weft_movedim(weft_context* ctx, weft_tensor* x, const int64_t* source, size_t source_count,
+                         const int64_t* destination, size_t destination_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_movedim, ctx);
+    call.Operand(x);
+    call.SetInts(0, source, source_count);
+    call.SetInts(1, destination, destination_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_put(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+                     const weft_put_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_put, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(source);
+    weft_put_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_put_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_PUT_HAS_ACCUMULATE) call.SetBool(0, o.accumulate);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_repeat_interleave_static(weft_context* ctx, weft_tensor* x, weft_tensor* repeats, int64_t total,
+                                          const weft_repeat_interleave_static_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_repeat_interleave_static, ctx);
+    call.Operand(x);
+    call.Operand(repeats);
+    call.SetInt(0, total);
+    weft_repeat_interleave_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_repeat_interleave_static_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS) call.SetInt(1, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_rot90(weft_context* ctx, weft_tensor* x, const weft_rot90_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_rot90, ctx);
+    call.Operand(x);
+    weft_rot90_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_rot90_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ROT90_HAS_K) call.SetInt(0, o.k);
+    if (o.present & WEFT_ROT90_HAS_DIMS) call.SetInts(1, o.dims, o.dims_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_scatter_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* indices, weft_tensor* source,
+                                weft_scatter_reduce_reducer reducer, const weft_scatter_reduce_opts* opts,
+                                weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_scatter_reduce, ctx);
+    call.Operand(x);
+    call.Operand(indices);
+    call.Operand(source);
+    call.SetEnum(0, reducer);
+    weft_scatter_reduce_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scatter_reduce_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SCATTER_REDUCE_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF) call.SetBool(2, o.include_self);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_select_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, int64_t index,
+                                const weft_select_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_select_scatter, ctx);
+    call.Operand(x);
+    call.Operand(source);
+    call.SetInt(0, index);
+    weft_select_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_select_scatter_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SELECT_SCATTER_HAS_AXIS) call.SetInt(1, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_slice_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+                               const weft_slice_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_slice_scatter, ctx);
+    call.Operand(x);
+    call.Operand(source);
+    weft_slice_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_slice_scatter_opts", &o));
+    call.CheckPresent(o.present, 15u);
+    if (o.present & WEFT_SLICE_SCATTER_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_SLICE_SCATTER_HAS_START) call.SetInt(1, o.start);
+    if (o.present & WEFT_SLICE_SCATTER_HAS_LIMIT) call.SetInt(2, o.limit);
+    if (o.present & WEFT_SLICE_SCATTER_HAS_STEP) call.SetInt(3, o.step);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_take_along_axis(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+                                 const weft_take_along_axis_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_take_along_axis, ctx);
+    call.Operand(x);
+    call.Operand(indices);
+    weft_take_along_axis_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_take_along_axis_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TAKE_ALONG_AXIS_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_unfold(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unfold_opts* opts,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_unfold, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_unfold_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_unfold_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_UNFOLD_HAS_STEP) call.SetInt(1, o.step);
+    if (o.present & WEFT_UNFOLD_HAS_AXIS) call.SetInt(2, o.axis);
+    return call.Record({out});
+  });
+}
+
 }  // extern "C"

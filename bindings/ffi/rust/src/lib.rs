@@ -319,6 +319,39 @@ pub const WEFT_STD_MEAN_HAS_CORRECTION: u64 = 1 << 2;
 pub const WEFT_VAR_MEAN_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_VAR_MEAN_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_MEAN_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_AS_STRIDED_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_AS_STRIDED_SCATTER_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAG_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAG_EMBED_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAG_EMBED_HAS_AXIS1: u64 = 1 << 1;
+pub const WEFT_DIAG_EMBED_HAS_AXIS2: u64 = 1 << 2;
+pub const WEFT_DIAGONAL_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAGONAL_HAS_AXIS1: u64 = 1 << 1;
+pub const WEFT_DIAGONAL_HAS_AXIS2: u64 = 1 << 2;
+pub const WEFT_DIAGONAL_SCATTER_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAGONAL_SCATTER_HAS_AXIS1: u64 = 1 << 1;
+pub const WEFT_DIAGONAL_SCATTER_HAS_AXIS2: u64 = 1 << 2;
+pub const WEFT_INDEX_ADD_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INDEX_ADD_HAS_ALPHA: u64 = 1 << 1;
+pub const WEFT_INDEX_COPY_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INDEX_FILL_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INDEX_PUT_HAS_ACCUMULATE: u64 = 1 << 0;
+pub const WEFT_INDEX_REDUCE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF: u64 = 1 << 1;
+pub const WEFT_PUT_HAS_ACCUMULATE: u64 = 1 << 0;
+pub const WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_ROT90_HAS_K: u64 = 1 << 0;
+pub const WEFT_ROT90_HAS_DIMS: u64 = 1 << 1;
+pub const WEFT_SCATTER_REDUCE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF: u64 = 1 << 1;
+pub const WEFT_SELECT_SCATTER_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SLICE_SCATTER_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SLICE_SCATTER_HAS_START: u64 = 1 << 1;
+pub const WEFT_SLICE_SCATTER_HAS_LIMIT: u64 = 1 << 2;
+pub const WEFT_SLICE_SCATTER_HAS_STEP: u64 = 1 << 3;
+pub const WEFT_TAKE_ALONG_AXIS_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_UNFOLD_HAS_STEP: u64 = 1 << 0;
+pub const WEFT_UNFOLD_HAS_AXIS: u64 = 1 << 1;
 
 pub type weft_code = u32;
 pub const WEFT_OK: weft_code = 0;
@@ -627,6 +660,22 @@ pub const WEFT_QUANTILE_INTERPOLATION_LOWER: weft_quantile_interpolation = 1;
 pub const WEFT_QUANTILE_INTERPOLATION_HIGHER: weft_quantile_interpolation = 2;
 pub const WEFT_QUANTILE_INTERPOLATION_NEAREST: weft_quantile_interpolation = 3;
 pub const WEFT_QUANTILE_INTERPOLATION_MIDPOINT: weft_quantile_interpolation = 4;
+
+pub type weft_index_reduce_reducer = u32;
+pub const WEFT_INDEX_REDUCE_REDUCER_SUM: weft_index_reduce_reducer = 0;
+pub const WEFT_INDEX_REDUCE_REDUCER_PROD: weft_index_reduce_reducer = 1;
+pub const WEFT_INDEX_REDUCE_REDUCER_MAX: weft_index_reduce_reducer = 2;
+pub const WEFT_INDEX_REDUCE_REDUCER_MIN: weft_index_reduce_reducer = 3;
+pub const WEFT_INDEX_REDUCE_REDUCER_MEAN: weft_index_reduce_reducer = 4;
+pub const WEFT_INDEX_REDUCE_REDUCER_SET: weft_index_reduce_reducer = 5;
+
+pub type weft_scatter_reduce_reducer = u32;
+pub const WEFT_SCATTER_REDUCE_REDUCER_SUM: weft_scatter_reduce_reducer = 0;
+pub const WEFT_SCATTER_REDUCE_REDUCER_PROD: weft_scatter_reduce_reducer = 1;
+pub const WEFT_SCATTER_REDUCE_REDUCER_MAX: weft_scatter_reduce_reducer = 2;
+pub const WEFT_SCATTER_REDUCE_REDUCER_MIN: weft_scatter_reduce_reducer = 3;
+pub const WEFT_SCATTER_REDUCE_REDUCER_MEAN: weft_scatter_reduce_reducer = 4;
+pub const WEFT_SCATTER_REDUCE_REDUCER_SET: weft_scatter_reduce_reducer = 5;
 
 pub type weft_proc = Option<unsafe extern "C" fn()>;
 pub type weft_release_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
@@ -2142,6 +2191,196 @@ pub struct weft_var_mean_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_as_strided_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_as_strided_scatter_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diag_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diag_embed_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+    pub axis1: i64,
+    pub axis2: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diagonal_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+    pub axis1: i64,
+    pub axis2: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diagonal_scatter_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+    pub axis1: i64,
+    pub axis2: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_add_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub alpha: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_copy_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_fill_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_put_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub accumulate: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_reduce_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub include_self: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_put_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub accumulate: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_repeat_interleave_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_rot90_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub k: i64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_scatter_reduce_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub include_self: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_select_scatter_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_slice_scatter_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub start: i64,
+    pub limit: i64,
+    pub step: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_take_along_axis_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_unfold_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub step: i64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_api_v1 {
     pub struct_size: usize,
     pub release_version: Option<unsafe extern "C" fn() -> *const c_char>,
@@ -2676,6 +2915,25 @@ extern "C" {
     pub fn weft_quantile_opts_init(options: *mut c_void, size: usize);
     pub fn weft_std_mean_opts_init(options: *mut c_void, size: usize);
     pub fn weft_var_mean_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_as_strided_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_as_strided_scatter_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diag_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diag_embed_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diagonal_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diagonal_scatter_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_add_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_copy_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_fill_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_put_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_reduce_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_put_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_repeat_interleave_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_rot90_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_scatter_reduce_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_select_scatter_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_slice_scatter_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_take_along_axis_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_unfold_opts_init(options: *mut c_void, size: usize);
     pub fn weft_stop_gradient(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_abs(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_add(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -2929,4 +3187,27 @@ extern "C" {
     pub fn weft_std_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_std_mean_opts, out_std: *mut *mut weft_tensor, out_mean: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_trace(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_var_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_var_mean_opts, out_var: *mut *mut weft_tensor, out_mean: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_as_strided(ctx: *mut weft_context, x: *mut weft_tensor, shape: *const i64, shape_count: usize, strides: *const i64, strides_count: usize, opts: *const weft_as_strided_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_as_strided_scatter(ctx: *mut weft_context, x: *mut weft_tensor, source: *mut weft_tensor, shape: *const i64, shape_count: usize, strides: *const i64, strides_count: usize, opts: *const weft_as_strided_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_block_diag(ctx: *mut weft_context, inputs: *const *mut weft_tensor, inputs_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diag(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_diag_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diag_embed(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_diag_embed_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diagonal(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_diagonal_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diagonal_scatter(ctx: *mut weft_context, x: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_diagonal_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index(ctx: *mut weft_context, x: *mut weft_tensor, indices: *const *mut weft_tensor, indices_count: usize, dims: *const i64, dims_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_add(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_index_add_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_copy(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_index_copy_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_fill(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, value: *mut weft_tensor, opts: *const weft_index_fill_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_put(ctx: *mut weft_context, x: *mut weft_tensor, values: *mut weft_tensor, indices: *const *mut weft_tensor, indices_count: usize, dims: *const i64, dims_count: usize, opts: *const weft_index_put_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_reduce(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, source: *mut weft_tensor, reducer: weft_index_reduce_reducer, opts: *const weft_index_reduce_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_masked_scatter(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, source: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_movedim(ctx: *mut weft_context, x: *mut weft_tensor, source: *const i64, source_count: usize, destination: *const i64, destination_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_put(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_put_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_repeat_interleave_static(ctx: *mut weft_context, x: *mut weft_tensor, repeats: *mut weft_tensor, total: i64, opts: *const weft_repeat_interleave_static_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_rot90(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_rot90_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_scatter_reduce(ctx: *mut weft_context, x: *mut weft_tensor, indices: *mut weft_tensor, source: *mut weft_tensor, reducer: weft_scatter_reduce_reducer, opts: *const weft_scatter_reduce_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_select_scatter(ctx: *mut weft_context, x: *mut weft_tensor, source: *mut weft_tensor, index: i64, opts: *const weft_select_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_slice_scatter(ctx: *mut weft_context, x: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_slice_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_take_along_axis(ctx: *mut weft_context, x: *mut weft_tensor, indices: *mut weft_tensor, opts: *const weft_take_along_axis_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_unfold(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_unfold_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
 }

@@ -151,7 +151,13 @@ extern const int64_t kIntegers[] = {
     5, 2, 5, 2, 5, 2, 3, 4, 5, 1, 2, 131, 0, 2, 3, 4, 5, 1, 7, 2, 5, 7, 2, 4,
     2, 3, 4, 5, 1, 2, 131, 0, 2, 3, 4, 5, 1, 2, 131, 0, 2, 3, 4, 5, 1, 2, 3, 0,
     3, 0, 7, 2, 3, 2, 3, 5, 2, 2, 3, 4, 5, 1, 2, 131, 0, 3, 3, 2, 3, 4, 0, 0,
-    2, 3, 4, 5, 1, 2, 131, 0,
+    2, 3, 4, 5, 1, 2, 131, 0, 3, 4, 2, 3, 1, 4, 3, 4, 2, 3, 2, 3, 1, 4, 2, 3,
+    2, 3, 2, 3, 2, 3, 3, 4, 2, 3, 4, 3, 4, 3, 2, 3, 4, 3, 2, 4, 3, 5, 0, 3,
+    2, 4, 2, 1, 3, 0, 2, 3, 4, 2, 2, 2, 0, 1, 5, 3, 2, 2, 3, 2, 4, 3, 2, 3,
+    5, 3, 2, 2, 3, 2, 4, 3, 2, 3, 5, 3, 2, 2, 4, 3, 4, 3, 5, 3, 5, 0, 5, 4,
+    1, 1, 0, 1, 5, 3, 2, 2, 3, 3, 4, 4, 12, 1, 2, 3, 4, 0, -1, 3, 4, 2, 2, 4,
+    4, 1, 2, 3, 2, 2, 3, 2, 3, 2, 2, 1, 3, 4, 2, 4, 2, 4, 3, 4, 2, 6, 3, 6,
+    3, 4, 3, 3, 7, 3, 3, 3, 4, 2, 4, 3, 4, 2, 6, 7, 2,
 };
 
 extern const SampleOperand kSampleOperands[] = {
@@ -588,7 +594,29 @@ extern const SampleOperand kSampleOperands[] = {
     {0, 1, 3482, 0, 0}, {0, 0, 3483, 0, 0}, {0, 2, 3483, 0, 0}, {0, 1, 3485, 0, 0},
     {0, 2, 3486, 0, 0}, {0, 1, 3488, 0, 0}, {0, 2, 3489, 0, 0}, {0, 2, 3491, 0, 0},
     {0, 2, 3494, 0, 0}, {0, 2, 3497, 0, 0}, {0, 3, 3499, 0, 0}, {0, 2, 3502, 0, 0},
-    {0, 2, 3504, 0, 0}, {0, 2, 3506, 0, 0}, {0, 2, 3509, 0, 0},
+    {0, 2, 3504, 0, 0}, {0, 2, 3506, 0, 0}, {0, 2, 3509, 0, 0}, {0, 2, 3512, 0, 0},
+    {0, 2, 3518, 0, 0}, {0, 2, 3520, 0, 0}, {0, 2, 3526, 0, 0}, {0, 1, 3528, 0, 0},
+    {0, 0, 3529, 0, 0}, {0, 1, 3529, 0, 0}, {0, 2, 3530, 0, 0}, {0, 2, 3532, 0, 0},
+    {0, 2, 3534, 0, 0}, {0, 3, 3536, 0, 0}, {0, 2, 3539, 0, 0}, {0, 1, 3541, 0, 0},
+    {0, 3, 3542, 0, 0}, {0, 2, 3545, 0, 0}, {0, 2, 3547, 0, 0}, {73728, 1, 3549, -4, 4},
+    {0, 3, 3551, 0, 0}, {81920, 2, 3554, 0, 3}, {81920, 1, 3556, 0, 4}, {0, 3, 3559, 0, 0},
+    {73728, 1, 3562, 0, 3}, {73728, 1, 3563, 0, 2}, {0, 2, 3566, 0, 0}, {73728, 1, 3568, 0, 5},
+    {0, 2, 3569, 0, 0}, {0, 2, 3571, 0, 0}, {81920, 1, 3573, 0, 4}, {0, 2, 3574, 0, 0},
+    {0, 2, 3576, 0, 0}, {73728, 1, 3578, 0, 5}, {0, 2, 3579, 0, 0}, {0, 2, 3581, 0, 0},
+    {81920, 1, 3583, 0, 4}, {0, 2, 3584, 0, 0}, {0, 2, 3586, 0, 0}, {73728, 1, 3588, 0, 5},
+    {0, 0, 3589, 0, 0}, {0, 2, 3589, 0, 0}, {81920, 1, 3591, 0, 4}, {0, 0, 3592, 0, 0},
+    {0, 2, 3592, 0, 0}, {0, 2, 3594, 0, 0}, {73728, 1, 3596, -4, 4}, {0, 2, 3598, 0, 0},
+    {0, 0, 3600, 0, 0}, {73728, 1, 3600, 0, 5}, {73728, 1, 3601, 0, 4}, {0, 2, 3604, 0, 0},
+    {73728, 1, 3606, 0, 5}, {0, 2, 3607, 0, 0}, {0, 2, 3609, 0, 0}, {67590, 1, 3611, 0, 0},
+    {0, 1, 3612, 0, 0}, {0, 0, 3613, 0, 0}, {67590, 0, 3613, 0, 0}, {0, 1, 3613, 0, 0},
+    {0, 3, 3614, 0, 0}, {0, 2, 3619, 0, 0}, {73728, 2, 3621, -12, 12}, {0, 1, 3623, 0, 0},
+    {0, 1, 3624, 0, 0}, {81920, 1, 3625, 0, 4}, {0, 0, 3626, 0, 0}, {0, 2, 3626, 0, 0},
+    {73728, 1, 3628, 2, 3}, {0, 2, 3629, 0, 0}, {0, 3, 3631, 0, 0}, {0, 2, 3636, 0, 0},
+    {73728, 2, 3638, 0, 3}, {0, 2, 3640, 0, 0}, {0, 2, 3642, 0, 0}, {81920, 2, 3644, 0, 4},
+    {0, 2, 3646, 0, 0}, {0, 2, 3648, 0, 0}, {0, 1, 3650, 0, 0}, {0, 2, 3651, 0, 0},
+    {0, 2, 3653, 0, 0}, {0, 2, 3655, 0, 0}, {73728, 2, 3657, 0, 3}, {0, 2, 3659, 0, 0},
+    {81920, 2, 3661, 0, 4}, {0, 0, 3663, 0, 0}, {73728, 0, 3663, 0, 1}, {0, 2, 3663, 0, 0},
+    {0, 0, 3665, 0, 0},
 };
 
 extern const SampleAttr kSampleAttrs[] = {
@@ -839,7 +867,18 @@ extern const SampleAttr kSampleAttrs[] = {
     {0, 3471, 1, 0, 0.0}, {0, 3476, 1, 0, 0.0}, {2, 0, 0, 0, 3.0}, {1, 0, 0, 1, 0.0},
     {2, 0, 0, 0, 1.0}, {0, 3481, 1, 0, 0.0}, {0, 0, 0, 0, 0.0}, {0, 0, 0, 0, 0.0},
     {2, 0, 0, 4, 0.0}, {0, 3493, 1, 0, 0.0}, {1, 0, 0, 1, 0.0}, {0, 3496, 1, 0, 0.0},
-    {0, 3508, 1, 0, 0.0}, {1, 0, 0, 1, 0.0}, {0, 3511, 1, 0, 0.0},
+    {0, 3508, 1, 0, 0.0}, {1, 0, 0, 1, 0.0}, {0, 3511, 1, 0, 0.0}, {0, 3514, 2, 0, 0.0},
+    {1, 3516, 2, 0, 0.0}, {2, 0, 0, 1, 0.0}, {0, 3522, 2, 0, 0.0}, {1, 3524, 2, 0, 0.0},
+    {2, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, -1, 0.0}, {1, 0, 0, 0, 0.0},
+    {2, 0, 0, 2, 0.0}, {0, 0, 0, -1, 0.0}, {1, 0, 0, 2, 0.0}, {2, 0, 0, 0, 0.0},
+    {0, 0, 0, -1, 0.0}, {1, 0, 0, 2, 0.0}, {2, 0, 0, 0, 0.0}, {0, 3550, 1, 0, 0.0},
+    {0, 3557, 2, 0, 0.0}, {0, 3564, 2, 0, 0.0}, {0, 0, 0, -1, 0.0}, {0, 0, 0, -1, 0.0},
+    {0, 0, 0, -1, 0.0}, {0, 3597, 1, 0, 0.0}, {1, 0, 0, 1, 0.0}, {0, 3602, 2, 0, 0.0},
+    {1, 0, 0, 2, 0.0}, {0, 3617, 1, 0, 0.0}, {1, 3618, 1, 0, 0.0}, {0, 0, 0, 1, 0.0},
+    {0, 0, 0, 4, 0.0}, {0, 0, 0, -1, 0.0}, {1, 3634, 2, 0, 0.0}, {0, 0, 0, 0, 0.0},
+    {0, 0, 0, 4, 0.0}, {1, 0, 0, 1, 0.0}, {2, 0, 0, 0, 0.0}, {0, 0, 0, -1, 0.0},
+    {1, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0}, {1, 0, 0, 1, 0.0}, {3, 0, 0, 2, 0.0},
+    {0, 0, 0, 1, 0.0}, {0, 0, 0, 3, 0.0}, {1, 0, 0, 2, 0.0}, {0, 0, 0, 1, 0.0},
 };
 
 extern const Sample kSamples[] = {
@@ -1145,6 +1184,16 @@ extern const Sample kSamples[] = {
     {1720, 2, 982, 0, 0.1, 0.9}, {1722, 2, 982, 1, 0.1, 0.9}, {1724, 2, 983, 2, 0.1, 0.9}, {1726, 1, 985, 0, 0.5, 2.0},
     {1727, 1, 985, 2, 0.5, 2.0}, {1728, 1, 987, 1, -2.0, 2.0}, {1729, 1, 988, 0, -2.0, 2.0}, {1730, 1, 988, 0, -2.0, 2.0},
     {1731, 1, 988, 0, -2.0, 2.0}, {1732, 1, 988, 0, 0.5, 2.0}, {1733, 1, 988, 2, 0.5, 2.0}, {1734, 1, 990, 1, -2.0, 2.0},
+    {1735, 1, 991, 3, -2.0, 2.0}, {1736, 2, 994, 3, -2.0, 2.0}, {1738, 3, 997, 0, -2.0, 2.0}, {1741, 1, 997, 1, -2.0, 2.0},
+    {1742, 1, 998, 0, -2.0, 2.0}, {1743, 1, 998, 3, -2.0, 2.0}, {1744, 1, 1001, 0, -2.0, 2.0}, {1745, 1, 1001, 3, -2.0, 2.0},
+    {1746, 2, 1004, 0, -2.0, 2.0}, {1748, 2, 1004, 3, -2.0, 2.0}, {1750, 2, 1007, 1, -2.0, 2.0}, {1752, 3, 1008, 1, -2.0, 2.0},
+    {1755, 3, 1009, 1, -2.0, 2.0}, {1758, 3, 1010, 0, -2.0, 2.0}, {1761, 3, 1010, 1, -2.0, 2.0}, {1764, 3, 1011, 0, -2.0, 2.0},
+    {1767, 3, 1011, 1, -2.0, 2.0}, {1770, 3, 1012, 0, -2.0, 2.0}, {1773, 3, 1012, 1, -2.0, 2.0}, {1776, 3, 1013, 2, -2.0, 2.0},
+    {1779, 4, 1015, 1, -2.0, 2.0}, {1783, 3, 1016, 1, -2.0, 2.0}, {1786, 3, 1017, 0, -2.0, 2.0}, {1789, 3, 1017, 0, -2.0, 2.0},
+    {1792, 1, 1017, 2, -2.0, 2.0}, {1793, 3, 1019, 1, -2.0, 2.0}, {1796, 3, 1020, 0, -2.0, 2.0}, {1799, 2, 1020, 1, -2.0, 2.0},
+    {1801, 1, 1021, 0, -2.0, 2.0}, {1802, 1, 1021, 2, -2.0, 2.0}, {1803, 3, 1023, 1, -2.0, 2.0}, {1806, 3, 1024, 3, 0.5, 2.0},
+    {1809, 2, 1027, 2, -2.0, 2.0}, {1811, 2, 1029, 3, -2.0, 2.0}, {1813, 2, 1032, 0, -2.0, 2.0}, {1815, 2, 1032, 1, -2.0, 2.0},
+    {1817, 2, 1033, 0, -2.0, 2.0}, {1819, 1, 1033, 2, -2.0, 2.0}, {1820, 1, 1035, 1, -2.0, 2.0},
 };
 
 extern const OpInfo kOps[] = {
@@ -1401,9 +1450,32 @@ extern const OpInfo kOps[] = {
     {"std_mean", "weft.std_mean", 1199, 3, 1, 3, false, {1}, {AttrKind::kInts, AttrKind::kBool, AttrKind::kInt}, {0, 0, 0}, {"dims", "keepdims", "correction"}},
     {"trace", "weft.trace", 1202, 3, 1, 0, false, {23}, {}, {}, {}},
     {"var_mean", "weft.var_mean", 1205, 3, 1, 3, false, {1}, {AttrKind::kInts, AttrKind::kBool, AttrKind::kInt}, {0, 0, 0}, {"dims", "keepdims", "correction"}},
+    {"as_strided", "weft.as_strided", 1208, 1, 1, 3, false, {31}, {AttrKind::kInts, AttrKind::kInts, AttrKind::kInt}, {0, 0, 0}, {"shape", "strides", "offset"}},
+    {"as_strided_scatter", "weft.as_strided_scatter", 1209, 1, 2, 3, false, {31, 31}, {AttrKind::kInts, AttrKind::kInts, AttrKind::kInt}, {0, 0, 0}, {"shape", "strides", "offset"}},
+    {"block_diag", "weft.block_diag", 1210, 1, 1, 0, true, {31}, {}, {}, {}},
+    {"diag", "weft.diag", 1211, 2, 1, 1, false, {31}, {AttrKind::kInt}, {0}, {"offset"}},
+    {"diag_embed", "weft.diag_embed", 1213, 1, 1, 3, false, {31}, {AttrKind::kInt, AttrKind::kInt, AttrKind::kInt}, {0, 0, 0}, {"offset", "axis1", "axis2"}},
+    {"diagonal", "weft.diagonal", 1214, 2, 1, 3, false, {31}, {AttrKind::kInt, AttrKind::kInt, AttrKind::kInt}, {0, 0, 0}, {"offset", "axis1", "axis2"}},
+    {"diagonal_scatter", "weft.diagonal_scatter", 1216, 2, 2, 3, false, {31, 31}, {AttrKind::kInt, AttrKind::kInt, AttrKind::kInt}, {0, 0, 0}, {"offset", "axis1", "axis2"}},
+    {"index", "weft.index", 1218, 3, 2, 1, true, {31, 6}, {AttrKind::kInts}, {0}, {"dims"}},
+    {"index_add", "weft.index_add", 1221, 2, 3, 2, false, {31, 6, 31}, {AttrKind::kInt, AttrKind::kDouble}, {0, 0}, {"axis", "alpha"}},
+    {"index_copy", "weft.index_copy", 1223, 2, 3, 1, false, {31, 6, 31}, {AttrKind::kInt}, {0}, {"axis"}},
+    {"index_fill", "weft.index_fill", 1225, 2, 3, 1, false, {31, 6, 31}, {AttrKind::kInt}, {0}, {"axis"}},
+    {"index_put", "weft.index_put", 1227, 2, 3, 2, true, {31, 31, 6}, {AttrKind::kInts, AttrKind::kBool}, {0, 0}, {"dims", "accumulate"}},
+    {"index_reduce", "weft.index_reduce", 1229, 1, 3, 3, false, {31, 6, 31}, {AttrKind::kInt, AttrKind::kEnum, AttrKind::kBool}, {0, 6, 0}, {"axis", "reducer", "include_self"}},
+    {"masked_scatter", "weft.masked_scatter", 1230, 2, 3, 0, false, {31, 8, 31}, {}, {}, {}},
+    {"movedim", "weft.movedim", 1232, 1, 1, 2, false, {31}, {AttrKind::kInts, AttrKind::kInts}, {0, 0}, {"source", "destination"}},
+    {"put", "weft.put", 1233, 2, 3, 1, false, {31, 6, 31}, {AttrKind::kBool}, {0}, {"accumulate"}},
+    {"repeat_interleave_static", "weft.repeat_interleave_static", 1235, 1, 2, 2, false, {31, 6}, {AttrKind::kInt, AttrKind::kInt}, {0, 0}, {"total", "axis"}},
+    {"rot90", "weft.rot90", 1236, 2, 1, 2, false, {31}, {AttrKind::kInt, AttrKind::kInts}, {0, 0}, {"k", "dims"}},
+    {"scatter_reduce", "weft.scatter_reduce", 1238, 2, 3, 3, false, {31, 6, 31}, {AttrKind::kEnum, AttrKind::kInt, AttrKind::kBool}, {6, 0, 0}, {"reducer", "axis", "include_self"}},
+    {"select_scatter", "weft.select_scatter", 1240, 1, 2, 2, false, {31, 31}, {AttrKind::kInt, AttrKind::kInt}, {0, 0}, {"index", "axis"}},
+    {"slice_scatter", "weft.slice_scatter", 1241, 1, 2, 4, false, {31, 31}, {AttrKind::kInt, AttrKind::kInt, AttrKind::kInt, AttrKind::kInt}, {0, 0, 0, 0}, {"axis", "start", "limit", "step"}},
+    {"take_along_axis", "weft.take_along_axis", 1242, 3, 2, 1, false, {31, 6}, {AttrKind::kInt}, {0}, {"axis"}},
+    {"unfold", "weft.unfold", 1245, 2, 1, 3, false, {31}, {AttrKind::kInt, AttrKind::kInt, AttrKind::kInt}, {0, 0, 0}, {"size", "step", "axis"}},
 };
 
-extern const size_t kOpCount = 253;
+extern const size_t kOpCount = 276;
 
 void Call_weft_abi_version(Fuzz& f);
 void Call_weft_release_version(Fuzz& f);
@@ -1733,6 +1805,25 @@ void Call_weft_norm_opts_init(Fuzz& f);
 void Call_weft_quantile_opts_init(Fuzz& f);
 void Call_weft_std_mean_opts_init(Fuzz& f);
 void Call_weft_var_mean_opts_init(Fuzz& f);
+void Call_weft_as_strided_opts_init(Fuzz& f);
+void Call_weft_as_strided_scatter_opts_init(Fuzz& f);
+void Call_weft_diag_opts_init(Fuzz& f);
+void Call_weft_diag_embed_opts_init(Fuzz& f);
+void Call_weft_diagonal_opts_init(Fuzz& f);
+void Call_weft_diagonal_scatter_opts_init(Fuzz& f);
+void Call_weft_index_add_opts_init(Fuzz& f);
+void Call_weft_index_copy_opts_init(Fuzz& f);
+void Call_weft_index_fill_opts_init(Fuzz& f);
+void Call_weft_index_put_opts_init(Fuzz& f);
+void Call_weft_index_reduce_opts_init(Fuzz& f);
+void Call_weft_put_opts_init(Fuzz& f);
+void Call_weft_repeat_interleave_static_opts_init(Fuzz& f);
+void Call_weft_rot90_opts_init(Fuzz& f);
+void Call_weft_scatter_reduce_opts_init(Fuzz& f);
+void Call_weft_select_scatter_opts_init(Fuzz& f);
+void Call_weft_slice_scatter_opts_init(Fuzz& f);
+void Call_weft_take_along_axis_opts_init(Fuzz& f);
+void Call_weft_unfold_opts_init(Fuzz& f);
 void Call_weft_stop_gradient(Fuzz& f);
 void Call_weft_abs(Fuzz& f);
 void Call_weft_add(Fuzz& f);
@@ -1986,6 +2077,29 @@ void Call_weft_quantile(Fuzz& f);
 void Call_weft_std_mean(Fuzz& f);
 void Call_weft_trace(Fuzz& f);
 void Call_weft_var_mean(Fuzz& f);
+void Call_weft_as_strided(Fuzz& f);
+void Call_weft_as_strided_scatter(Fuzz& f);
+void Call_weft_block_diag(Fuzz& f);
+void Call_weft_diag(Fuzz& f);
+void Call_weft_diag_embed(Fuzz& f);
+void Call_weft_diagonal(Fuzz& f);
+void Call_weft_diagonal_scatter(Fuzz& f);
+void Call_weft_index(Fuzz& f);
+void Call_weft_index_add(Fuzz& f);
+void Call_weft_index_copy(Fuzz& f);
+void Call_weft_index_fill(Fuzz& f);
+void Call_weft_index_put(Fuzz& f);
+void Call_weft_index_reduce(Fuzz& f);
+void Call_weft_masked_scatter(Fuzz& f);
+void Call_weft_movedim(Fuzz& f);
+void Call_weft_put(Fuzz& f);
+void Call_weft_repeat_interleave_static(Fuzz& f);
+void Call_weft_rot90(Fuzz& f);
+void Call_weft_scatter_reduce(Fuzz& f);
+void Call_weft_select_scatter(Fuzz& f);
+void Call_weft_slice_scatter(Fuzz& f);
+void Call_weft_take_along_axis(Fuzz& f);
+void Call_weft_unfold(Fuzz& f);
 
 extern const Function kFunctions[] = {
     {"weft_abi_version", Call_weft_abi_version, 0x0u, false, false, 1, nullptr},
@@ -2316,6 +2430,25 @@ extern const Function kFunctions[] = {
     {"weft_quantile_opts_init", Call_weft_quantile_opts_init, 0u, false, false, 1, nullptr},
     {"weft_std_mean_opts_init", Call_weft_std_mean_opts_init, 0u, false, false, 1, nullptr},
     {"weft_var_mean_opts_init", Call_weft_var_mean_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_as_strided_opts_init", Call_weft_as_strided_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_as_strided_scatter_opts_init", Call_weft_as_strided_scatter_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_diag_opts_init", Call_weft_diag_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_diag_embed_opts_init", Call_weft_diag_embed_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_diagonal_opts_init", Call_weft_diagonal_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_diagonal_scatter_opts_init", Call_weft_diagonal_scatter_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_index_add_opts_init", Call_weft_index_add_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_index_copy_opts_init", Call_weft_index_copy_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_index_fill_opts_init", Call_weft_index_fill_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_index_put_opts_init", Call_weft_index_put_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_index_reduce_opts_init", Call_weft_index_reduce_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_put_opts_init", Call_weft_put_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_repeat_interleave_static_opts_init", Call_weft_repeat_interleave_static_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_rot90_opts_init", Call_weft_rot90_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_scatter_reduce_opts_init", Call_weft_scatter_reduce_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_select_scatter_opts_init", Call_weft_select_scatter_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_slice_scatter_opts_init", Call_weft_slice_scatter_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_take_along_axis_opts_init", Call_weft_take_along_axis_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_unfold_opts_init", Call_weft_unfold_opts_init, 0u, false, false, 1, nullptr},
     {"weft_stop_gradient", Call_weft_stop_gradient, 0x30Au, false, true, 1, &kOps[0]},
     {"weft_abs", Call_weft_abs, 0x30Au, false, true, 1, &kOps[1]},
     {"weft_add", Call_weft_add, 0x30Au, false, true, 1, &kOps[2]},
@@ -2569,7 +2702,30 @@ extern const Function kFunctions[] = {
     {"weft_std_mean", Call_weft_std_mean, 0x130Au, false, true, 1, &kOps[250]},
     {"weft_trace", Call_weft_trace, 0x30Au, false, true, 1, &kOps[251]},
     {"weft_var_mean", Call_weft_var_mean, 0x130Au, false, true, 1, &kOps[252]},
+    {"weft_as_strided", Call_weft_as_strided, 0x130Au, false, true, 1, &kOps[253]},
+    {"weft_as_strided_scatter", Call_weft_as_strided_scatter, 0x130Au, false, true, 1, &kOps[254]},
+    {"weft_block_diag", Call_weft_block_diag, 0x30Au, false, true, 1, &kOps[255]},
+    {"weft_diag", Call_weft_diag, 0x130Au, false, true, 1, &kOps[256]},
+    {"weft_diag_embed", Call_weft_diag_embed, 0x130Au, false, true, 1, &kOps[257]},
+    {"weft_diagonal", Call_weft_diagonal, 0x130Au, false, true, 1, &kOps[258]},
+    {"weft_diagonal_scatter", Call_weft_diagonal_scatter, 0x130Au, false, true, 1, &kOps[259]},
+    {"weft_index", Call_weft_index, 0xB0Au, false, true, 1, &kOps[260]},
+    {"weft_index_add", Call_weft_index_add, 0x1B0Au, false, true, 1, &kOps[261]},
+    {"weft_index_copy", Call_weft_index_copy, 0x1B0Au, false, true, 1, &kOps[262]},
+    {"weft_index_fill", Call_weft_index_fill, 0x1B0Au, false, true, 1, &kOps[263]},
+    {"weft_index_put", Call_weft_index_put, 0x1B0Au, false, true, 1, &kOps[264]},
+    {"weft_index_reduce", Call_weft_index_reduce, 0x1B0Au, false, true, 1, &kOps[265]},
+    {"weft_masked_scatter", Call_weft_masked_scatter, 0x30Au, false, true, 1, &kOps[266]},
+    {"weft_movedim", Call_weft_movedim, 0x30Au, false, true, 1, &kOps[267]},
+    {"weft_put", Call_weft_put, 0x1B0Au, false, true, 1, &kOps[268]},
+    {"weft_repeat_interleave_static", Call_weft_repeat_interleave_static, 0x130Au, false, true, 1, &kOps[269]},
+    {"weft_rot90", Call_weft_rot90, 0x130Au, false, true, 1, &kOps[270]},
+    {"weft_scatter_reduce", Call_weft_scatter_reduce, 0x1B0Au, false, true, 1, &kOps[271]},
+    {"weft_select_scatter", Call_weft_select_scatter, 0x130Au, false, true, 1, &kOps[272]},
+    {"weft_slice_scatter", Call_weft_slice_scatter, 0x130Au, false, true, 1, &kOps[273]},
+    {"weft_take_along_axis", Call_weft_take_along_axis, 0x1B0Au, false, true, 1, &kOps[274]},
+    {"weft_unfold", Call_weft_unfold, 0x130Au, false, true, 1, &kOps[275]},
 };
-extern const size_t kFunctionCount = 581;
+extern const size_t kFunctionCount = 623;
 
 }  // namespace weft::fuzz
