@@ -530,6 +530,9 @@ static void part_2(void) {
   OFFSET(weft_avg_pool_opts, reserved_pads);
   OFFSET(weft_avg_pool_opts, pads);
   OFFSET(weft_avg_pool_opts, pads_count);
+  OFFSET(weft_avg_pool_opts, ceil_mode);
+  OFFSET(weft_avg_pool_opts, count_include_pad);
+  OFFSET(weft_avg_pool_opts, divisor);
   SIZE(weft_conv_opts);
   OFFSET(weft_conv_opts, struct_size);
   OFFSET(weft_conv_opts, next);
@@ -580,6 +583,10 @@ static void part_2(void) {
   OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
+  OFFSET(weft_max_pool_opts, ceil_mode);
+  OFFSET(weft_max_pool_opts, reserved_dilation);
+  OFFSET(weft_max_pool_opts, dilation);
+  OFFSET(weft_max_pool_opts, dilation_count);
   SIZE(weft_reduce_window_opts);
   OFFSET(weft_reduce_window_opts, struct_size);
   OFFSET(weft_reduce_window_opts, next);
@@ -607,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_batch_norm_opts, next);
   OFFSET(weft_batch_norm_opts, present);
   OFFSET(weft_batch_norm_opts, axis);
+}
+
+static void part_3(void) {
   OFFSET(weft_batch_norm_opts, epsilon);
   SIZE(weft_batch_norm_inference_opts);
   OFFSET(weft_batch_norm_inference_opts, struct_size);
@@ -614,9 +624,6 @@ static void part_2(void) {
   OFFSET(weft_batch_norm_inference_opts, present);
   OFFSET(weft_batch_norm_inference_opts, axis);
   OFFSET(weft_batch_norm_inference_opts, epsilon);
-}
-
-static void part_3(void) {
   SIZE(weft_cross_entropy_opts);
   OFFSET(weft_cross_entropy_opts, struct_size);
   OFFSET(weft_cross_entropy_opts, next);
@@ -810,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_softplus_beta_opts, present);
   OFFSET(weft_softplus_beta_opts, beta);
   OFFSET(weft_softplus_beta_opts, threshold);
+}
+
+static void part_4(void) {
   SIZE(weft_softshrink_opts);
   OFFSET(weft_softshrink_opts, struct_size);
   OFFSET(weft_softshrink_opts, next);
@@ -817,9 +827,6 @@ static void part_3(void) {
   OFFSET(weft_softshrink_opts, lambd);
   SIZE(weft_bce_opts);
   OFFSET(weft_bce_opts, struct_size);
-}
-
-static void part_4(void) {
   OFFSET(weft_bce_opts, next);
   OFFSET(weft_bce_opts, present);
   OFFSET(weft_bce_opts, reduction);
@@ -1013,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_diag_embed_opts, offset);
   OFFSET(weft_diag_embed_opts, axis1);
   OFFSET(weft_diag_embed_opts, axis2);
+}
+
+static void part_5(void) {
   SIZE(weft_diagonal_opts);
   OFFSET(weft_diagonal_opts, struct_size);
   OFFSET(weft_diagonal_opts, next);
@@ -1020,9 +1030,6 @@ static void part_4(void) {
   OFFSET(weft_diagonal_opts, offset);
   OFFSET(weft_diagonal_opts, axis1);
   OFFSET(weft_diagonal_opts, axis2);
-}
-
-static void part_5(void) {
   SIZE(weft_diagonal_scatter_opts);
   OFFSET(weft_diagonal_scatter_opts, struct_size);
   OFFSET(weft_diagonal_scatter_opts, next);
@@ -1108,6 +1115,208 @@ static void part_5(void) {
   OFFSET(weft_unfold_opts, present);
   OFFSET(weft_unfold_opts, step);
   OFFSET(weft_unfold_opts, axis);
+  SIZE(weft_col2im_opts);
+  OFFSET(weft_col2im_opts, struct_size);
+  OFFSET(weft_col2im_opts, next);
+  OFFSET(weft_col2im_opts, present);
+  OFFSET(weft_col2im_opts, strides);
+  OFFSET(weft_col2im_opts, strides_count);
+  OFFSET(weft_col2im_opts, pads);
+  OFFSET(weft_col2im_opts, pads_count);
+  OFFSET(weft_col2im_opts, dilation);
+  OFFSET(weft_col2im_opts, dilation_count);
+  SIZE(weft_im2col_opts);
+  OFFSET(weft_im2col_opts, struct_size);
+  OFFSET(weft_im2col_opts, next);
+  OFFSET(weft_im2col_opts, present);
+  OFFSET(weft_im2col_opts, strides);
+  OFFSET(weft_im2col_opts, strides_count);
+  OFFSET(weft_im2col_opts, pads);
+  OFFSET(weft_im2col_opts, pads_count);
+  OFFSET(weft_im2col_opts, dilation);
+  OFFSET(weft_im2col_opts, dilation_count);
+  SIZE(weft_lp_pool_opts);
+  OFFSET(weft_lp_pool_opts, struct_size);
+  OFFSET(weft_lp_pool_opts, next);
+  OFFSET(weft_lp_pool_opts, present);
+  OFFSET(weft_lp_pool_opts, strides);
+  OFFSET(weft_lp_pool_opts, strides_count);
+  OFFSET(weft_lp_pool_opts, padding);
+  OFFSET(weft_lp_pool_opts, reserved_pads);
+  OFFSET(weft_lp_pool_opts, pads);
+  OFFSET(weft_lp_pool_opts, pads_count);
+  OFFSET(weft_lp_pool_opts, ceil_mode);
+  OFFSET(weft_lp_pool_opts, reserved_p);
+  OFFSET(weft_lp_pool_opts, p);
+  SIZE(weft_max_pool_with_indices_opts);
+  OFFSET(weft_max_pool_with_indices_opts, struct_size);
+  OFFSET(weft_max_pool_with_indices_opts, next);
+  OFFSET(weft_max_pool_with_indices_opts, present);
+  OFFSET(weft_max_pool_with_indices_opts, strides);
+  OFFSET(weft_max_pool_with_indices_opts, strides_count);
+  OFFSET(weft_max_pool_with_indices_opts, padding);
+  OFFSET(weft_max_pool_with_indices_opts, reserved_pads);
+  OFFSET(weft_max_pool_with_indices_opts, pads);
+  OFFSET(weft_max_pool_with_indices_opts, pads_count);
+  OFFSET(weft_max_pool_with_indices_opts, ceil_mode);
+  OFFSET(weft_max_pool_with_indices_opts, reserved_dilation);
+  OFFSET(weft_max_pool_with_indices_opts, dilation);
+  OFFSET(weft_max_pool_with_indices_opts, dilation_count);
+  SIZE(weft_affine_grid_opts);
+  OFFSET(weft_affine_grid_opts, struct_size);
+  OFFSET(weft_affine_grid_opts, next);
+  OFFSET(weft_affine_grid_opts, present);
+  OFFSET(weft_affine_grid_opts, align_corners);
+  OFFSET(weft_affine_grid_opts, reserved);
+  SIZE(weft_grid_sample_opts);
+  OFFSET(weft_grid_sample_opts, struct_size);
+  OFFSET(weft_grid_sample_opts, next);
+  OFFSET(weft_grid_sample_opts, present);
+  OFFSET(weft_grid_sample_opts, mode);
+  OFFSET(weft_grid_sample_opts, outside);
+  OFFSET(weft_grid_sample_opts, align_corners);
+  OFFSET(weft_grid_sample_opts, reserved);
+  SIZE(weft_group_norm_opts);
+  OFFSET(weft_group_norm_opts, struct_size);
+  OFFSET(weft_group_norm_opts, next);
+  OFFSET(weft_group_norm_opts, present);
+  OFFSET(weft_group_norm_opts, axis);
+  OFFSET(weft_group_norm_opts, epsilon);
+  SIZE(weft_instance_norm_opts);
+  OFFSET(weft_instance_norm_opts, struct_size);
+  OFFSET(weft_instance_norm_opts, next);
+  OFFSET(weft_instance_norm_opts, present);
+  OFFSET(weft_instance_norm_opts, axis);
+  OFFSET(weft_instance_norm_opts, epsilon);
+  SIZE(weft_local_response_norm_opts);
+  OFFSET(weft_local_response_norm_opts, struct_size);
+  OFFSET(weft_local_response_norm_opts, next);
+  OFFSET(weft_local_response_norm_opts, present);
+  OFFSET(weft_local_response_norm_opts, axis);
+  OFFSET(weft_local_response_norm_opts, alpha);
+  OFFSET(weft_local_response_norm_opts, beta);
+  OFFSET(weft_local_response_norm_opts, k);
+  SIZE(weft_resize_opts);
+  OFFSET(weft_resize_opts, struct_size);
+  OFFSET(weft_resize_opts, next);
+  OFFSET(weft_resize_opts, present);
+  OFFSET(weft_resize_opts, mode);
+  OFFSET(weft_resize_opts, align_corners);
+  OFFSET(weft_resize_opts, scales);
+  OFFSET(weft_resize_opts, scales_count);
+  SIZE(weft_addmm_opts);
+  OFFSET(weft_addmm_opts, struct_size);
+  OFFSET(weft_addmm_opts, next);
+  OFFSET(weft_addmm_opts, present);
+  OFFSET(weft_addmm_opts, alpha);
+  OFFSET(weft_addmm_opts, beta);
+  SIZE(weft_cdist_opts);
+  OFFSET(weft_cdist_opts, struct_size);
+  OFFSET(weft_cdist_opts, next);
+  OFFSET(weft_cdist_opts, present);
+  OFFSET(weft_cdist_opts, p);
+  SIZE(weft_cosine_embedding_opts);
+  OFFSET(weft_cosine_embedding_opts, struct_size);
+  OFFSET(weft_cosine_embedding_opts, next);
+  OFFSET(weft_cosine_embedding_opts, present);
+  OFFSET(weft_cosine_embedding_opts, reduction);
+  OFFSET(weft_cosine_embedding_opts, reserved_margin);
+  OFFSET(weft_cosine_embedding_opts, margin);
+  SIZE(weft_cosine_similarity_opts);
+}
+
+static void part_6(void) {
+  OFFSET(weft_cosine_similarity_opts, struct_size);
+  OFFSET(weft_cosine_similarity_opts, next);
+  OFFSET(weft_cosine_similarity_opts, present);
+  OFFSET(weft_cosine_similarity_opts, axis);
+  OFFSET(weft_cosine_similarity_opts, eps);
+  SIZE(weft_cov_opts);
+  OFFSET(weft_cov_opts, struct_size);
+  OFFSET(weft_cov_opts, next);
+  OFFSET(weft_cov_opts, present);
+  OFFSET(weft_cov_opts, correction);
+  SIZE(weft_cross_opts);
+  OFFSET(weft_cross_opts, struct_size);
+  OFFSET(weft_cross_opts, next);
+  OFFSET(weft_cross_opts, present);
+  OFFSET(weft_cross_opts, axis);
+  SIZE(weft_cumulative_trapezoid_opts);
+  OFFSET(weft_cumulative_trapezoid_opts, struct_size);
+  OFFSET(weft_cumulative_trapezoid_opts, next);
+  OFFSET(weft_cumulative_trapezoid_opts, present);
+  OFFSET(weft_cumulative_trapezoid_opts, axis);
+  OFFSET(weft_cumulative_trapezoid_opts, dx);
+  SIZE(weft_histc_opts);
+  OFFSET(weft_histc_opts, struct_size);
+  OFFSET(weft_histc_opts, next);
+  OFFSET(weft_histc_opts, present);
+  OFFSET(weft_histc_opts, low);
+  OFFSET(weft_histc_opts, high);
+  SIZE(weft_logcumsumexp_opts);
+  OFFSET(weft_logcumsumexp_opts, struct_size);
+  OFFSET(weft_logcumsumexp_opts, next);
+  OFFSET(weft_logcumsumexp_opts, present);
+  OFFSET(weft_logcumsumexp_opts, axis);
+  SIZE(weft_multi_margin_opts);
+  OFFSET(weft_multi_margin_opts, struct_size);
+  OFFSET(weft_multi_margin_opts, next);
+  OFFSET(weft_multi_margin_opts, present);
+  OFFSET(weft_multi_margin_opts, reduction);
+  OFFSET(weft_multi_margin_opts, reserved_p);
+  OFFSET(weft_multi_margin_opts, p);
+  OFFSET(weft_multi_margin_opts, margin);
+  SIZE(weft_multilabel_margin_opts);
+  OFFSET(weft_multilabel_margin_opts, struct_size);
+  OFFSET(weft_multilabel_margin_opts, next);
+  OFFSET(weft_multilabel_margin_opts, present);
+  OFFSET(weft_multilabel_margin_opts, reduction);
+  OFFSET(weft_multilabel_margin_opts, reserved);
+  SIZE(weft_multilabel_soft_margin_opts);
+  OFFSET(weft_multilabel_soft_margin_opts, struct_size);
+  OFFSET(weft_multilabel_soft_margin_opts, next);
+  OFFSET(weft_multilabel_soft_margin_opts, present);
+  OFFSET(weft_multilabel_soft_margin_opts, reduction);
+  OFFSET(weft_multilabel_soft_margin_opts, reserved);
+  SIZE(weft_nanmedian_opts);
+  OFFSET(weft_nanmedian_opts, struct_size);
+  OFFSET(weft_nanmedian_opts, next);
+  OFFSET(weft_nanmedian_opts, present);
+  OFFSET(weft_nanmedian_opts, axis);
+  OFFSET(weft_nanmedian_opts, keepdims);
+  OFFSET(weft_nanmedian_opts, reserved);
+  SIZE(weft_nll_opts);
+  OFFSET(weft_nll_opts, struct_size);
+  OFFSET(weft_nll_opts, next);
+  OFFSET(weft_nll_opts, present);
+  OFFSET(weft_nll_opts, reduction);
+  OFFSET(weft_nll_opts, reserved_ignore_index);
+  OFFSET(weft_nll_opts, ignore_index);
+  OFFSET(weft_nll_opts, label_smoothing);
+  SIZE(weft_soft_cross_entropy_opts);
+  OFFSET(weft_soft_cross_entropy_opts, struct_size);
+  OFFSET(weft_soft_cross_entropy_opts, next);
+  OFFSET(weft_soft_cross_entropy_opts, present);
+  OFFSET(weft_soft_cross_entropy_opts, reduction);
+  OFFSET(weft_soft_cross_entropy_opts, reserved_label_smoothing);
+  OFFSET(weft_soft_cross_entropy_opts, label_smoothing);
+  SIZE(weft_trapezoid_opts);
+  OFFSET(weft_trapezoid_opts, struct_size);
+  OFFSET(weft_trapezoid_opts, next);
+  OFFSET(weft_trapezoid_opts, present);
+  OFFSET(weft_trapezoid_opts, axis);
+  OFFSET(weft_trapezoid_opts, dx);
+  SIZE(weft_vander_opts);
+  OFFSET(weft_vander_opts, struct_size);
+  OFFSET(weft_vander_opts, next);
+  OFFSET(weft_vander_opts, present);
+  OFFSET(weft_vander_opts, increasing);
+  OFFSET(weft_vander_opts, reserved);
+  SIZE(weft_vecdot_opts);
+  OFFSET(weft_vecdot_opts, struct_size);
+  OFFSET(weft_vecdot_opts, next);
+  OFFSET(weft_vecdot_opts, present);
+  OFFSET(weft_vecdot_opts, axis);
   SIZE(weft_code);
   VALUE(WEFT_OK);
   VALUE(WEFT_CANCELLED);
@@ -1217,15 +1426,15 @@ static void part_5(void) {
   VALUE(WEFT_NODE_ALIAS);
   SIZE(weft_custom_kind);
   VALUE(WEFT_CUSTOM_ELEMENTS);
+}
+
+static void part_7(void) {
   VALUE(WEFT_CUSTOM_BUFFERS);
   SIZE(weft_custom_threads);
   VALUE(WEFT_CUSTOM_ONE_THREAD);
   VALUE(WEFT_CUSTOM_MANY_THREADS);
   SIZE(weft_compare_direction);
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
-}
-
-static void part_6(void) {
   VALUE(WEFT_COMPARE_DIRECTION_NE);
   VALUE(WEFT_COMPARE_DIRECTION_GE);
   VALUE(WEFT_COMPARE_DIRECTION_GT);
@@ -1385,6 +1594,55 @@ static void part_6(void) {
   VALUE(WEFT_SCATTER_REDUCE_REDUCER_MIN);
   VALUE(WEFT_SCATTER_REDUCE_REDUCER_MEAN);
   VALUE(WEFT_SCATTER_REDUCE_REDUCER_SET);
+  SIZE(weft_lp_pool_padding);
+  VALUE(WEFT_LP_POOL_PADDING_VALID);
+  VALUE(WEFT_LP_POOL_PADDING_SAME);
+  VALUE(WEFT_LP_POOL_PADDING_EXPLICIT);
+  SIZE(weft_max_pool_with_indices_padding);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT);
+  SIZE(weft_grid_sample_mode);
+  VALUE(WEFT_GRID_SAMPLE_MODE_LINEAR);
+  VALUE(WEFT_GRID_SAMPLE_MODE_NEAREST);
+  VALUE(WEFT_GRID_SAMPLE_MODE_CUBIC);
+  SIZE(weft_grid_sample_outside);
+  VALUE(WEFT_GRID_SAMPLE_OUTSIDE_ZEROS);
+  VALUE(WEFT_GRID_SAMPLE_OUTSIDE_BORDER);
+  VALUE(WEFT_GRID_SAMPLE_OUTSIDE_REFLECTION);
+  SIZE(weft_resize_mode);
+  VALUE(WEFT_RESIZE_MODE_NEAREST);
+  VALUE(WEFT_RESIZE_MODE_NEAREST_EXACT);
+  VALUE(WEFT_RESIZE_MODE_LINEAR);
+  VALUE(WEFT_RESIZE_MODE_CUBIC);
+  VALUE(WEFT_RESIZE_MODE_AREA);
+  SIZE(weft_cosine_embedding_reduction);
+  VALUE(WEFT_COSINE_EMBEDDING_REDUCTION_MEAN);
+  VALUE(WEFT_COSINE_EMBEDDING_REDUCTION_SUM);
+  VALUE(WEFT_COSINE_EMBEDDING_REDUCTION_NONE);
+  SIZE(weft_multi_margin_reduction);
+  VALUE(WEFT_MULTI_MARGIN_REDUCTION_MEAN);
+  VALUE(WEFT_MULTI_MARGIN_REDUCTION_SUM);
+  VALUE(WEFT_MULTI_MARGIN_REDUCTION_NONE);
+  SIZE(weft_multilabel_margin_reduction);
+  VALUE(WEFT_MULTILABEL_MARGIN_REDUCTION_MEAN);
+  VALUE(WEFT_MULTILABEL_MARGIN_REDUCTION_SUM);
+  VALUE(WEFT_MULTILABEL_MARGIN_REDUCTION_NONE);
+  SIZE(weft_multilabel_soft_margin_reduction);
+}
+
+static void part_8(void) {
+  VALUE(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN);
+  VALUE(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM);
+  VALUE(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE);
+  SIZE(weft_nll_reduction);
+  VALUE(WEFT_NLL_REDUCTION_MEAN);
+  VALUE(WEFT_NLL_REDUCTION_SUM);
+  VALUE(WEFT_NLL_REDUCTION_NONE);
+  SIZE(weft_soft_cross_entropy_reduction);
+  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
+  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
+  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
@@ -1426,9 +1684,6 @@ static void part_6(void) {
   VALUE(WEFT_TAKE_HAS_AXIS);
   VALUE(WEFT_TRIL_HAS_DIAGONAL);
   VALUE(WEFT_TRIU_HAS_DIAGONAL);
-}
-
-static void part_7(void) {
   VALUE(WEFT_ALL_HAS_DIMS);
   VALUE(WEFT_ALL_HAS_KEEPDIMS);
   VALUE(WEFT_ANY_HAS_DIMS);
@@ -1489,6 +1744,9 @@ static void part_7(void) {
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
+  VALUE(WEFT_AVG_POOL_HAS_CEIL_MODE);
+  VALUE(WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD);
+  VALUE(WEFT_AVG_POOL_HAS_DIVISOR);
   VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
   VALUE(WEFT_CONV_HAS_PADS);
@@ -1511,6 +1769,8 @@ static void part_7(void) {
   VALUE(WEFT_MAX_POOL_HAS_STRIDES);
   VALUE(WEFT_MAX_POOL_HAS_PADDING);
   VALUE(WEFT_MAX_POOL_HAS_PADS);
+  VALUE(WEFT_MAX_POOL_HAS_CEIL_MODE);
+  VALUE(WEFT_MAX_POOL_HAS_DILATION);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
   VALUE(WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS);
@@ -1572,6 +1832,9 @@ static void part_7(void) {
   VALUE(WEFT_GLU_HAS_AXIS);
   VALUE(WEFT_HARDSHRINK_HAS_LAMBD);
   VALUE(WEFT_HARDTANH_HAS_LOW);
+}
+
+static void part_9(void) {
   VALUE(WEFT_HARDTANH_HAS_HIGH);
   VALUE(WEFT_SOFTMIN_HAS_AXIS);
   VALUE(WEFT_SOFTPLUS_BETA_HAS_BETA);
@@ -1629,9 +1892,6 @@ static void part_7(void) {
   VALUE(WEFT_STD_MEAN_HAS_CORRECTION);
   VALUE(WEFT_VAR_MEAN_HAS_DIMS);
   VALUE(WEFT_VAR_MEAN_HAS_KEEPDIMS);
-}
-
-static void part_8(void) {
   VALUE(WEFT_VAR_MEAN_HAS_CORRECTION);
   VALUE(WEFT_AS_STRIDED_HAS_OFFSET);
   VALUE(WEFT_AS_STRIDED_SCATTER_HAS_OFFSET);
@@ -1666,6 +1926,67 @@ static void part_8(void) {
   VALUE(WEFT_TAKE_ALONG_AXIS_HAS_AXIS);
   VALUE(WEFT_UNFOLD_HAS_STEP);
   VALUE(WEFT_UNFOLD_HAS_AXIS);
+  VALUE(WEFT_COL2IM_HAS_STRIDES);
+  VALUE(WEFT_COL2IM_HAS_PADS);
+  VALUE(WEFT_COL2IM_HAS_DILATION);
+  VALUE(WEFT_IM2COL_HAS_STRIDES);
+  VALUE(WEFT_IM2COL_HAS_PADS);
+  VALUE(WEFT_IM2COL_HAS_DILATION);
+  VALUE(WEFT_LP_POOL_HAS_STRIDES);
+  VALUE(WEFT_LP_POOL_HAS_PADDING);
+  VALUE(WEFT_LP_POOL_HAS_PADS);
+  VALUE(WEFT_LP_POOL_HAS_CEIL_MODE);
+  VALUE(WEFT_LP_POOL_HAS_P);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_PADS);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION);
+  VALUE(WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS);
+  VALUE(WEFT_GRID_SAMPLE_HAS_MODE);
+  VALUE(WEFT_GRID_SAMPLE_HAS_OUTSIDE);
+  VALUE(WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS);
+  VALUE(WEFT_GROUP_NORM_HAS_AXIS);
+  VALUE(WEFT_GROUP_NORM_HAS_EPSILON);
+  VALUE(WEFT_INSTANCE_NORM_HAS_AXIS);
+  VALUE(WEFT_INSTANCE_NORM_HAS_EPSILON);
+  VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS);
+  VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA);
+  VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_BETA);
+  VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_K);
+  VALUE(WEFT_RESIZE_HAS_MODE);
+  VALUE(WEFT_RESIZE_HAS_ALIGN_CORNERS);
+  VALUE(WEFT_RESIZE_HAS_SCALES);
+  VALUE(WEFT_ADDMM_HAS_ALPHA);
+  VALUE(WEFT_ADDMM_HAS_BETA);
+  VALUE(WEFT_CDIST_HAS_P);
+  VALUE(WEFT_COSINE_EMBEDDING_HAS_REDUCTION);
+  VALUE(WEFT_COSINE_EMBEDDING_HAS_MARGIN);
+  VALUE(WEFT_COSINE_SIMILARITY_HAS_AXIS);
+  VALUE(WEFT_COSINE_SIMILARITY_HAS_EPS);
+  VALUE(WEFT_COV_HAS_CORRECTION);
+  VALUE(WEFT_CROSS_HAS_AXIS);
+  VALUE(WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS);
+  VALUE(WEFT_CUMULATIVE_TRAPEZOID_HAS_DX);
+  VALUE(WEFT_HISTC_HAS_LOW);
+  VALUE(WEFT_HISTC_HAS_HIGH);
+  VALUE(WEFT_LOGCUMSUMEXP_HAS_AXIS);
+  VALUE(WEFT_MULTI_MARGIN_HAS_REDUCTION);
+  VALUE(WEFT_MULTI_MARGIN_HAS_P);
+  VALUE(WEFT_MULTI_MARGIN_HAS_MARGIN);
+  VALUE(WEFT_MULTILABEL_MARGIN_HAS_REDUCTION);
+  VALUE(WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION);
+  VALUE(WEFT_NANMEDIAN_HAS_AXIS);
+  VALUE(WEFT_NANMEDIAN_HAS_KEEPDIMS);
+  VALUE(WEFT_NLL_HAS_REDUCTION);
+  VALUE(WEFT_NLL_HAS_IGNORE_INDEX);
+  VALUE(WEFT_NLL_HAS_LABEL_SMOOTHING);
+  VALUE(WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION);
+  VALUE(WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING);
+  VALUE(WEFT_TRAPEZOID_HAS_AXIS);
+  VALUE(WEFT_TRAPEZOID_HAS_DX);
+  VALUE(WEFT_VANDER_HAS_INCREASING);
+  VALUE(WEFT_VECDOT_HAS_AXIS);
   OFFSET(struct weft_api_v1, struct_size);
   OFFSET(struct weft_api_v1, release_version);
   OFFSET(struct weft_api_v1, get_proc);
@@ -1714,6 +2035,9 @@ static void part_8(void) {
   OFFSET(struct weft_api_v1, tensor_dims);
   OFFSET(struct weft_api_v1, tensor_count);
   OFFSET(struct weft_api_v1, tensor_size);
+}
+
+static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_device);
   OFFSET(struct weft_api_v1, tensor_to_host);
   OFFSET(struct weft_api_v1, tensor_item_f64);
@@ -1832,9 +2156,6 @@ static void part_8(void) {
   OFFSET(struct weft_api_v1, function_save);
   OFFSET(struct weft_api_v1, function_load);
   OFFSET(struct weft_api_v1, function_run);
-}
-
-static void part_9(void) {
   OFFSET(struct weft_api_v1, function_compile);
   OFFSET(struct weft_api_v1, function_stats);
   OFFSET(struct weft_api_v1, function_vmap);
@@ -1883,5 +2204,6 @@ int main(void) {
   part_7();
   part_8();
   part_9();
+  part_10();
   return 0;
 }

@@ -140,9 +140,9 @@ def glu(t, s):
     return t.op("glu", t(s.input), axis=axis_of(argument(s, 0, "dim", -1), s.input.dim()))
 
 
-@maps("nn.functional.softmin")
+@maps("nn.functional.softmin", "nn.functional.softmin/with_dtype")
 def softmin(t, s):
-    return t.op("softmin", t(s.input), axis=axis_of(argument(s, 0, "dim"), max(1, s.input.dim())))
+    return t.op("softmin", t(s.input, s.kwargs.get("dtype")), axis=axis_of(argument(s, 0, "dim"), max(1, s.input.dim())))
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------

@@ -523,6 +523,96 @@ const (
 	WEFT_SCATTER_REDUCE_REDUCER_SET ScatterReduceReducer = 5
 )
 
+type LpPoolPadding uint32
+
+const (
+	WEFT_LP_POOL_PADDING_VALID LpPoolPadding = 0
+	WEFT_LP_POOL_PADDING_SAME LpPoolPadding = 1
+	WEFT_LP_POOL_PADDING_EXPLICIT LpPoolPadding = 2
+)
+
+type MaxPoolWithIndicesPadding uint32
+
+const (
+	WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID MaxPoolWithIndicesPadding = 0
+	WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME MaxPoolWithIndicesPadding = 1
+	WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT MaxPoolWithIndicesPadding = 2
+)
+
+type GridSampleMode uint32
+
+const (
+	WEFT_GRID_SAMPLE_MODE_LINEAR GridSampleMode = 0
+	WEFT_GRID_SAMPLE_MODE_NEAREST GridSampleMode = 1
+	WEFT_GRID_SAMPLE_MODE_CUBIC GridSampleMode = 2
+)
+
+type GridSampleOutside uint32
+
+const (
+	WEFT_GRID_SAMPLE_OUTSIDE_ZEROS GridSampleOutside = 0
+	WEFT_GRID_SAMPLE_OUTSIDE_BORDER GridSampleOutside = 1
+	WEFT_GRID_SAMPLE_OUTSIDE_REFLECTION GridSampleOutside = 2
+)
+
+type ResizeMode uint32
+
+const (
+	WEFT_RESIZE_MODE_NEAREST ResizeMode = 0
+	WEFT_RESIZE_MODE_NEAREST_EXACT ResizeMode = 1
+	WEFT_RESIZE_MODE_LINEAR ResizeMode = 2
+	WEFT_RESIZE_MODE_CUBIC ResizeMode = 3
+	WEFT_RESIZE_MODE_AREA ResizeMode = 4
+)
+
+type CosineEmbeddingReduction uint32
+
+const (
+	WEFT_COSINE_EMBEDDING_REDUCTION_MEAN CosineEmbeddingReduction = 0
+	WEFT_COSINE_EMBEDDING_REDUCTION_SUM CosineEmbeddingReduction = 1
+	WEFT_COSINE_EMBEDDING_REDUCTION_NONE CosineEmbeddingReduction = 2
+)
+
+type MultiMarginReduction uint32
+
+const (
+	WEFT_MULTI_MARGIN_REDUCTION_MEAN MultiMarginReduction = 0
+	WEFT_MULTI_MARGIN_REDUCTION_SUM MultiMarginReduction = 1
+	WEFT_MULTI_MARGIN_REDUCTION_NONE MultiMarginReduction = 2
+)
+
+type MultilabelMarginReduction uint32
+
+const (
+	WEFT_MULTILABEL_MARGIN_REDUCTION_MEAN MultilabelMarginReduction = 0
+	WEFT_MULTILABEL_MARGIN_REDUCTION_SUM MultilabelMarginReduction = 1
+	WEFT_MULTILABEL_MARGIN_REDUCTION_NONE MultilabelMarginReduction = 2
+)
+
+type MultilabelSoftMarginReduction uint32
+
+const (
+	WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN MultilabelSoftMarginReduction = 0
+	WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM MultilabelSoftMarginReduction = 1
+	WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE MultilabelSoftMarginReduction = 2
+)
+
+type NllReduction uint32
+
+const (
+	WEFT_NLL_REDUCTION_MEAN NllReduction = 0
+	WEFT_NLL_REDUCTION_SUM NllReduction = 1
+	WEFT_NLL_REDUCTION_NONE NllReduction = 2
+)
+
+type SoftCrossEntropyReduction uint32
+
+const (
+	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN SoftCrossEntropyReduction = 0
+	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM SoftCrossEntropyReduction = 1
+	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE SoftCrossEntropyReduction = 2
+)
+
 const (
 	WEFT_ABI_MAJOR uint32 = 1
 	WEFT_ABI_MINOR uint32 = 2
@@ -625,6 +715,9 @@ const (
 	WEFT_AVG_POOL_HAS_STRIDES uint64 = 1 << 0
 	WEFT_AVG_POOL_HAS_PADDING uint64 = 1 << 1
 	WEFT_AVG_POOL_HAS_PADS uint64 = 1 << 2
+	WEFT_AVG_POOL_HAS_CEIL_MODE uint64 = 1 << 3
+	WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD uint64 = 1 << 4
+	WEFT_AVG_POOL_HAS_DIVISOR uint64 = 1 << 5
 	WEFT_CONV_HAS_STRIDES uint64 = 1 << 0
 	WEFT_CONV_HAS_PADDING uint64 = 1 << 1
 	WEFT_CONV_HAS_PADS uint64 = 1 << 2
@@ -647,6 +740,8 @@ const (
 	WEFT_MAX_POOL_HAS_STRIDES uint64 = 1 << 0
 	WEFT_MAX_POOL_HAS_PADDING uint64 = 1 << 1
 	WEFT_MAX_POOL_HAS_PADS uint64 = 1 << 2
+	WEFT_MAX_POOL_HAS_CEIL_MODE uint64 = 1 << 3
+	WEFT_MAX_POOL_HAS_DILATION uint64 = 1 << 4
 	WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES uint64 = 1 << 0
 	WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS uint64 = 1 << 1
 	WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS uint64 = 1 << 2
@@ -799,6 +894,67 @@ const (
 	WEFT_TAKE_ALONG_AXIS_HAS_AXIS uint64 = 1 << 0
 	WEFT_UNFOLD_HAS_STEP uint64 = 1 << 0
 	WEFT_UNFOLD_HAS_AXIS uint64 = 1 << 1
+	WEFT_COL2IM_HAS_STRIDES uint64 = 1 << 0
+	WEFT_COL2IM_HAS_PADS uint64 = 1 << 1
+	WEFT_COL2IM_HAS_DILATION uint64 = 1 << 2
+	WEFT_IM2COL_HAS_STRIDES uint64 = 1 << 0
+	WEFT_IM2COL_HAS_PADS uint64 = 1 << 1
+	WEFT_IM2COL_HAS_DILATION uint64 = 1 << 2
+	WEFT_LP_POOL_HAS_STRIDES uint64 = 1 << 0
+	WEFT_LP_POOL_HAS_PADDING uint64 = 1 << 1
+	WEFT_LP_POOL_HAS_PADS uint64 = 1 << 2
+	WEFT_LP_POOL_HAS_CEIL_MODE uint64 = 1 << 3
+	WEFT_LP_POOL_HAS_P uint64 = 1 << 4
+	WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES uint64 = 1 << 0
+	WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING uint64 = 1 << 1
+	WEFT_MAX_POOL_WITH_INDICES_HAS_PADS uint64 = 1 << 2
+	WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE uint64 = 1 << 3
+	WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION uint64 = 1 << 4
+	WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS uint64 = 1 << 0
+	WEFT_GRID_SAMPLE_HAS_MODE uint64 = 1 << 0
+	WEFT_GRID_SAMPLE_HAS_OUTSIDE uint64 = 1 << 1
+	WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS uint64 = 1 << 2
+	WEFT_GROUP_NORM_HAS_AXIS uint64 = 1 << 0
+	WEFT_GROUP_NORM_HAS_EPSILON uint64 = 1 << 1
+	WEFT_INSTANCE_NORM_HAS_AXIS uint64 = 1 << 0
+	WEFT_INSTANCE_NORM_HAS_EPSILON uint64 = 1 << 1
+	WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS uint64 = 1 << 0
+	WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA uint64 = 1 << 1
+	WEFT_LOCAL_RESPONSE_NORM_HAS_BETA uint64 = 1 << 2
+	WEFT_LOCAL_RESPONSE_NORM_HAS_K uint64 = 1 << 3
+	WEFT_RESIZE_HAS_MODE uint64 = 1 << 0
+	WEFT_RESIZE_HAS_ALIGN_CORNERS uint64 = 1 << 1
+	WEFT_RESIZE_HAS_SCALES uint64 = 1 << 2
+	WEFT_ADDMM_HAS_ALPHA uint64 = 1 << 0
+	WEFT_ADDMM_HAS_BETA uint64 = 1 << 1
+	WEFT_CDIST_HAS_P uint64 = 1 << 0
+	WEFT_COSINE_EMBEDDING_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_COSINE_EMBEDDING_HAS_MARGIN uint64 = 1 << 1
+	WEFT_COSINE_SIMILARITY_HAS_AXIS uint64 = 1 << 0
+	WEFT_COSINE_SIMILARITY_HAS_EPS uint64 = 1 << 1
+	WEFT_COV_HAS_CORRECTION uint64 = 1 << 0
+	WEFT_CROSS_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMULATIVE_TRAPEZOID_HAS_DX uint64 = 1 << 1
+	WEFT_HISTC_HAS_LOW uint64 = 1 << 0
+	WEFT_HISTC_HAS_HIGH uint64 = 1 << 1
+	WEFT_LOGCUMSUMEXP_HAS_AXIS uint64 = 1 << 0
+	WEFT_MULTI_MARGIN_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_MULTI_MARGIN_HAS_P uint64 = 1 << 1
+	WEFT_MULTI_MARGIN_HAS_MARGIN uint64 = 1 << 2
+	WEFT_MULTILABEL_MARGIN_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_NANMEDIAN_HAS_AXIS uint64 = 1 << 0
+	WEFT_NANMEDIAN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_NLL_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_NLL_HAS_IGNORE_INDEX uint64 = 1 << 1
+	WEFT_NLL_HAS_LABEL_SMOOTHING uint64 = 1 << 2
+	WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING uint64 = 1 << 1
+	WEFT_TRAPEZOID_HAS_AXIS uint64 = 1 << 0
+	WEFT_TRAPEZOID_HAS_DX uint64 = 1 << 1
+	WEFT_VANDER_HAS_INCREASING uint64 = 1 << 0
+	WEFT_VECDOT_HAS_AXIS uint64 = 1 << 0
 )
 
 // Proc is what purego.NewCallback makes of a func().
@@ -1479,6 +1635,9 @@ type AvgPoolOpts struct {
 	ReservedPads int32
 	Pads *int64
 	PadsCount uint64
+	CeilMode int32
+	CountIncludePad int32
+	Divisor int64
 }
 
 type ConvOpts struct {
@@ -1537,6 +1696,10 @@ type MaxPoolOpts struct {
 	ReservedPads int32
 	Pads *int64
 	PadsCount uint64
+	CeilMode int32
+	ReservedDilation int32
+	Dilation *int64
+	DilationCount uint64
 }
 
 type ReduceWindowOpts struct {
@@ -2214,6 +2377,261 @@ type UnfoldOpts struct {
 	Axis int64
 }
 
+type Col2imOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Pads *int64
+	PadsCount uint64
+	Dilation *int64
+	DilationCount uint64
+}
+
+type Im2colOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Pads *int64
+	PadsCount uint64
+	Dilation *int64
+	DilationCount uint64
+}
+
+type LpPoolOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Padding LpPoolPadding
+	ReservedPads int32
+	Pads *int64
+	PadsCount uint64
+	CeilMode int32
+	ReservedP int32
+	P float64
+}
+
+type MaxPoolWithIndicesOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Padding MaxPoolWithIndicesPadding
+	ReservedPads int32
+	Pads *int64
+	PadsCount uint64
+	CeilMode int32
+	ReservedDilation int32
+	Dilation *int64
+	DilationCount uint64
+}
+
+type AffineGridOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	AlignCorners int32
+	Reserved int32
+}
+
+type GridSampleOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Mode GridSampleMode
+	Outside GridSampleOutside
+	AlignCorners int32
+	Reserved int32
+}
+
+type GroupNormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Epsilon float64
+}
+
+type InstanceNormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Epsilon float64
+}
+
+type LocalResponseNormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Alpha float64
+	Beta float64
+	K float64
+}
+
+type ResizeOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Mode ResizeMode
+	AlignCorners int32
+	Scales *float64
+	ScalesCount uint64
+}
+
+type AddmmOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Alpha float64
+	Beta float64
+}
+
+type CdistOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	P float64
+}
+
+type CosineEmbeddingOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction CosineEmbeddingReduction
+	ReservedMargin int32
+	Margin float64
+}
+
+type CosineSimilarityOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Eps float64
+}
+
+type CovOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Correction int64
+}
+
+type CrossOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type CumulativeTrapezoidOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Dx float64
+}
+
+type HistcOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Low float64
+	High float64
+}
+
+type LogcumsumexpOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type MultiMarginOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction MultiMarginReduction
+	ReservedP int32
+	P int64
+	Margin float64
+}
+
+type MultilabelMarginOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction MultilabelMarginReduction
+	Reserved int32
+}
+
+type MultilabelSoftMarginOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction MultilabelSoftMarginReduction
+	Reserved int32
+}
+
+type NanmedianOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Keepdims int32
+	Reserved int32
+}
+
+type NllOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction NllReduction
+	ReservedIgnoreIndex int32
+	IgnoreIndex int64
+	LabelSmoothing float64
+}
+
+type SoftCrossEntropyOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction SoftCrossEntropyReduction
+	ReservedLabelSmoothing int32
+	LabelSmoothing float64
+}
+
+type TrapezoidOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Dx float64
+}
+
+type VanderOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Increasing int32
+	Reserved int32
+}
+
+type VecdotOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
 // ApiV1 is the table; purego.RegisterFunc makes functions of its addresses.
 type ApiV1 struct {
 	StructSize uintptr
@@ -2768,6 +3186,34 @@ var (
 	SliceScatterOptsInit func(options unsafe.Pointer, size uintptr)
 	TakeAlongAxisOptsInit func(options unsafe.Pointer, size uintptr)
 	UnfoldOptsInit func(options unsafe.Pointer, size uintptr)
+	Col2imOptsInit func(options unsafe.Pointer, size uintptr)
+	Im2colOptsInit func(options unsafe.Pointer, size uintptr)
+	LpPoolOptsInit func(options unsafe.Pointer, size uintptr)
+	MaxPoolWithIndicesOptsInit func(options unsafe.Pointer, size uintptr)
+	AffineGridOptsInit func(options unsafe.Pointer, size uintptr)
+	GridSampleOptsInit func(options unsafe.Pointer, size uintptr)
+	GroupNormOptsInit func(options unsafe.Pointer, size uintptr)
+	InstanceNormOptsInit func(options unsafe.Pointer, size uintptr)
+	LocalResponseNormOptsInit func(options unsafe.Pointer, size uintptr)
+	ResizeOptsInit func(options unsafe.Pointer, size uintptr)
+	AddmmOptsInit func(options unsafe.Pointer, size uintptr)
+	CdistOptsInit func(options unsafe.Pointer, size uintptr)
+	CosineEmbeddingOptsInit func(options unsafe.Pointer, size uintptr)
+	CosineSimilarityOptsInit func(options unsafe.Pointer, size uintptr)
+	CovOptsInit func(options unsafe.Pointer, size uintptr)
+	CrossOptsInit func(options unsafe.Pointer, size uintptr)
+	CumulativeTrapezoidOptsInit func(options unsafe.Pointer, size uintptr)
+	HistcOptsInit func(options unsafe.Pointer, size uintptr)
+	LogcumsumexpOptsInit func(options unsafe.Pointer, size uintptr)
+	MultiMarginOptsInit func(options unsafe.Pointer, size uintptr)
+	MultilabelMarginOptsInit func(options unsafe.Pointer, size uintptr)
+	MultilabelSoftMarginOptsInit func(options unsafe.Pointer, size uintptr)
+	NanmedianOptsInit func(options unsafe.Pointer, size uintptr)
+	NllOptsInit func(options unsafe.Pointer, size uintptr)
+	SoftCrossEntropyOptsInit func(options unsafe.Pointer, size uintptr)
+	TrapezoidOptsInit func(options unsafe.Pointer, size uintptr)
+	VanderOptsInit func(options unsafe.Pointer, size uintptr)
+	VecdotOptsInit func(options unsafe.Pointer, size uintptr)
 	StopGradient func(ctx Context, x Tensor, out *Tensor) Error
 	Abs func(ctx Context, x Tensor, out *Tensor) Error
 	Add func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
@@ -3044,6 +3490,47 @@ var (
 	SliceScatter func(ctx Context, x Tensor, source Tensor, opts *SliceScatterOpts, out *Tensor) Error
 	TakeAlongAxis func(ctx Context, x Tensor, indices Tensor, opts *TakeAlongAxisOpts, out *Tensor) Error
 	Unfold func(ctx Context, x Tensor, size int64, opts *UnfoldOpts, out *Tensor) Error
+	AdaptiveAvgPool func(ctx Context, x Tensor, size *int64, size_count uintptr, out *Tensor) Error
+	AdaptiveMaxPool func(ctx Context, x Tensor, size *int64, size_count uintptr, out_values *Tensor, out_indices *Tensor) Error
+	Col2im func(ctx Context, x Tensor, size *int64, size_count uintptr, window *int64, window_count uintptr, opts *Col2imOpts, out *Tensor) Error
+	Im2col func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *Im2colOpts, out *Tensor) Error
+	LpPool func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *LpPoolOpts, out *Tensor) Error
+	MaxPoolWithIndices func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *MaxPoolWithIndicesOpts, out_values *Tensor, out_indices *Tensor) Error
+	MaxUnpool func(ctx Context, x Tensor, indices Tensor, size *int64, size_count uintptr, out *Tensor) Error
+	AffineGrid func(ctx Context, theta Tensor, size *int64, size_count uintptr, opts *AffineGridOpts, out *Tensor) Error
+	ChannelShuffle func(ctx Context, x Tensor, groups int64, out *Tensor) Error
+	GridSample func(ctx Context, x Tensor, grid Tensor, opts *GridSampleOpts, out *Tensor) Error
+	GroupNorm func(ctx Context, x Tensor, scale Tensor, offset Tensor, groups int64, opts *GroupNormOpts, out *Tensor) Error
+	InstanceNorm func(ctx Context, x Tensor, scale Tensor, offset Tensor, opts *InstanceNormOpts, out *Tensor) Error
+	LocalResponseNorm func(ctx Context, x Tensor, size int64, opts *LocalResponseNormOpts, out *Tensor) Error
+	PadCircular func(ctx Context, x Tensor, low *int64, low_count uintptr, high *int64, high_count uintptr, out *Tensor) Error
+	PadReflect func(ctx Context, x Tensor, low *int64, low_count uintptr, high *int64, high_count uintptr, out *Tensor) Error
+	PadReplicate func(ctx Context, x Tensor, low *int64, low_count uintptr, high *int64, high_count uintptr, out *Tensor) Error
+	PixelShuffle func(ctx Context, x Tensor, factor int64, out *Tensor) Error
+	PixelUnshuffle func(ctx Context, x Tensor, factor int64, out *Tensor) Error
+	Resize func(ctx Context, x Tensor, size *int64, size_count uintptr, opts *ResizeOpts, out *Tensor) Error
+	Addmm func(ctx Context, x Tensor, a Tensor, b Tensor, opts *AddmmOpts, out *Tensor) Error
+	Cdist func(ctx Context, x Tensor, y Tensor, opts *CdistOpts, out *Tensor) Error
+	Corrcoef func(ctx Context, x Tensor, out *Tensor) Error
+	CosineEmbedding func(ctx Context, x Tensor, other Tensor, y Tensor, opts *CosineEmbeddingOpts, out *Tensor) Error
+	CosineSimilarity func(ctx Context, x Tensor, y Tensor, opts *CosineSimilarityOpts, out *Tensor) Error
+	Cov func(ctx Context, x Tensor, counts Tensor, weights Tensor, opts *CovOpts, out *Tensor) Error
+	Cross func(ctx Context, x Tensor, y Tensor, opts *CrossOpts, out *Tensor) Error
+	CumulativeTrapezoid func(ctx Context, y Tensor, x Tensor, opts *CumulativeTrapezoidOpts, out *Tensor) Error
+	Histc func(ctx Context, x Tensor, bins int64, opts *HistcOpts, out *Tensor) Error
+	Kron func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Logcumsumexp func(ctx Context, x Tensor, opts *LogcumsumexpOpts, out *Tensor) Error
+	MatrixPower func(ctx Context, x Tensor, n int64, out *Tensor) Error
+	MultiMargin func(ctx Context, x Tensor, labels Tensor, weight Tensor, opts *MultiMarginOpts, out *Tensor) Error
+	MultilabelMargin func(ctx Context, x Tensor, labels Tensor, opts *MultilabelMarginOpts, out *Tensor) Error
+	MultilabelSoftMargin func(ctx Context, x Tensor, y Tensor, weight Tensor, opts *MultilabelSoftMarginOpts, out *Tensor) Error
+	Nanmedian func(ctx Context, x Tensor, opts *NanmedianOpts, out_values *Tensor, out_indices *Tensor) Error
+	Nll func(ctx Context, x Tensor, labels Tensor, weight Tensor, opts *NllOpts, out *Tensor) Error
+	Renorm func(ctx Context, x Tensor, p float64, axis int64, most float64, out *Tensor) Error
+	SoftCrossEntropy func(ctx Context, x Tensor, y Tensor, weight Tensor, opts *SoftCrossEntropyOpts, out *Tensor) Error
+	Trapezoid func(ctx Context, y Tensor, x Tensor, opts *TrapezoidOpts, out *Tensor) Error
+	Vander func(ctx Context, x Tensor, count int64, opts *VanderOpts, out *Tensor) Error
+	Vecdot func(ctx Context, x Tensor, y Tensor, opts *VecdotOpts, out *Tensor) Error
 )
 
 // Functions has the address of each variable by the function's name in C.
@@ -3395,6 +3882,34 @@ var Functions = map[string]any{
 	"weft_slice_scatter_opts_init": &SliceScatterOptsInit,
 	"weft_take_along_axis_opts_init": &TakeAlongAxisOptsInit,
 	"weft_unfold_opts_init": &UnfoldOptsInit,
+	"weft_col2im_opts_init": &Col2imOptsInit,
+	"weft_im2col_opts_init": &Im2colOptsInit,
+	"weft_lp_pool_opts_init": &LpPoolOptsInit,
+	"weft_max_pool_with_indices_opts_init": &MaxPoolWithIndicesOptsInit,
+	"weft_affine_grid_opts_init": &AffineGridOptsInit,
+	"weft_grid_sample_opts_init": &GridSampleOptsInit,
+	"weft_group_norm_opts_init": &GroupNormOptsInit,
+	"weft_instance_norm_opts_init": &InstanceNormOptsInit,
+	"weft_local_response_norm_opts_init": &LocalResponseNormOptsInit,
+	"weft_resize_opts_init": &ResizeOptsInit,
+	"weft_addmm_opts_init": &AddmmOptsInit,
+	"weft_cdist_opts_init": &CdistOptsInit,
+	"weft_cosine_embedding_opts_init": &CosineEmbeddingOptsInit,
+	"weft_cosine_similarity_opts_init": &CosineSimilarityOptsInit,
+	"weft_cov_opts_init": &CovOptsInit,
+	"weft_cross_opts_init": &CrossOptsInit,
+	"weft_cumulative_trapezoid_opts_init": &CumulativeTrapezoidOptsInit,
+	"weft_histc_opts_init": &HistcOptsInit,
+	"weft_logcumsumexp_opts_init": &LogcumsumexpOptsInit,
+	"weft_multi_margin_opts_init": &MultiMarginOptsInit,
+	"weft_multilabel_margin_opts_init": &MultilabelMarginOptsInit,
+	"weft_multilabel_soft_margin_opts_init": &MultilabelSoftMarginOptsInit,
+	"weft_nanmedian_opts_init": &NanmedianOptsInit,
+	"weft_nll_opts_init": &NllOptsInit,
+	"weft_soft_cross_entropy_opts_init": &SoftCrossEntropyOptsInit,
+	"weft_trapezoid_opts_init": &TrapezoidOptsInit,
+	"weft_vander_opts_init": &VanderOptsInit,
+	"weft_vecdot_opts_init": &VecdotOptsInit,
 	"weft_stop_gradient": &StopGradient,
 	"weft_abs": &Abs,
 	"weft_add": &Add,
@@ -3671,6 +4186,47 @@ var Functions = map[string]any{
 	"weft_slice_scatter": &SliceScatter,
 	"weft_take_along_axis": &TakeAlongAxis,
 	"weft_unfold": &Unfold,
+	"weft_adaptive_avg_pool": &AdaptiveAvgPool,
+	"weft_adaptive_max_pool": &AdaptiveMaxPool,
+	"weft_col2im": &Col2im,
+	"weft_im2col": &Im2col,
+	"weft_lp_pool": &LpPool,
+	"weft_max_pool_with_indices": &MaxPoolWithIndices,
+	"weft_max_unpool": &MaxUnpool,
+	"weft_affine_grid": &AffineGrid,
+	"weft_channel_shuffle": &ChannelShuffle,
+	"weft_grid_sample": &GridSample,
+	"weft_group_norm": &GroupNorm,
+	"weft_instance_norm": &InstanceNorm,
+	"weft_local_response_norm": &LocalResponseNorm,
+	"weft_pad_circular": &PadCircular,
+	"weft_pad_reflect": &PadReflect,
+	"weft_pad_replicate": &PadReplicate,
+	"weft_pixel_shuffle": &PixelShuffle,
+	"weft_pixel_unshuffle": &PixelUnshuffle,
+	"weft_resize": &Resize,
+	"weft_addmm": &Addmm,
+	"weft_cdist": &Cdist,
+	"weft_corrcoef": &Corrcoef,
+	"weft_cosine_embedding": &CosineEmbedding,
+	"weft_cosine_similarity": &CosineSimilarity,
+	"weft_cov": &Cov,
+	"weft_cross": &Cross,
+	"weft_cumulative_trapezoid": &CumulativeTrapezoid,
+	"weft_histc": &Histc,
+	"weft_kron": &Kron,
+	"weft_logcumsumexp": &Logcumsumexp,
+	"weft_matrix_power": &MatrixPower,
+	"weft_multi_margin": &MultiMargin,
+	"weft_multilabel_margin": &MultilabelMargin,
+	"weft_multilabel_soft_margin": &MultilabelSoftMargin,
+	"weft_nanmedian": &Nanmedian,
+	"weft_nll": &Nll,
+	"weft_renorm": &Renorm,
+	"weft_soft_cross_entropy": &SoftCrossEntropy,
+	"weft_trapezoid": &Trapezoid,
+	"weft_vander": &Vander,
+	"weft_vecdot": &Vecdot,
 }
 
 // Load opens the library; one of another ABI major is refused. Functions that it does not have yet stay nil.

@@ -149,5 +149,33 @@ void weft_select_scatter_opts_init(void* options, size_t size) noexcept { weft::
 void weft_slice_scatter_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_take_along_axis_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_unfold_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_col2im_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_im2col_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_lp_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_max_pool_with_indices_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_affine_grid_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_grid_sample_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_group_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_instance_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_local_response_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_resize_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_addmm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cdist_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cosine_embedding_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cosine_similarity_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cov_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cross_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cumulative_trapezoid_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_histc_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_logcumsumexp_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_multi_margin_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_multilabel_margin_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_multilabel_soft_margin_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_nanmedian_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_nll_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_soft_cross_entropy_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_trapezoid_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_vander_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_vecdot_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 
 }  // extern "C"

@@ -676,13 +676,17 @@ struct TriangularSolveAttrs {
 };
 
 struct AvgPoolAttrs {
-  enum Position : size_t { kWindow, kStrides, kPadding, kPads };
+  enum Position : size_t { kWindow, kStrides, kPadding, kPads, kCeilMode, kCountIncludePad, kDivisor };
   const ir::Ints& window() const { return attrs.IntList(kWindow); }
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
   int64_t padding() const { return attrs.Int(kPadding); }
   bool has_pads() const { return attrs.has(kPads); }
   const ir::Ints& pads() const { return attrs.IntList(kPads); }
+  bool ceil_mode() const { return attrs.Bool(kCeilMode); }
+  bool count_include_pad() const { return attrs.Bool(kCountIncludePad); }
+  bool has_divisor() const { return attrs.has(kDivisor); }
+  int64_t divisor() const { return attrs.Int(kDivisor); }
 
   const ir::Attrs& attrs;
 };
@@ -811,13 +815,16 @@ struct DynamicConvAttrs {
 };
 
 struct MaxPoolAttrs {
-  enum Position : size_t { kWindow, kStrides, kPadding, kPads };
+  enum Position : size_t { kWindow, kStrides, kPadding, kPads, kCeilMode, kDilation };
   const ir::Ints& window() const { return attrs.IntList(kWindow); }
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
   int64_t padding() const { return attrs.Int(kPadding); }
   bool has_pads() const { return attrs.has(kPads); }
   const ir::Ints& pads() const { return attrs.IntList(kPads); }
+  bool ceil_mode() const { return attrs.Bool(kCeilMode); }
+  bool has_dilation() const { return attrs.has(kDilation); }
+  const ir::Ints& dilation() const { return attrs.IntList(kDilation); }
 
   const ir::Attrs& attrs;
 };

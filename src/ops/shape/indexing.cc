@@ -459,8 +459,8 @@ constexpr Tolerance kTolerance = {.f32 = 2e-6, .f64 = 1e-14, .bf16 = 2e-2, .f16 
 constinit const OpDef kOp_take_along_axis = Formula({
     .name = "weft.take_along_axis",
     .c_name = "take_along_axis",
-    .doc =
-        "The element of x at each index along one axis, the other coordinates being the index's own: PyTorch's gather. Indices outside are held to the ends.",
+    .doc = "The element of x at each index along one axis, the other coordinates being the index's own: PyTorch's "
+           "gather. Indices outside are held to the ends.",
     .example = "y = wf_take_along_axis(s, x, order);",
     .operands = kAlong,
     .attrs = kAxisAttrs,
@@ -474,8 +474,8 @@ constinit const OpDef kOp_take_along_axis = Formula({
 constinit const OpDef kOp_scatter_reduce = Formula({
     .name = "weft.scatter_reduce",
     .c_name = "scatter_reduce",
-    .doc =
-        "Combines each element of the source into x at its index along one axis, the other coordinates being its own: PyTorch's scatter, scatter_add and scatter_reduce. What lies outside is left out.",
+    .doc = "Combines each element of the source into x at its index along one axis, the other coordinates being its "
+           "own: PyTorch's scatter, scatter_add and scatter_reduce. What lies outside is left out.",
     .example = "y = wf_scatter_reduce(s, x, indices, source, WEFT_SCATTER_REDUCE_REDUCER_SUM);",
     .operands = kCombined,
     .attrs = kReduceAttrs,
@@ -488,8 +488,8 @@ constinit const OpDef kOp_scatter_reduce = Formula({
 constinit const OpDef kOp_index_add = Formula({
     .name = "weft.index_add",
     .c_name = "index_add",
-    .doc =
-        "Adds alpha times each slice of the source to the slice of x at its place along one axis. What lies outside is left out.",
+    .doc = "Adds alpha times each slice of the source to the slice of x at its place along one axis. What lies "
+           "outside is left out.",
     .example = "y = wf_index_add(s, x, index, source);",
     .operands = kInto,
     .attrs = kAddAttrs,
@@ -502,8 +502,8 @@ constinit const OpDef kOp_index_add = Formula({
 constinit const OpDef kOp_index_copy = Formula({
     .name = "weft.index_copy",
     .c_name = "index_copy",
-    .doc =
-        "Puts each slice of the source in the place of the slice of x at its index along one axis. What lies outside is left out.",
+    .doc = "Puts each slice of the source in the place of the slice of x at its index along one axis. What lies "
+           "outside is left out.",
     .example = "y = wf_index_copy(s, x, index, source);",
     .operands = kInto,
     .attrs = kAxisAttrs,
@@ -531,8 +531,9 @@ constinit const OpDef kOp_index_fill = Formula({
 constinit const OpDef kOp_index = Formula({
     .name = "weft.index",
     .c_name = "index",
-    .doc =
-        "The elements or slices of x at integer tensors along some axes, as NumPy's x[..., i, j]: the indices' dimensions stand in the place of axes side by side, else in front. Negative indices count from the end; those outside are held to the ends.",
+    .doc = "The elements or slices of x at integer tensors along some axes, as NumPy's x[..., i, j]: the indices' "
+           "dimensions stand in the place of axes side by side, else in front. Negative indices count from the end; "
+           "those outside are held to the ends.",
     .example = "y = wf_index(s, x, &rows, 1, WF_INTS(0));",
     .operands = kIndexed,
     .attrs = kIndexAttrs,
@@ -546,8 +547,8 @@ constinit const OpDef kOp_index = Formula({
 constinit const OpDef kOp_index_put = Formula({
     .name = "weft.index_put",
     .c_name = "index_put",
-    .doc =
-        "Puts values in the places of x that index would give, or adds them. Negative indices count from the end; what lies outside is left out.",
+    .doc = "Puts values in the places of x that index would give, or adds them. Negative indices count from the end; "
+           "what lies outside is left out.",
     .example = "y = wf_index_put(s, x, values, &rows, 1, WF_INTS(0));",
     .operands = kPut,
     .attrs = kPutAttrs,
@@ -560,8 +561,8 @@ constinit const OpDef kOp_index_put = Formula({
 constinit const OpDef kOp_index_reduce = Formula({
     .name = "weft.index_reduce",
     .c_name = "index_reduce",
-    .doc =
-        "Combines each slice of the source into the slice of x at its place along one axis. What lies outside is left out.",
+    .doc = "Combines each slice of the source into the slice of x at its place along one axis. What lies outside is "
+           "left out.",
     .example = "y = wf_index_reduce(s, x, index, source, WEFT_INDEX_REDUCE_REDUCER_MEAN);",
     .operands = kInto,
     .attrs = kIndexReduceAttrs,
@@ -574,8 +575,8 @@ constinit const OpDef kOp_index_reduce = Formula({
 constinit const OpDef kOp_put = Formula({
     .name = "weft.put",
     .c_name = "put",
-    .doc =
-        "Puts elements in places of x as one row, or adds them. Negative places count from the end; what lies outside is left out.",
+    .doc = "Puts elements in places of x as one row, or adds them. Negative places count from the end; what lies "
+           "outside is left out.",
     .example = "y = wf_put(s, x, index, source);",
     .operands = kPlaced,
     .attrs = kPlaceAttrs,
@@ -588,8 +589,8 @@ constinit const OpDef kOp_put = Formula({
 constinit const OpDef kOp_masked_scatter = Formula({
     .name = "weft.masked_scatter",
     .c_name = "masked_scatter",
-    .doc =
-        "x with the elements of the source, one after the other, where the mask is true. Where the source has too few, its last one is repeated.",
+    .doc = "x with the elements of the source, one after the other, where the mask is true. Where the source has too "
+           "few, its last one is repeated.",
     .example = "y = wf_masked_scatter(s, x, mask, source);",
     .operands = kMasked,
     .infer = InferMasked,

@@ -566,8 +566,8 @@ constinit const OpDef kOp_select_scatter = Moves({
 constinit const OpDef kOp_slice_scatter = Moves({
     .name = "weft.slice_scatter",
     .c_name = "slice_scatter",
-    .doc =
-        "x with the source in the place of the slices [start : limit : step] along an axis; start and limit are held to its ends, as Python's.",
+    .doc = "x with the source in the place of the slices [start : limit : step] along an axis; start and limit are "
+           "held to its ends, as Python's.",
     .example = "y = wf_slice_scatter(s, x, rows, .start = 1);",
     .operands = kInto,
     .attrs = kSliceAttrs,
@@ -588,8 +588,8 @@ constinit const OpDef kOp_unfold = Moves({
 constinit const OpDef kOp_as_strided = Moves({
     .name = "weft.as_strided",
     .c_name = "as_strided",
-    .doc =
-        "Elements of x as one row, a stride apart along each dimension of the result: a copy, whose gradient adds up what was read several times.",
+    .doc = "Elements of x as one row, a stride apart along each dimension of the result: a copy, whose gradient adds "
+           "up what was read several times.",
     .example = "y = wf_as_strided(s, x, WF_INTS(2, 2), WF_INTS(1, 2));",
     .attrs = kStridedAttrs,
     .infer = InferStrided,
@@ -599,8 +599,8 @@ constinit const OpDef kOp_as_strided = Moves({
 constinit const OpDef kOp_as_strided_scatter = Moves({
     .name = "weft.as_strided_scatter",
     .c_name = "as_strided_scatter",
-    .doc =
-        "x with the source in the place of what as_strided gives. Of several elements for one place the last stays on the CPU.",
+    .doc = "x with the source in the place of what as_strided gives. Of several elements for one place the last "
+           "stays on the CPU.",
     .example = "y = wf_as_strided_scatter(s, x, part, WF_INTS(2, 2), WF_INTS(1, 2));",
     .operands = kInto,
     .attrs = kStridedAttrs,
@@ -631,8 +631,8 @@ constinit const OpDef kOp_movedim = Moves({
 constinit const OpDef kOp_repeat_interleave_static = Moves({
     .name = "weft.repeat_interleave_static",
     .c_name = "repeat_interleave_static",
-    .doc =
-        "Each slice along an axis as often as its entry of repeats says, one after the other. What is missing to the total repeats the last slice.",
+    .doc = "Each slice along an axis as often as its entry of repeats says, one after the other. What is missing to "
+           "the total repeats the last slice.",
     .example = "y = wf_repeat_interleave_static(s, x, repeats, 5);",
     .operands = kRepeated,
     .attrs = kTotalAttrs,

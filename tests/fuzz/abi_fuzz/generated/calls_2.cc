@@ -788,24 +788,20 @@ void Call_weft_unfold_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
-void Call_weft_stop_gradient(Fuzz& f) {
-  f.BeginOp(kOps[0]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_col2im_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_col2im_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_stop_gradient(ctx, x, out))) return;
-  f.Keep(out);
+  weft_col2im_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_abs(Fuzz& f) {
-  f.BeginOp(kOps[1]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_im2col_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_im2col_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_abs(ctx, x, out))) return;
-  f.Keep(out);
+  weft_im2col_opts_init(options, size);
+  f.LeaveVoid();
 }
 
 }  // namespace weft::fuzz

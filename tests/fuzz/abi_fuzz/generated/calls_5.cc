@@ -4,6 +4,346 @@
 
 namespace weft::fuzz {
 
+void Call_weft_addcdiv(Fuzz& f) {
+  f.BeginOp(kOps[174]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const z = f.Operand(2);
+  weft_addcdiv_opts* const opts = f.Options<weft_addcdiv_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDCDIV_HAS_VALUE;
+    opts->value = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addcdiv(ctx, x, y, z, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_addcmul(Fuzz& f) {
+  f.BeginOp(kOps[175]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const z = f.Operand(2);
+  weft_addcmul_opts* const opts = f.Options<weft_addcmul_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDCMUL_HAS_VALUE;
+    opts->value = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addcmul(ctx, x, y, z, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_allclose(Fuzz& f) {
+  f.BeginOp(kOps[176]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_allclose_opts* const opts = f.Options<weft_allclose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ALLCLOSE_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ALLCLOSE_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ALLCLOSE_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_allclose(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_angle(Fuzz& f) {
+  f.BeginOp(kOps[177]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_angle(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_copysign(Fuzz& f) {
+  f.BeginOp(kOps[178]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_copysign(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_deg2rad(Fuzz& f) {
+  f.BeginOp(kOps[179]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_deg2rad(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_entr(Fuzz& f) {
+  f.BeginOp(kOps[180]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_entr(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_floor_divide(Fuzz& f) {
+  f.BeginOp(kOps[181]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_floor_divide(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_fmax(Fuzz& f) {
+  f.BeginOp(kOps[182]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fmax(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_fmin(Fuzz& f) {
+  f.BeginOp(kOps[183]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fmin(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_frac(Fuzz& f) {
+  f.BeginOp(kOps[184]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_frac(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_heaviside(Fuzz& f) {
+  f.BeginOp(kOps[185]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_heaviside(ctx, x, values, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hypot(Fuzz& f) {
+  f.BeginOp(kOps[186]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hypot(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_inf(Fuzz& f) {
+  f.BeginOp(kOps[187]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_neg_inf(Fuzz& f) {
+  f.BeginOp(kOps[188]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_neg_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_pos_inf(Fuzz& f) {
+  f.BeginOp(kOps[189]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_pos_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_isclose(Fuzz& f) {
+  f.BeginOp(kOps[190]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_isclose_opts* const opts = f.Options<weft_isclose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ISCLOSE_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ISCLOSE_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ISCLOSE_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_isclose(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ldexp(Fuzz& f) {
+  f.BeginOp(kOps[191]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const n = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ldexp(ctx, x, n, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lerp(Fuzz& f) {
+  f.BeginOp(kOps[192]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lerp(ctx, x, y, weight, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log10(Fuzz& f) {
+  f.BeginOp(kOps[193]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log10(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logaddexp(Fuzz& f) {
+  f.BeginOp(kOps[194]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logaddexp(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logaddexp2(Fuzz& f) {
+  f.BeginOp(kOps[195]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logaddexp2(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_and(Fuzz& f) {
+  f.BeginOp(kOps[196]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_and(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_not(Fuzz& f) {
+  f.BeginOp(kOps[197]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_not(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_or(Fuzz& f) {
+  f.BeginOp(kOps[198]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_or(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_xor(Fuzz& f) {
+  f.BeginOp(kOps[199]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_xor(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logit(Fuzz& f) {
+  f.BeginOp(kOps[200]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_logit_opts* const opts = f.Options<weft_logit_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOGIT_HAS_EPS;
+    opts->eps = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logit(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_masked_fill(Fuzz& f) {
+  f.BeginOp(kOps[201]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  weft_tensor* const value = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_fill(ctx, x, mask, value, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_mod(Fuzz& f) {
   f.BeginOp(kOps[202]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1204,43 +1544,6 @@ void Call_weft_slice_scatter(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_slice_scatter(ctx, x, source, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_take_along_axis(Fuzz& f) {
-  f.BeginOp(kOps[274]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const indices = f.Operand(1);
-  weft_take_along_axis_opts* const opts = f.Options<weft_take_along_axis_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TAKE_ALONG_AXIS_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_take_along_axis(ctx, x, indices, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_unfold(Fuzz& f) {
-  f.BeginOp(kOps[275]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_unfold_opts* const opts = f.Options<weft_unfold_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_UNFOLD_HAS_STEP;
-    opts->step = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_UNFOLD_HAS_AXIS;
-    opts->axis = f.IntAttr(2);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_unfold(ctx, x, size, opts, out))) return;
   f.Keep(out);
 }
 
