@@ -2631,7 +2631,7 @@ WEFT_API void weft_max_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first of equals,
  * or to the first NaN.
- *   x: [batch, spatial…, features], NHWC for images; float
+ *   x: [batch, spatial…, features], NHWC for images; any real number
  *   window: size of the window in each spatial dimension; list of integers
  *   strides: step of the window; absent: its size; list of integers; absent unless given
  *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
@@ -5526,7 +5526,7 @@ WEFT_API void weft_rot90_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 /* x turned by quarters in the plane of two axes, from the first to the second.
  *   x: operand; any type
  *   k: quarters of a turn; integer; default 1
- *   dims: the plane, from its first axis to its second; list of integers; default [0, 1]
+ *   dims: the plane, from its first axis to its second; absent: 0 and 1; list of integers; absent unless given
  * Fluent: y = wf_rot90(s, image);
  * StableHLO: weft.rot90. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.2.
@@ -5701,7 +5701,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_adaptive_avg_pool(weft_context* ctx, wef
 
 /* The largest element of each of so many parts of the spatial dimensions, which are adaptive_avg_pool's, and its place,
  * counted over these as one row.
- *   x: [batch, spatial…, features], NHWC for images; float
+ *   x: [batch, spatial…, features], NHWC for images; any real number
  *   size: of the result in each spatial dimension, at least 0; list of integers
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: wf_adaptive_max_pool(s, x, WF_INTS(7, 7));
@@ -5867,7 +5867,7 @@ WEFT_API void weft_max_pool_with_indices_opts_init(void* options, size_t size) W
 
 /* The largest element under each window of channels-last data and its place, counted over the spatial dimensions as one
  * row, as i32: of equals the first, of NaNs as well.
- *   x: [batch, spatial…, features], NHWC for images; float
+ *   x: [batch, spatial…, features], NHWC for images; any real number
  *   window: size of the window in each spatial dimension; list of integers
  *   strides: step of the window; absent: its size; list of integers; absent unless given
  *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default

@@ -492,7 +492,7 @@ static void places(void) {
   BAD(wf_rot90(s, foreign), "rot90: x belongs to another context");
   BAD(wf_movedim(s, foreign, WF_INTS(0), WF_INTS(1)), "movedim: x belongs to another context");
   BAD(wf_repeat_interleave_static(s, foreign, ids, 2), "repeat_interleave_static: x belongs to another context");
-  BAD(wf_block_diag(s, WF_TENSORS(a, foreign)), "block_diag: inputs[1] belongs to another context");
+  BAD(wf_block_diag(s, WF_TENSORS(a, foreign)), "block_diag: operand belongs to another context");
 }
 
 /* Pools, sizes and samples of images; products, statistics and losses of classes. */

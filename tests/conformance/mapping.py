@@ -15,7 +15,7 @@ import weft
 REFUSALS = {
     "complex": "complex dtypes are not compared",
     "dtype": "the operation does not take this dtype",
-    "alpha": "alpha of add and sub: no scaled sums",
+    "alpha": "alpha of add and sub; alpha and beta of integers that are not whole",
     "axis of rank 0": "a tensor without dimensions has no axis 0; PyTorch alone says so",
     "contracted size 1": "a contracted size of 1 against another: PyTorch sums that one first",
     "correction": "a correction that is no whole number, or not below the number of elements; of those the operation takes the whole ones and gives NaN or inf, as PyTorch",
@@ -39,7 +39,6 @@ REFUSALS = {
     "running statistics": "instance_norm by statistics that are given",
     "inverse": "powers of an inverse",
     "broadcast": "places of another shape than the heights",
-    "host": "an answer that no shape decides is the host's",
     "slices": "the different slices along an axis",
 }
 

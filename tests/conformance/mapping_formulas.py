@@ -7,6 +7,19 @@ from mapping import NAMES, Refused, argument, axes_of, axis_of, maps
 from mapping_images import of_i32
 
 
+def scales(s):
+    """alpha and beta. Of integers PyTorch cuts them off; ours are whole there."""
+    given = {name: float(s.kwargs.get(name, 1)) for name in ("alpha", "beta")}
+    if not s.result.is_floating_point() and any(x != int(x) for x in given.values()):
+        raise Refused("alpha")
+    return given
+
+
+def wide(dtype):
+    """What several operations on 16 bits go on in, so that they round once, as PyTorch's one does."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
 def row_axis(dim, x):
     return int(dim) % max(1, x.ndim)
 
@@ -15,7 +28,7 @@ def row_axis(dim, x):
 
 @maps("addmm", "addmv", "baddbmm", "addmm/decomposed", sums=True)
 def addmm(t, s):
-    return t.op("addmm", t(s.input), t(s.args[0]), t(s.args[1]), alpha=float(s.kwargs.get("alpha", 1)), beta=float(s.kwargs.get("beta", 1)))
+    return t.op("addmm", t(s.input), t(s.args[0]), t(s.args[1]), **scales(s))
 
 
 @maps("addbmm", sums=True)
@@ -23,7 +36,7 @@ def addbmm(t, s):
     (n, rows, k), columns = s.args[0].shape, s.args[1].shape[2]
     left = t.op("reshape", t.op("transpose", t(s.args[0]), permutation=[1, 0, 2]), shape=[rows, n * k])
     return t.op("addmm", t(s.input), left, t.op("reshape", t(s.args[1]), shape=[n * k, columns]),
-                alpha=float(s.kwargs.get("alpha", 1)), beta=float(s.kwargs.get("beta", 1)))
+                **scales(s))
 
 
 @maps("addr", sums=True)
@@ -32,7 +45,7 @@ def addr(t, s):
     if dtype == torch.bool:
         raise Refused("dtype")
     left, right = t.op("expand_dims", t(s.args[0], dtype), dims=[1]), t.op("expand_dims", t(s.args[1], dtype), dims=[0])
-    return t.op("addmm", t(s.input, dtype), left, right, alpha=float(s.kwargs.get("alpha", 1)), beta=float(s.kwargs.get("beta", 1)))
+    return t.op("addmm", t(s.input, dtype), left, right, **scales(s))
 
 
 @maps("kron", sums=True)
@@ -117,12 +130,11 @@ def trapezoid(t, s):
 
 @maps("cov", "corrcoef", sums=True)
 def cov(t, s):
-    x = t(s.input, s.result.dtype)
+    up = wide(s.result.dtype)
     if s.name == "corrcoef":
-        return t.op("corrcoef", x)
-    counts, weights = s.kwargs.get("fweights"), s.kwargs.get("aweights")
-    return t.op("cov", x, t(counts, s.result.dtype) if counts is not None else None, t(weights, s.result.dtype) if weights is not None else None,
-                correction=int(s.kwargs.get("correction", 1)))
+        return t.op("corrcoef", t(s.input, s.result.dtype))
+    counts, weights = (t(v, up) if v is not None else None for v in (s.kwargs.get("fweights"), s.kwargs.get("aweights")))
+    return t.convert(t.op("cov", t(s.input, up), counts, weights, correction=int(s.kwargs.get("correction", 1))), s.result.dtype)
 
 
 @maps("renorm", sums=True)
@@ -132,7 +144,7 @@ def renorm(t, s):
 
 @maps("nn.functional.cosine_similarity", sums=True)
 def cosine_similarity(t, s):
-    return t.op("cosine_similarity", t(s.input), t(s.args[0]), axis=int(argument(s, 1, "dim", 1)), eps=float(argument(s, 2, "eps", 1e-8)))
+    return t.op("cosine_similarity", t(s.input), t(s.args[0]), axis=axis_of(argument(s, 1, "dim", 1), max(s.input.ndim, s.args[0].ndim)), eps=float(argument(s, 2, "eps", 1e-8)))
 
 
 @maps("aminmax")
@@ -157,7 +169,8 @@ def vector_norm(t, s):
 
 @maps("dist", sums=True)
 def dist(t, s):
-    return t.op("norm", t.op("sub", t(s.input), t(s.args[0])), p=float(argument(s, 1, "p", 2)))
+    up = wide(s.input.dtype)
+    return t.convert(t.op("norm", t.op("sub", t(s.input, up), t(s.args[0], up)), p=float(argument(s, 1, "p", 2))), s.input.dtype)
 
 
 @maps("nn.functional.pairwise_distance", sums=True)
@@ -170,7 +183,7 @@ def pairwise_distance(t, s):
 
 @maps("nn.functional.prelu", sums=True)
 def prelu(t, s):
-    weight = s.args[0]
+    weight = argument(s, 0, "weight")
     w = t(weight)
     if weight.ndim == 1 and weight.numel() > 1 and s.input.ndim > 1:
         w = t.op("reshape", w, shape=[weight.numel(), *[1] * (s.input.ndim - 2)])
@@ -199,18 +212,24 @@ def cross_entropy(t, s):
     how = {"label_smoothing": float(s.kwargs.get("label_smoothing", 0.0)), "reduction": s.kwargs.get("reduction", "mean")}
     if s.args[0].is_floating_point():
         return t.op("soft_cross_entropy", classes_last(t, s.input), classes_last(t, s.args[0]), weight_of(t, s), **how)
-    logp = t.op("log_softmax", classes_last(t, s.input))
-    return t.op("nll", logp, t(s.args[0]), weight_of(t, s), ignore_index=int(s.kwargs.get("ignore_index", -100)), **how)
+    if s.kwargs.get("weight") is None and s.kwargs.get("ignore_index") is None:
+        return t.op("cross_entropy", classes_last(t, s.input), t(s.args[0]), **how)
+    up, weight = NAMES[wide(s.input.dtype)], weight_of(t, s)
+    logp = t.op("log_softmax", t.convert(classes_last(t, s.input), up))
+    loss = t.op("nll", logp, t(s.args[0]), t.convert(weight, up) if weight else None, ignore_index=int(s.kwargs.get("ignore_index", -100)), **how)
+    return t.convert(loss, s.input.dtype)
 
 
 @maps("nn.functional.multi_margin_loss", sums=True)
 def multi_margin(t, s):
+    axis_of(-1, s.input.ndim)
     return t.op("multi_margin", t(s.input), t(s.args[0]) if s.args[0].ndim == s.input.ndim - 1 else t.op("reshape", t(s.args[0]), shape=list(s.input.shape[:-1])),
                 weight_of(t, s), p=int(s.kwargs.get("p", 1)), margin=float(s.kwargs.get("margin", 1.0)), reduction=s.kwargs.get("reduction", "mean"))
 
 
 @maps("nn.functional.multilabel_margin_loss", sums=True)
 def multilabel_margin(t, s):
+    axis_of(-1, s.input.ndim)
     return t.op("multilabel_margin", t(s.input), t(s.args[0]), reduction=s.kwargs.get("reduction", "mean"))
 
 
@@ -232,14 +251,6 @@ def cosine_embedding(t, s):
 @maps("fill")
 def fill(t, s):
     return t.op("broadcast_to", t(s.args[0], s.input.dtype), shape=list(s.input.shape))
-
-
-@maps("equal")
-def equal(t, s):
-    dtype = torch.result_type(s.input, s.args[0])
-    if s.input.shape != s.args[0].shape:
-        raise Refused("host")
-    return t.op("all", t.op("eq", t(s.input, dtype), t(s.args[0], dtype)))
 
 
 @maps("bucketize")

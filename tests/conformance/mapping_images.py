@@ -35,6 +35,7 @@ def adaptive(t, s):
 @maps(*[f"nn.functional.max_unpool{n}d{grad}" for n in (1, 2, 3) for grad in ("", "/grad")])
 def unpool(t, s):
     n = int(s.name[-2])
+    t.no_gradient = s.variant != "grad"  # two elements for one place: the one that stays has our slope, with PyTorch both
     x, batched = image(t, s.input, n)
     places = channels_last(t, t(s.args[0]), n, batched)
     return channels_first(t, t.op("max_unpool", x, places, size=list(s.result.shape[-n:])), n, batched)
@@ -135,4 +136,4 @@ def local_response_norm(t, s):
 @maps("torch.ops.aten._safe_softmax.default", sums=True)
 def safe_softmax(t, s):
     x = t(s.input, argument(s, 1, "dtype"))
-    return t.op("softmax", x, axis=int(s.args[0]) % max(1, s.input.ndim), safe=True)
+    return t.op("softmax", x, axis=int(argument(s, 0, "dim")) % max(1, s.input.ndim), safe=True)

@@ -131,7 +131,7 @@ def pool(t, s):
     n, average = int(s.name[-2]), "avg" in s.name
     window = many(argument(s, 0, "kernel_size"), n)
     stride = argument(s, 1, "stride")
-    stride = window if stride is None or stride == [] else many(stride, n)
+    stride = window if stride in (None, [], ()) else many(stride, n)
     padding = many(argument(s, 2, "padding", 0), n)
     rest = {name: argument(s, 3 + i, name) for i, name in enumerate(
         ("ceil_mode", "count_include_pad", "divisor_override") if average else ("dilation", "ceil_mode", "return_indices"))}

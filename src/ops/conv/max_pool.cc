@@ -12,7 +12,10 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   // reduce_window's gradient knows no dilation.
   if (std::ranges::any_of(windows, [](const Window& w) { return w.dilation != 1; })) {
     Value indices;
-    return LargestUnder(call.b, x, windows, &results[0], &indices);
+    const DType dtype = x.dtype();
+    WEFT_RETURN_IF_ERROR(LargestUnder(call.b, Widened(call.b, x), windows, &results[0], &indices));
+    results[0] = Convert(call.b, results[0], dtype);
+    return absl::OkStatus();
   }
   results[0] = Call(call.b, kOp_reduce_window, {x}, PoolAttrs(windows, Reducer::kMax));
   return absl::OkStatus();
@@ -35,7 +38,7 @@ constinit const OpDef kOp_max_pool = {
         "The largest element under each window of channels-last data. NaN if any is. The gradient goes to the "
         "first of equals, or to the first NaN.",
     .example = "h = wf_max_pool(s, h, WF_INTS(2, 2));",
-    .operands = kPoolOperands,
+    .operands = kMaxPoolOperands,
     .attrs = kMaxPoolAttrs,
     .results = kResult,
     .infer = InferPool,

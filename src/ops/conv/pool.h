@@ -6,6 +6,8 @@
 namespace weft::ops {
 
 inline constexpr ir::OperandDef kPoolOperands[] = {{"x", ir::kF, "[batch, spatial…, features], NHWC for images"}};
+inline constexpr ir::OperandDef kMaxPoolOperands[] = {
+    {"x", ir::kNumber, "[batch, spatial…, features], NHWC for images"}};
 inline constexpr ir::AttrDef kPoolAttrs[] = {
     {"window", ir::AttrType::kInts, "size of the window in each spatial dimension", true},
     {"strides", ir::AttrType::kInts, "step of the window; absent: its size"},

@@ -365,14 +365,13 @@ constinit const OpDef kOp_max_pool_with_indices = Formula({
     .doc = "The largest element under each window of channels-last data and its place, counted over the spatial "
            "dimensions as one row, as i32: of equals the first, of NaNs as well.",
     .example = "wf_max_pool_with_indices(s, x, WF_INTS(2, 2));",
-    .operands = kPoolOperands,
+    .operands = kMaxPoolOperands,
     .attrs = kMaxPoolAttrs,
     .results = kPlaces,
     .infer = InferMaxPool,
     .expand = ExpandMaxPool,
     .samples = kMaxPools,
     .tolerance = kExact,
-    .rounds_once = true,
 });
 constinit const OpDef kOp_max_unpool = Formula({
     .name = "weft.max_unpool",
@@ -407,14 +406,13 @@ constinit const OpDef kOp_adaptive_max_pool = Formula({
     .doc = "The largest element of each of so many parts of the spatial dimensions, which are adaptive_avg_pool's, "
            "and its place, counted over these as one row.",
     .example = "wf_adaptive_max_pool(s, x, WF_INTS(7, 7));",
-    .operands = kPoolOperands,
+    .operands = kMaxPoolOperands,
     .attrs = kSizeAttrs,
     .results = kPlaces,
     .infer = InferAdaptive,
     .expand = ExpandAdaptiveMax,
     .samples = kAdaptives,
     .tolerance = kExact,
-    .rounds_once = true,
 });
 constinit const OpDef kOp_lp_pool = Formula({
     .name = "weft.lp_pool",
@@ -441,7 +439,6 @@ constinit const OpDef kOp_im2col = Formula({
     .expand = ExpandColumns,
     .samples = kColumnSamples,
     .tolerance = kExact,
-    .rounds_once = true,
 });
 constinit const OpDef kOp_col2im = Formula({
     .name = "weft.col2im",

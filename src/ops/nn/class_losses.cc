@@ -172,12 +172,23 @@ absl::Status ExpandListed(const ExpandCall& call, std::span<Value> results) {
   return b.status();
 }
 
+absl::Status InferSoftMargin(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  if (const Type* weight = call.operands[2]; weight != nullptr) {
+    const auto joined = BroadcastDims(x.dims, weight->dims);
+    if (!joined.ok() || *joined != x.dims) {
+      return UserError("weight has shape ", DimsToString(weight->dims), ", which does not broadcast to ",
+                       DimsToString(x.dims));
+    }
+  }
+  return CheckClasses(InferCall{call.op, call.operands.first(2), call.attrs}, false, results);
+}
 absl::Status ExpandSoftMargin(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value &x = call.operands[0], &y = call.operands[1], &weight = call.operands[2];
   const Value right = Mul(b, y, Call(b, kOp_logsigmoid, {x}));
   Value each = Add(b, right, Mul(b, Sub(b, 1, y), Call(b, kOp_logsigmoid, {Neg(b, x)})));
-  if (weight) each = Mul(b, each, OfEach(b, weight, x.dims()));
+  if (weight) each = Mul(b, each, BroadcastTo(b, weight, x.dims()));
   const Value sum = Reduce(b, each, Reducer::kSum, {static_cast<int64_t>(x.dims().size()) - 1});
   results[0] =
       Total(b, Mul(b, sum, -1 / static_cast<double>(x.dims().back())), Attr<kPlainAttrs, "reduction">(call.attrs));
@@ -279,7 +290,7 @@ constinit const OpDef kOp_multilabel_soft_margin = Formula({
     .example = "loss = wf_multilabel_soft_margin(s, logits, targets, NULL);",
     .operands = kProbable,
     .attrs = kPlainAttrs,
-    .infer = InferListed,
+    .infer = InferSoftMargin,
     .expand = ExpandSoftMargin,
     .samples = kSoftMargins,
     .tolerance = kTolerance,

@@ -124,7 +124,7 @@ absl::Status ExpandHistogram(const ExpandCall& call, std::span<Value> results) {
   from = BroadcastTo(b, from, {count});
   to = BroadcastTo(b, to, {count});
   const Value there = And(b, Compare(b, Direction::kGe, x, from), Compare(b, Direction::kLe, x, to));
-  const Value share = Mul(b, Div(b, Sub(b, x, from), Sub(b, to, from)), static_cast<double>(bins));
+  const Value share = Div(b, Mul(b, Sub(b, x, from), static_cast<double>(bins)), Sub(b, to, from));
   const Value safe =
       Select(b, there, Minimum(b, Unary(b, kOp_floor, share), FullLike(b, x, static_cast<double>(bins - 1))),
              FullLike(b, x, -1));

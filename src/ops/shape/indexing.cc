@@ -192,6 +192,7 @@ absl::Status InferInto(const InferCall& call, Types* results) {
   wanted[axis] = index.count();
   if (call.op.operands[2].name == "value") {
     if (!source.dims.empty()) return UserError("value has shape ", DimsToString(source.dims), "; it must be a scalar");
+    if (!CheckedCount(wanted)) return UserError("index has too many places: ", index.count());
   } else if (RowDims(source.dims) != wanted) {
     return UserError("source has shape ", DimsToString(source.dims), "; x and index ask for ", DimsToString(wanted));
   }

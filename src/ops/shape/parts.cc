@@ -31,7 +31,7 @@ constexpr AttrDef kStridedAttrs[] = {
     {"offset", AttrType::kInt, "place of the first element, at least 0", false, "0"}};
 constexpr AttrDef kRotAttrs[] = {
     {"k", AttrType::kInt, "quarters of a turn", false, "1"},
-    {"dims", AttrType::kInts, "the plane, from its first axis to its second", false, "[0,1]"}};
+    {"dims", AttrType::kInts, "the plane, from its first axis to its second; absent: 0 and 1"}};
 constexpr AttrDef kMoveAttrs[] = {{"source", AttrType::kInts, "axes that move; negative ones count from the end", true},
                                   {"destination", AttrType::kInts, "where each of them goes", true}};
 constexpr AttrDef kTotalAttrs[] = {
@@ -76,6 +76,9 @@ Ints Behind(size_t rank, std::pair<int64_t, int64_t> axes) {
 absl::StatusOr<Dims> DiagonalDims(const Attrs& attrs, const Dims& x) {
   if (x.size() < 2) return UserError("x must have at least 2 dimensions, not ", DimsToString(x));
   WEFT_ASSIGN_OR_RETURN(const auto axes, Matrix(attrs, x.size()));
+  if (x[axes.first] > 0 && x[axes.second] > kMost / x[axes.first]) {
+    return UserError("x has shape ", DimsToString(x), "; its matrices must have at most 2^40 elements");
+  }
   Dims dims;
   for (const int64_t d : Behind(x.size(), axes)) dims.push_back(x[d]);
   dims.pop_back();
@@ -366,7 +369,7 @@ absl::Status ExpandStridedScatter(const ExpandCall& call, std::span<Value> resul
 // --- Turned, moved, repeated, joined
 
 absl::StatusOr<Ints> PlaneOf(const Attrs& attrs, size_t rank) {
-  const Ints& dims = Attr<kRotAttrs, "dims">(attrs);
+  const Ints dims = HasAttr<kRotAttrs, "dims">(attrs) ? Attr<kRotAttrs, "dims">(attrs) : Ints{0, 1};
   if (dims.size() != 2) return UserError("dims has ", dims.size(), " entries; a plane has 2 axes");
   Ints plane;
   for (const int64_t given : dims) {
@@ -468,7 +471,8 @@ absl::Status InferBlocks(const InferCall& call, Types* results) {
     columns += x->rank() == 0 ? 1 : x->dims.back();
   }
   const Dims dims = {rows, columns};
-  if (!CheckedCount(dims)) return UserError("the matrix of all has too many elements");
+  if (!CheckedCount(dims) || rows >= kMost || columns >= kMost)
+    return UserError("the matrix of all has too many elements");
   results->push_back(Type::Tensor(call.operands[0]->dtype, dims));
   return absl::OkStatus();
 }

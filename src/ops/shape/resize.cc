@@ -52,10 +52,13 @@ absl::Status InferPad(const InferCall& call, Types* results) {
   }
   Dims dims = x.dims;
   for (size_t d = 0; d < dims.size(); ++d) {
-    const int64_t most = edge == Edge::kReflect ? dims[d] - 1 : edge == Edge::kCircular ? dims[d] : INT32_MAX;
+    const int64_t left = dims[d] + std::min<int64_t>(low[d], 0) + std::min<int64_t>(high[d], 0);
+    const int64_t most = edge == Edge::kReflect    ? dims[d] - 1
+                         : edge == Edge::kCircular ? std::max<int64_t>(left, 0)
+                                                   : INT32_MAX;
     for (const int64_t amount : {low[d], high[d]}) {
       if (amount > 0 && dims[d] == 0) return UserError("dimension ", d, " is empty: there is nothing to pad with");
-      if (amount > most)
+      if (amount > 0 && amount > most)
         return UserError("padding is ", amount, " in dimension ", d, "; there it must be at most ", most);
       if (amount < -dims[d]) return UserError("padding is ", amount, " in dimension ", d, " of size ", dims[d]);
     }
@@ -73,11 +76,13 @@ absl::Status ExpandPad(const ExpandCall& call, std::span<Value> results) {
   for (size_t d = 0; d < low.size() && y; ++d) {
     if (low[d] == 0 && high[d] == 0) continue;
     const int64_t size = y.dims()[d], out = size + low[d] + high[d];
+    // What is left of a dimension that is cut goes around.
+    const int64_t first = std::max<int64_t>(0, -low[d]), left = size - first + std::min<int64_t>(high[d], 0);
     Taps taps{.out = out};
     for (int64_t i = 0; i < out; ++i) {
       const int64_t at = i - low[d];
       taps.index.push_back(edge == Edge::kReplicate  ? std::clamp<int64_t>(at, 0, size - 1)
-                           : edge == Edge::kCircular ? ((at % size) + size) % size
+                           : edge == Edge::kCircular ? first + (((at - first) % left) + left) % left
                            : at < 0                  ? -at
                            : at >= size              ? 2 * (size - 1) - at
                                                      : at);
@@ -455,6 +460,11 @@ constexpr Sample kUnshuffles[] = {{"T[1,2,4,3] factor=2"}};
 constexpr Sample kChannels[] = {{"T[2,6] groups=3"}};
 constexpr Tolerance kTolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 4e-2, .f16 = 8e-3, .absolute = 1e-5};
 
+// What an element is read for several times adds up in f32.
+consteval OpDef Pads(OpDef named) {
+  named.tolerance = kExact;
+  return Formula(named);
+}
 consteval OpDef Moves(OpDef named) {
   named.tolerance = kExact;
   named.rounds_once = true;
@@ -463,7 +473,7 @@ consteval OpDef Moves(OpDef named) {
 
 }  // namespace
 
-constinit const OpDef kOp_pad_reflect = Moves({
+constinit const OpDef kOp_pad_reflect = Pads({
     .name = "weft.pad_reflect",
     .c_name = "pad_reflect",
     .doc =
@@ -475,7 +485,7 @@ constinit const OpDef kOp_pad_reflect = Moves({
     .expand = ExpandPad<Edge::kReflect>,
     .samples = kPads,
 });
-constinit const OpDef kOp_pad_replicate = Moves({
+constinit const OpDef kOp_pad_replicate = Pads({
     .name = "weft.pad_replicate",
     .c_name = "pad_replicate",
     .doc = "x with the outer elements of each dimension repeated; negative amounts cut.",
@@ -486,7 +496,7 @@ constinit const OpDef kOp_pad_replicate = Moves({
     .expand = ExpandPad<Edge::kReplicate>,
     .samples = kPads,
 });
-constinit const OpDef kOp_pad_circular = Moves({
+constinit const OpDef kOp_pad_circular = Pads({
     .name = "weft.pad_circular",
     .c_name = "pad_circular",
     .doc = "x with each dimension continued by its other end; negative amounts cut.",
