@@ -122,7 +122,7 @@ def trapezoid(t, s):
     x, dtype = argument(s, 0, "x"), s.result.dtype
     if x is not None and list(x.shape) != list(s.input.shape) and x.ndim != 1:
         raise Refused("broadcast")
-    if not dtype.is_floating_point:
+    if not s.input.is_floating_point():
         raise Refused("dtype")
     return t.op(s.name.replace("trapz", "trapezoid"), t(s.input, dtype), t(x, dtype) if x is not None else None,
                 axis=int(s.kwargs.get("dim", -1)), dx=float(s.kwargs.get("dx", 1)))

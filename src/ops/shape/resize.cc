@@ -208,8 +208,10 @@ absl::Status InferGrid(const InferCall& call, Types* results) {
   results->push_back(Type::Tensor(x.dtype, dims));
   return absl::OkStatus();
 }
+// At the ends and beyond, where it is a constant, there is no slope.
 Value Clamped(Builder& b, const Value& x, double low, double high) {
-  return Minimum(b, Maximum(b, x, FullLike(b, x, low)), FullLike(b, x, high));
+  const Value below = Compare(b, Direction::kLe, x, low), above = Compare(b, Direction::kGe, x, high);
+  return Select(b, below, FullLike(b, x, low), Select(b, above, FullLike(b, x, high), x));
 }
 // Points reflected at both ends of [low, high].
 Value Reflected(Builder& b, const Value& x, double low, double high) {
