@@ -2568,6 +2568,9 @@ typedef struct wf_avg_pool_args {
   weft_avg_pool_padding padding WF_DEFAULT(WEFT_AVG_POOL_PADDING_FORCE32);
   const int64_t* pads WF_DEFAULT(NULL);
   size_t pads_count WF_DEFAULT(0);
+  int32_t ceil_mode WF_DEFAULT(WF_NO_BOOL);
+  int32_t count_include_pad WF_DEFAULT(WF_NO_BOOL);
+  int64_t divisor WF_DEFAULT(WF_NO_INT);
 } wf_avg_pool_args;
 WF_INLINE weft_tensor* wf_avg_pool_at(weft_scope* s, const char* file, int line, wf_avg_pool_args a) {
   weft_tensor* out = NULL;
@@ -2588,11 +2591,23 @@ WF_INLINE weft_tensor* wf_avg_pool_at(weft_scope* s, const char* file, int line,
     o.pads = a.pads;
     o.pads_count = a.pads_count;
   }
+  if (a.ceil_mode != WF_NO_BOOL) {
+    o.present |= WEFT_AVG_POOL_HAS_CEIL_MODE;
+    o.ceil_mode = a.ceil_mode;
+  }
+  if (a.count_include_pad != WF_NO_BOOL) {
+    o.present |= WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD;
+    o.count_include_pad = a.count_include_pad;
+  }
+  if (a.divisor != WF_NO_INT) {
+    o.present |= WEFT_AVG_POOL_HAS_DIVISOR;
+    o.divisor = a.divisor;
+  }
   error = weft_avg_pool(ctx, a.x, a.window, a.window_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_avg_pool(s, ...) \
-  WF_CALL(wf_avg_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_avg_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_AVG_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0,), __VA_ARGS__)))
+  WF_CALL(wf_avg_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_avg_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_AVG_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .count_include_pad = WF_NO_BOOL, .divisor = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_conv_args {
   WF_BEGIN
@@ -2777,6 +2792,9 @@ typedef struct wf_max_pool_args {
   weft_max_pool_padding padding WF_DEFAULT(WEFT_MAX_POOL_PADDING_FORCE32);
   const int64_t* pads WF_DEFAULT(NULL);
   size_t pads_count WF_DEFAULT(0);
+  int32_t ceil_mode WF_DEFAULT(WF_NO_BOOL);
+  const int64_t* dilation WF_DEFAULT(NULL);
+  size_t dilation_count WF_DEFAULT(0);
 } wf_max_pool_args;
 WF_INLINE weft_tensor* wf_max_pool_at(weft_scope* s, const char* file, int line, wf_max_pool_args a) {
   weft_tensor* out = NULL;
@@ -2797,11 +2815,20 @@ WF_INLINE weft_tensor* wf_max_pool_at(weft_scope* s, const char* file, int line,
     o.pads = a.pads;
     o.pads_count = a.pads_count;
   }
+  if (a.ceil_mode != WF_NO_BOOL) {
+    o.present |= WEFT_MAX_POOL_HAS_CEIL_MODE;
+    o.ceil_mode = a.ceil_mode;
+  }
+  if (a.dilation != NULL) {
+    o.present |= WEFT_MAX_POOL_HAS_DILATION;
+    o.dilation = a.dilation;
+    o.dilation_count = a.dilation_count;
+  }
   error = weft_max_pool(ctx, a.x, a.window, a.window_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_max_pool(s, ...) \
-  WF_CALL(wf_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0,), __VA_ARGS__)))
+  WF_CALL(wf_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .dilation = NULL, .dilation_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_reduce_window_args {
   WF_BEGIN
@@ -5066,5 +5093,1532 @@ WF_INLINE weft_tensor* wf_var_mean_at(weft_scope* s, const char* file, int line,
 }
 #define wf_var_mean(s, ...) \
   WF_CALL(wf_var_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_mean_args, (.out_var = NULL, .out_mean = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_as_strided_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* shape;
+  size_t shape_count;
+  const int64_t* strides;
+  size_t strides_count;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+} wf_as_strided_args;
+WF_INLINE weft_tensor* wf_as_strided_at(weft_scope* s, const char* file, int line, wf_as_strided_args a) {
+  weft_tensor* out = NULL;
+  weft_as_strided_opts o = WEFT_AS_STRIDED_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_AS_STRIDED_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  error = weft_as_strided(ctx, a.x, a.shape, a.shape_count, a.strides, a.strides_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_as_strided(s, ...) \
+  WF_CALL(wf_as_strided_at((s), __FILE__, __LINE__, WF_MAKE(wf_as_strided_args, (.offset = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_as_strided_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* source;
+  const int64_t* shape;
+  size_t shape_count;
+  const int64_t* strides;
+  size_t strides_count;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+} wf_as_strided_scatter_args;
+WF_INLINE weft_tensor* wf_as_strided_scatter_at(weft_scope* s, const char* file, int line, wf_as_strided_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_as_strided_scatter_opts o = WEFT_AS_STRIDED_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_AS_STRIDED_SCATTER_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  error = weft_as_strided_scatter(ctx, a.x, a.source, a.shape, a.shape_count, a.strides, a.strides_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_as_strided_scatter(s, ...) \
+  WF_CALL(wf_as_strided_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_as_strided_scatter_args, (.offset = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_block_diag_args {
+  WF_BEGIN
+  weft_tensor* const* inputs;
+  size_t inputs_count;
+} wf_block_diag_args;
+WF_INLINE weft_tensor* wf_block_diag_at(weft_scope* s, const char* file, int line, wf_block_diag_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_block_diag(ctx, a.inputs, a.inputs_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_block_diag(s, ...) \
+  WF_CALL(wf_block_diag_at((s), __FILE__, __LINE__, WF_MAKE(wf_block_diag_args, (), __VA_ARGS__)))
+
+typedef struct wf_diag_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+} wf_diag_args;
+WF_INLINE weft_tensor* wf_diag_at(weft_scope* s, const char* file, int line, wf_diag_args a) {
+  weft_tensor* out = NULL;
+  weft_diag_opts o = WEFT_DIAG_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_DIAG_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  error = weft_diag(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diag(s, ...) \
+  WF_CALL(wf_diag_at((s), __FILE__, __LINE__, WF_MAKE(wf_diag_args, (.offset = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_diag_embed_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  int64_t axis1 WF_DEFAULT(WF_NO_INT);
+  int64_t axis2 WF_DEFAULT(WF_NO_INT);
+} wf_diag_embed_args;
+WF_INLINE weft_tensor* wf_diag_embed_at(weft_scope* s, const char* file, int line, wf_diag_embed_args a) {
+  weft_tensor* out = NULL;
+  weft_diag_embed_opts o = WEFT_DIAG_EMBED_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_DIAG_EMBED_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.axis1 != WF_NO_INT) {
+    o.present |= WEFT_DIAG_EMBED_HAS_AXIS1;
+    o.axis1 = a.axis1;
+  }
+  if (a.axis2 != WF_NO_INT) {
+    o.present |= WEFT_DIAG_EMBED_HAS_AXIS2;
+    o.axis2 = a.axis2;
+  }
+  error = weft_diag_embed(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diag_embed(s, ...) \
+  WF_CALL(wf_diag_embed_at((s), __FILE__, __LINE__, WF_MAKE(wf_diag_embed_args, (.offset = WF_NO_INT, .axis1 = WF_NO_INT, .axis2 = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_diagonal_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  int64_t axis1 WF_DEFAULT(WF_NO_INT);
+  int64_t axis2 WF_DEFAULT(WF_NO_INT);
+} wf_diagonal_args;
+WF_INLINE weft_tensor* wf_diagonal_at(weft_scope* s, const char* file, int line, wf_diagonal_args a) {
+  weft_tensor* out = NULL;
+  weft_diagonal_opts o = WEFT_DIAGONAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.axis1 != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_HAS_AXIS1;
+    o.axis1 = a.axis1;
+  }
+  if (a.axis2 != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_HAS_AXIS2;
+    o.axis2 = a.axis2;
+  }
+  error = weft_diagonal(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diagonal(s, ...) \
+  WF_CALL(wf_diagonal_at((s), __FILE__, __LINE__, WF_MAKE(wf_diagonal_args, (.offset = WF_NO_INT, .axis1 = WF_NO_INT, .axis2 = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_diagonal_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* source;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  int64_t axis1 WF_DEFAULT(WF_NO_INT);
+  int64_t axis2 WF_DEFAULT(WF_NO_INT);
+} wf_diagonal_scatter_args;
+WF_INLINE weft_tensor* wf_diagonal_scatter_at(weft_scope* s, const char* file, int line, wf_diagonal_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_diagonal_scatter_opts o = WEFT_DIAGONAL_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.axis1 != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS1;
+    o.axis1 = a.axis1;
+  }
+  if (a.axis2 != WF_NO_INT) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS2;
+    o.axis2 = a.axis2;
+  }
+  error = weft_diagonal_scatter(ctx, a.x, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diagonal_scatter(s, ...) \
+  WF_CALL(wf_diagonal_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_diagonal_scatter_args, (.offset = WF_NO_INT, .axis1 = WF_NO_INT, .axis2 = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_index_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* const* indices;
+  size_t indices_count;
+  const int64_t* dims;
+  size_t dims_count;
+} wf_index_args;
+WF_INLINE weft_tensor* wf_index_at(weft_scope* s, const char* file, int line, wf_index_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_index(ctx, a.x, a.indices, a.indices_count, a.dims, a.dims_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index(s, ...) \
+  WF_CALL(wf_index_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_args, (), __VA_ARGS__)))
+
+typedef struct wf_index_add_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* source;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double alpha WF_DEFAULT(WF_NO_DOUBLE);
+} wf_index_add_args;
+WF_INLINE weft_tensor* wf_index_add_at(weft_scope* s, const char* file, int line, wf_index_add_args a) {
+  weft_tensor* out = NULL;
+  weft_index_add_opts o = WEFT_INDEX_ADD_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INDEX_ADD_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.alpha != WF_NO_DOUBLE) {
+    o.present |= WEFT_INDEX_ADD_HAS_ALPHA;
+    o.alpha = a.alpha;
+  }
+  error = weft_index_add(ctx, a.x, a.index, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_add(s, ...) \
+  WF_CALL(wf_index_add_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_add_args, (.axis = WF_NO_INT, .alpha = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_index_copy_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* source;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_index_copy_args;
+WF_INLINE weft_tensor* wf_index_copy_at(weft_scope* s, const char* file, int line, wf_index_copy_args a) {
+  weft_tensor* out = NULL;
+  weft_index_copy_opts o = WEFT_INDEX_COPY_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INDEX_COPY_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_index_copy(ctx, a.x, a.index, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_copy(s, ...) \
+  WF_CALL(wf_index_copy_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_copy_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_index_fill_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* value;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_index_fill_args;
+WF_INLINE weft_tensor* wf_index_fill_at(weft_scope* s, const char* file, int line, wf_index_fill_args a) {
+  weft_tensor* out = NULL;
+  weft_index_fill_opts o = WEFT_INDEX_FILL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INDEX_FILL_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_index_fill(ctx, a.x, a.index, a.value, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_fill(s, ...) \
+  WF_CALL(wf_index_fill_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_fill_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_index_put_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* values;
+  weft_tensor* const* indices;
+  size_t indices_count;
+  const int64_t* dims;
+  size_t dims_count;
+  int32_t accumulate WF_DEFAULT(WF_NO_BOOL);
+} wf_index_put_args;
+WF_INLINE weft_tensor* wf_index_put_at(weft_scope* s, const char* file, int line, wf_index_put_args a) {
+  weft_tensor* out = NULL;
+  weft_index_put_opts o = WEFT_INDEX_PUT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.accumulate != WF_NO_BOOL) {
+    o.present |= WEFT_INDEX_PUT_HAS_ACCUMULATE;
+    o.accumulate = a.accumulate;
+  }
+  error = weft_index_put(ctx, a.x, a.values, a.indices, a.indices_count, a.dims, a.dims_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_put(s, ...) \
+  WF_CALL(wf_index_put_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_put_args, (.accumulate = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_index_reduce_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* source;
+  weft_index_reduce_reducer reducer;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t include_self WF_DEFAULT(WF_NO_BOOL);
+} wf_index_reduce_args;
+WF_INLINE weft_tensor* wf_index_reduce_at(weft_scope* s, const char* file, int line, wf_index_reduce_args a) {
+  weft_tensor* out = NULL;
+  weft_index_reduce_opts o = WEFT_INDEX_REDUCE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INDEX_REDUCE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.include_self != WF_NO_BOOL) {
+    o.present |= WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF;
+    o.include_self = a.include_self;
+  }
+  error = weft_index_reduce(ctx, a.x, a.index, a.source, a.reducer, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_index_reduce(s, ...) \
+  WF_CALL(wf_index_reduce_at((s), __FILE__, __LINE__, WF_MAKE(wf_index_reduce_args, (.axis = WF_NO_INT, .include_self = WF_NO_BOOL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_masked_scatter_at(weft_scope* s, weft_tensor* x, weft_tensor* mask, weft_tensor* source,
+    const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_masked_scatter(ctx, x, mask, source, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_masked_scatter(s, x, mask, source) wf_masked_scatter_at((s), (x), (mask), (source), __FILE__, __LINE__)
+
+typedef struct wf_movedim_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* source;
+  size_t source_count;
+  const int64_t* destination;
+  size_t destination_count;
+} wf_movedim_args;
+WF_INLINE weft_tensor* wf_movedim_at(weft_scope* s, const char* file, int line, wf_movedim_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_movedim(ctx, a.x, a.source, a.source_count, a.destination, a.destination_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_movedim(s, ...) \
+  WF_CALL(wf_movedim_at((s), __FILE__, __LINE__, WF_MAKE(wf_movedim_args, (), __VA_ARGS__)))
+
+typedef struct wf_put_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* index;
+  weft_tensor* source;
+  int32_t accumulate WF_DEFAULT(WF_NO_BOOL);
+} wf_put_args;
+WF_INLINE weft_tensor* wf_put_at(weft_scope* s, const char* file, int line, wf_put_args a) {
+  weft_tensor* out = NULL;
+  weft_put_opts o = WEFT_PUT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.accumulate != WF_NO_BOOL) {
+    o.present |= WEFT_PUT_HAS_ACCUMULATE;
+    o.accumulate = a.accumulate;
+  }
+  error = weft_put(ctx, a.x, a.index, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_put(s, ...) \
+  WF_CALL(wf_put_at((s), __FILE__, __LINE__, WF_MAKE(wf_put_args, (.accumulate = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_repeat_interleave_static_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* repeats;
+  int64_t total;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_repeat_interleave_static_args;
+WF_INLINE weft_tensor* wf_repeat_interleave_static_at(weft_scope* s, const char* file, int line, wf_repeat_interleave_static_args a) {
+  weft_tensor* out = NULL;
+  weft_repeat_interleave_static_opts o = WEFT_REPEAT_INTERLEAVE_STATIC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_repeat_interleave_static(ctx, a.x, a.repeats, a.total, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_repeat_interleave_static(s, ...) \
+  WF_CALL(wf_repeat_interleave_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_repeat_interleave_static_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_rot90_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t k WF_DEFAULT(WF_NO_INT);
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+} wf_rot90_args;
+WF_INLINE weft_tensor* wf_rot90_at(weft_scope* s, const char* file, int line, wf_rot90_args a) {
+  weft_tensor* out = NULL;
+  weft_rot90_opts o = WEFT_ROT90_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.k != WF_NO_INT) {
+    o.present |= WEFT_ROT90_HAS_K;
+    o.k = a.k;
+  }
+  if (a.dims != NULL) {
+    o.present |= WEFT_ROT90_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  error = weft_rot90(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_rot90(s, ...) \
+  WF_CALL(wf_rot90_at((s), __FILE__, __LINE__, WF_MAKE(wf_rot90_args, (.k = WF_NO_INT, .dims = NULL, .dims_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_scatter_reduce_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* indices;
+  weft_tensor* source;
+  weft_scatter_reduce_reducer reducer;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t include_self WF_DEFAULT(WF_NO_BOOL);
+} wf_scatter_reduce_args;
+WF_INLINE weft_tensor* wf_scatter_reduce_at(weft_scope* s, const char* file, int line, wf_scatter_reduce_args a) {
+  weft_tensor* out = NULL;
+  weft_scatter_reduce_opts o = WEFT_SCATTER_REDUCE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_SCATTER_REDUCE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.include_self != WF_NO_BOOL) {
+    o.present |= WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF;
+    o.include_self = a.include_self;
+  }
+  error = weft_scatter_reduce(ctx, a.x, a.indices, a.source, a.reducer, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_scatter_reduce(s, ...) \
+  WF_CALL(wf_scatter_reduce_at((s), __FILE__, __LINE__, WF_MAKE(wf_scatter_reduce_args, (.axis = WF_NO_INT, .include_self = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_select_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* source;
+  int64_t index;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_select_scatter_args;
+WF_INLINE weft_tensor* wf_select_scatter_at(weft_scope* s, const char* file, int line, wf_select_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_select_scatter_opts o = WEFT_SELECT_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_SELECT_SCATTER_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_select_scatter(ctx, a.x, a.source, a.index, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_select_scatter(s, ...) \
+  WF_CALL(wf_select_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_select_scatter_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_slice_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* source;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int64_t start WF_DEFAULT(WF_NO_INT);
+  int64_t limit WF_DEFAULT(WF_NO_INT);
+  int64_t step WF_DEFAULT(WF_NO_INT);
+} wf_slice_scatter_args;
+WF_INLINE weft_tensor* wf_slice_scatter_at(weft_scope* s, const char* file, int line, wf_slice_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_slice_scatter_opts o = WEFT_SLICE_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.start != WF_NO_INT) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_START;
+    o.start = a.start;
+  }
+  if (a.limit != WF_NO_INT) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_LIMIT;
+    o.limit = a.limit;
+  }
+  if (a.step != WF_NO_INT) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_STEP;
+    o.step = a.step;
+  }
+  error = weft_slice_scatter(ctx, a.x, a.source, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_slice_scatter(s, ...) \
+  WF_CALL(wf_slice_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_slice_scatter_args, (.axis = WF_NO_INT, .start = WF_NO_INT, .limit = WF_NO_INT, .step = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_take_along_axis_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* indices;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_take_along_axis_args;
+WF_INLINE weft_tensor* wf_take_along_axis_at(weft_scope* s, const char* file, int line, wf_take_along_axis_args a) {
+  weft_tensor* out = NULL;
+  weft_take_along_axis_opts o = WEFT_TAKE_ALONG_AXIS_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_TAKE_ALONG_AXIS_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_take_along_axis(ctx, a.x, a.indices, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_take_along_axis(s, ...) \
+  WF_CALL(wf_take_along_axis_at((s), __FILE__, __LINE__, WF_MAKE(wf_take_along_axis_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_unfold_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t size;
+  int64_t step WF_DEFAULT(WF_NO_INT);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_unfold_args;
+WF_INLINE weft_tensor* wf_unfold_at(weft_scope* s, const char* file, int line, wf_unfold_args a) {
+  weft_tensor* out = NULL;
+  weft_unfold_opts o = WEFT_UNFOLD_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.step != WF_NO_INT) {
+    o.present |= WEFT_UNFOLD_HAS_STEP;
+    o.step = a.step;
+  }
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_UNFOLD_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_unfold(ctx, a.x, a.size, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_unfold(s, ...) \
+  WF_CALL(wf_unfold_at((s), __FILE__, __LINE__, WF_MAKE(wf_unfold_args, (.step = WF_NO_INT, .axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_adaptive_avg_pool_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* size;
+  size_t size_count;
+} wf_adaptive_avg_pool_args;
+WF_INLINE weft_tensor* wf_adaptive_avg_pool_at(weft_scope* s, const char* file, int line, wf_adaptive_avg_pool_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_adaptive_avg_pool(ctx, a.x, a.size, a.size_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_adaptive_avg_pool(s, ...) \
+  WF_CALL(wf_adaptive_avg_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_adaptive_avg_pool_args, (), __VA_ARGS__)))
+
+typedef struct wf_adaptive_max_pool_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* size;
+  size_t size_count;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+} wf_adaptive_max_pool_args;
+WF_INLINE weft_tensor* wf_adaptive_max_pool_at(weft_scope* s, const char* file, int line, wf_adaptive_max_pool_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_adaptive_max_pool(ctx, a.x, a.size, a.size_count, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_adaptive_max_pool(s, ...) \
+  WF_CALL(wf_adaptive_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_adaptive_max_pool_args, (.out_values = NULL, .out_indices = NULL,), __VA_ARGS__)))
+
+typedef struct wf_col2im_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* size;
+  size_t size_count;
+  const int64_t* window;
+  size_t window_count;
+  const int64_t* strides WF_DEFAULT(NULL);
+  size_t strides_count WF_DEFAULT(0);
+  const int64_t* pads WF_DEFAULT(NULL);
+  size_t pads_count WF_DEFAULT(0);
+  const int64_t* dilation WF_DEFAULT(NULL);
+  size_t dilation_count WF_DEFAULT(0);
+} wf_col2im_args;
+WF_INLINE weft_tensor* wf_col2im_at(weft_scope* s, const char* file, int line, wf_col2im_args a) {
+  weft_tensor* out = NULL;
+  weft_col2im_opts o = WEFT_COL2IM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.strides != NULL) {
+    o.present |= WEFT_COL2IM_HAS_STRIDES;
+    o.strides = a.strides;
+    o.strides_count = a.strides_count;
+  }
+  if (a.pads != NULL) {
+    o.present |= WEFT_COL2IM_HAS_PADS;
+    o.pads = a.pads;
+    o.pads_count = a.pads_count;
+  }
+  if (a.dilation != NULL) {
+    o.present |= WEFT_COL2IM_HAS_DILATION;
+    o.dilation = a.dilation;
+    o.dilation_count = a.dilation_count;
+  }
+  error = weft_col2im(ctx, a.x, a.size, a.size_count, a.window, a.window_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_col2im(s, ...) \
+  WF_CALL(wf_col2im_at((s), __FILE__, __LINE__, WF_MAKE(wf_col2im_args, (.strides = NULL, .strides_count = 0, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_im2col_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* window;
+  size_t window_count;
+  const int64_t* strides WF_DEFAULT(NULL);
+  size_t strides_count WF_DEFAULT(0);
+  const int64_t* pads WF_DEFAULT(NULL);
+  size_t pads_count WF_DEFAULT(0);
+  const int64_t* dilation WF_DEFAULT(NULL);
+  size_t dilation_count WF_DEFAULT(0);
+} wf_im2col_args;
+WF_INLINE weft_tensor* wf_im2col_at(weft_scope* s, const char* file, int line, wf_im2col_args a) {
+  weft_tensor* out = NULL;
+  weft_im2col_opts o = WEFT_IM2COL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.strides != NULL) {
+    o.present |= WEFT_IM2COL_HAS_STRIDES;
+    o.strides = a.strides;
+    o.strides_count = a.strides_count;
+  }
+  if (a.pads != NULL) {
+    o.present |= WEFT_IM2COL_HAS_PADS;
+    o.pads = a.pads;
+    o.pads_count = a.pads_count;
+  }
+  if (a.dilation != NULL) {
+    o.present |= WEFT_IM2COL_HAS_DILATION;
+    o.dilation = a.dilation;
+    o.dilation_count = a.dilation_count;
+  }
+  error = weft_im2col(ctx, a.x, a.window, a.window_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_im2col(s, ...) \
+  WF_CALL(wf_im2col_at((s), __FILE__, __LINE__, WF_MAKE(wf_im2col_args, (.strides = NULL, .strides_count = 0, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_lp_pool_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* window;
+  size_t window_count;
+  const int64_t* strides WF_DEFAULT(NULL);
+  size_t strides_count WF_DEFAULT(0);
+  weft_lp_pool_padding padding WF_DEFAULT(WEFT_LP_POOL_PADDING_FORCE32);
+  const int64_t* pads WF_DEFAULT(NULL);
+  size_t pads_count WF_DEFAULT(0);
+  int32_t ceil_mode WF_DEFAULT(WF_NO_BOOL);
+  double p WF_DEFAULT(WF_NO_DOUBLE);
+} wf_lp_pool_args;
+WF_INLINE weft_tensor* wf_lp_pool_at(weft_scope* s, const char* file, int line, wf_lp_pool_args a) {
+  weft_tensor* out = NULL;
+  weft_lp_pool_opts o = WEFT_LP_POOL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.strides != NULL) {
+    o.present |= WEFT_LP_POOL_HAS_STRIDES;
+    o.strides = a.strides;
+    o.strides_count = a.strides_count;
+  }
+  if (a.padding != WEFT_LP_POOL_PADDING_FORCE32) {
+    o.present |= WEFT_LP_POOL_HAS_PADDING;
+    o.padding = a.padding;
+  }
+  if (a.pads != NULL) {
+    o.present |= WEFT_LP_POOL_HAS_PADS;
+    o.pads = a.pads;
+    o.pads_count = a.pads_count;
+  }
+  if (a.ceil_mode != WF_NO_BOOL) {
+    o.present |= WEFT_LP_POOL_HAS_CEIL_MODE;
+    o.ceil_mode = a.ceil_mode;
+  }
+  if (a.p != WF_NO_DOUBLE) {
+    o.present |= WEFT_LP_POOL_HAS_P;
+    o.p = a.p;
+  }
+  error = weft_lp_pool(ctx, a.x, a.window, a.window_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_lp_pool(s, ...) \
+  WF_CALL(wf_lp_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_lp_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_LP_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .p = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_max_pool_with_indices_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* window;
+  size_t window_count;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  const int64_t* strides WF_DEFAULT(NULL);
+  size_t strides_count WF_DEFAULT(0);
+  weft_max_pool_with_indices_padding padding WF_DEFAULT(WEFT_MAX_POOL_WITH_INDICES_PADDING_FORCE32);
+  const int64_t* pads WF_DEFAULT(NULL);
+  size_t pads_count WF_DEFAULT(0);
+  int32_t ceil_mode WF_DEFAULT(WF_NO_BOOL);
+  const int64_t* dilation WF_DEFAULT(NULL);
+  size_t dilation_count WF_DEFAULT(0);
+} wf_max_pool_with_indices_args;
+WF_INLINE weft_tensor* wf_max_pool_with_indices_at(weft_scope* s, const char* file, int line, wf_max_pool_with_indices_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_max_pool_with_indices_opts o = WEFT_MAX_POOL_WITH_INDICES_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.strides != NULL) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES;
+    o.strides = a.strides;
+    o.strides_count = a.strides_count;
+  }
+  if (a.padding != WEFT_MAX_POOL_WITH_INDICES_PADDING_FORCE32) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING;
+    o.padding = a.padding;
+  }
+  if (a.pads != NULL) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_PADS;
+    o.pads = a.pads;
+    o.pads_count = a.pads_count;
+  }
+  if (a.ceil_mode != WF_NO_BOOL) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE;
+    o.ceil_mode = a.ceil_mode;
+  }
+  if (a.dilation != NULL) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION;
+    o.dilation = a.dilation;
+    o.dilation_count = a.dilation_count;
+  }
+  error = weft_max_pool_with_indices(ctx, a.x, a.window, a.window_count, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_max_pool_with_indices(s, ...) \
+  WF_CALL(wf_max_pool_with_indices_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_with_indices_args, (.out_values = NULL, .out_indices = NULL, .strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_WITH_INDICES_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .dilation = NULL, .dilation_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_max_unpool_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* indices;
+  const int64_t* size;
+  size_t size_count;
+} wf_max_unpool_args;
+WF_INLINE weft_tensor* wf_max_unpool_at(weft_scope* s, const char* file, int line, wf_max_unpool_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_max_unpool(ctx, a.x, a.indices, a.size, a.size_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_max_unpool(s, ...) \
+  WF_CALL(wf_max_unpool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_unpool_args, (), __VA_ARGS__)))
+
+typedef struct wf_affine_grid_args {
+  WF_BEGIN
+  weft_tensor* theta;
+  const int64_t* size;
+  size_t size_count;
+  int32_t align_corners WF_DEFAULT(WF_NO_BOOL);
+} wf_affine_grid_args;
+WF_INLINE weft_tensor* wf_affine_grid_at(weft_scope* s, const char* file, int line, wf_affine_grid_args a) {
+  weft_tensor* out = NULL;
+  weft_affine_grid_opts o = WEFT_AFFINE_GRID_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.align_corners != WF_NO_BOOL) {
+    o.present |= WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS;
+    o.align_corners = a.align_corners;
+  }
+  error = weft_affine_grid(ctx, a.theta, a.size, a.size_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_affine_grid(s, ...) \
+  WF_CALL(wf_affine_grid_at((s), __FILE__, __LINE__, WF_MAKE(wf_affine_grid_args, (.align_corners = WF_NO_BOOL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_channel_shuffle_at(weft_scope* s, weft_tensor* x, int64_t groups, const char* file,
+    int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_channel_shuffle(ctx, x, groups, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_channel_shuffle(s, x, groups) wf_channel_shuffle_at((s), (x), (groups), __FILE__, __LINE__)
+
+typedef struct wf_grid_sample_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* grid;
+  weft_grid_sample_mode mode WF_DEFAULT(WEFT_GRID_SAMPLE_MODE_FORCE32);
+  weft_grid_sample_outside outside WF_DEFAULT(WEFT_GRID_SAMPLE_OUTSIDE_FORCE32);
+  int32_t align_corners WF_DEFAULT(WF_NO_BOOL);
+} wf_grid_sample_args;
+WF_INLINE weft_tensor* wf_grid_sample_at(weft_scope* s, const char* file, int line, wf_grid_sample_args a) {
+  weft_tensor* out = NULL;
+  weft_grid_sample_opts o = WEFT_GRID_SAMPLE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.mode != WEFT_GRID_SAMPLE_MODE_FORCE32) {
+    o.present |= WEFT_GRID_SAMPLE_HAS_MODE;
+    o.mode = a.mode;
+  }
+  if (a.outside != WEFT_GRID_SAMPLE_OUTSIDE_FORCE32) {
+    o.present |= WEFT_GRID_SAMPLE_HAS_OUTSIDE;
+    o.outside = a.outside;
+  }
+  if (a.align_corners != WF_NO_BOOL) {
+    o.present |= WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS;
+    o.align_corners = a.align_corners;
+  }
+  error = weft_grid_sample(ctx, a.x, a.grid, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_grid_sample(s, ...) \
+  WF_CALL(wf_grid_sample_at((s), __FILE__, __LINE__, WF_MAKE(wf_grid_sample_args, (.mode = WEFT_GRID_SAMPLE_MODE_FORCE32, .outside = WEFT_GRID_SAMPLE_OUTSIDE_FORCE32, .align_corners = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_group_norm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  weft_tensor* offset;
+  int64_t groups;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double epsilon WF_DEFAULT(WF_NO_DOUBLE);
+} wf_group_norm_args;
+WF_INLINE weft_tensor* wf_group_norm_at(weft_scope* s, const char* file, int line, wf_group_norm_args a) {
+  weft_tensor* out = NULL;
+  weft_group_norm_opts o = WEFT_GROUP_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_GROUP_NORM_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.epsilon != WF_NO_DOUBLE) {
+    o.present |= WEFT_GROUP_NORM_HAS_EPSILON;
+    o.epsilon = a.epsilon;
+  }
+  error = weft_group_norm(ctx, a.x, a.scale, a.offset, a.groups, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_group_norm(s, ...) \
+  WF_CALL(wf_group_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_group_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_instance_norm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  weft_tensor* offset;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double epsilon WF_DEFAULT(WF_NO_DOUBLE);
+} wf_instance_norm_args;
+WF_INLINE weft_tensor* wf_instance_norm_at(weft_scope* s, const char* file, int line, wf_instance_norm_args a) {
+  weft_tensor* out = NULL;
+  weft_instance_norm_opts o = WEFT_INSTANCE_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_INSTANCE_NORM_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.epsilon != WF_NO_DOUBLE) {
+    o.present |= WEFT_INSTANCE_NORM_HAS_EPSILON;
+    o.epsilon = a.epsilon;
+  }
+  error = weft_instance_norm(ctx, a.x, a.scale, a.offset, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_instance_norm(s, ...) \
+  WF_CALL(wf_instance_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_instance_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_local_response_norm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t size;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double alpha WF_DEFAULT(WF_NO_DOUBLE);
+  double beta WF_DEFAULT(WF_NO_DOUBLE);
+  double k WF_DEFAULT(WF_NO_DOUBLE);
+} wf_local_response_norm_args;
+WF_INLINE weft_tensor* wf_local_response_norm_at(weft_scope* s, const char* file, int line, wf_local_response_norm_args a) {
+  weft_tensor* out = NULL;
+  weft_local_response_norm_opts o = WEFT_LOCAL_RESPONSE_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.alpha != WF_NO_DOUBLE) {
+    o.present |= WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA;
+    o.alpha = a.alpha;
+  }
+  if (a.beta != WF_NO_DOUBLE) {
+    o.present |= WEFT_LOCAL_RESPONSE_NORM_HAS_BETA;
+    o.beta = a.beta;
+  }
+  if (a.k != WF_NO_DOUBLE) {
+    o.present |= WEFT_LOCAL_RESPONSE_NORM_HAS_K;
+    o.k = a.k;
+  }
+  error = weft_local_response_norm(ctx, a.x, a.size, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_local_response_norm(s, ...) \
+  WF_CALL(wf_local_response_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_local_response_norm_args, (.axis = WF_NO_INT, .alpha = WF_NO_DOUBLE, .beta = WF_NO_DOUBLE, .k = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_pad_circular_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* low;
+  size_t low_count;
+  const int64_t* high;
+  size_t high_count;
+} wf_pad_circular_args;
+WF_INLINE weft_tensor* wf_pad_circular_at(weft_scope* s, const char* file, int line, wf_pad_circular_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_pad_circular(ctx, a.x, a.low, a.low_count, a.high, a.high_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_pad_circular(s, ...) \
+  WF_CALL(wf_pad_circular_at((s), __FILE__, __LINE__, WF_MAKE(wf_pad_circular_args, (), __VA_ARGS__)))
+
+typedef struct wf_pad_reflect_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* low;
+  size_t low_count;
+  const int64_t* high;
+  size_t high_count;
+} wf_pad_reflect_args;
+WF_INLINE weft_tensor* wf_pad_reflect_at(weft_scope* s, const char* file, int line, wf_pad_reflect_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_pad_reflect(ctx, a.x, a.low, a.low_count, a.high, a.high_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_pad_reflect(s, ...) \
+  WF_CALL(wf_pad_reflect_at((s), __FILE__, __LINE__, WF_MAKE(wf_pad_reflect_args, (), __VA_ARGS__)))
+
+typedef struct wf_pad_replicate_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* low;
+  size_t low_count;
+  const int64_t* high;
+  size_t high_count;
+} wf_pad_replicate_args;
+WF_INLINE weft_tensor* wf_pad_replicate_at(weft_scope* s, const char* file, int line, wf_pad_replicate_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_pad_replicate(ctx, a.x, a.low, a.low_count, a.high, a.high_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_pad_replicate(s, ...) \
+  WF_CALL(wf_pad_replicate_at((s), __FILE__, __LINE__, WF_MAKE(wf_pad_replicate_args, (), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_pixel_shuffle_at(weft_scope* s, weft_tensor* x, int64_t factor, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_pixel_shuffle(ctx, x, factor, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_pixel_shuffle(s, x, factor) wf_pixel_shuffle_at((s), (x), (factor), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_pixel_unshuffle_at(weft_scope* s, weft_tensor* x, int64_t factor, const char* file,
+    int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_pixel_unshuffle(ctx, x, factor, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_pixel_unshuffle(s, x, factor) wf_pixel_unshuffle_at((s), (x), (factor), __FILE__, __LINE__)
+
+typedef struct wf_resize_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* size;
+  size_t size_count;
+  weft_resize_mode mode WF_DEFAULT(WEFT_RESIZE_MODE_FORCE32);
+  int32_t align_corners WF_DEFAULT(WF_NO_BOOL);
+  const double* scales WF_DEFAULT(NULL);
+  size_t scales_count WF_DEFAULT(0);
+} wf_resize_args;
+WF_INLINE weft_tensor* wf_resize_at(weft_scope* s, const char* file, int line, wf_resize_args a) {
+  weft_tensor* out = NULL;
+  weft_resize_opts o = WEFT_RESIZE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.mode != WEFT_RESIZE_MODE_FORCE32) {
+    o.present |= WEFT_RESIZE_HAS_MODE;
+    o.mode = a.mode;
+  }
+  if (a.align_corners != WF_NO_BOOL) {
+    o.present |= WEFT_RESIZE_HAS_ALIGN_CORNERS;
+    o.align_corners = a.align_corners;
+  }
+  if (a.scales != NULL) {
+    o.present |= WEFT_RESIZE_HAS_SCALES;
+    o.scales = a.scales;
+    o.scales_count = a.scales_count;
+  }
+  error = weft_resize(ctx, a.x, a.size, a.size_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_resize(s, ...) \
+  WF_CALL(wf_resize_at((s), __FILE__, __LINE__, WF_MAKE(wf_resize_args, (.mode = WEFT_RESIZE_MODE_FORCE32, .align_corners = WF_NO_BOOL, .scales = NULL, .scales_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_addmm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* a;
+  weft_tensor* b;
+  double alpha WF_DEFAULT(WF_NO_DOUBLE);
+  double beta WF_DEFAULT(WF_NO_DOUBLE);
+} wf_addmm_args;
+WF_INLINE weft_tensor* wf_addmm_at(weft_scope* s, const char* file, int line, wf_addmm_args a) {
+  weft_tensor* out = NULL;
+  weft_addmm_opts o = WEFT_ADDMM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.alpha != WF_NO_DOUBLE) {
+    o.present |= WEFT_ADDMM_HAS_ALPHA;
+    o.alpha = a.alpha;
+  }
+  if (a.beta != WF_NO_DOUBLE) {
+    o.present |= WEFT_ADDMM_HAS_BETA;
+    o.beta = a.beta;
+  }
+  error = weft_addmm(ctx, a.x, a.a, a.b, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_addmm(s, ...) \
+  WF_CALL(wf_addmm_at((s), __FILE__, __LINE__, WF_MAKE(wf_addmm_args, (.alpha = WF_NO_DOUBLE, .beta = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_cdist_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  double p WF_DEFAULT(WF_NO_DOUBLE);
+} wf_cdist_args;
+WF_INLINE weft_tensor* wf_cdist_at(weft_scope* s, const char* file, int line, wf_cdist_args a) {
+  weft_tensor* out = NULL;
+  weft_cdist_opts o = WEFT_CDIST_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.p != WF_NO_DOUBLE) {
+    o.present |= WEFT_CDIST_HAS_P;
+    o.p = a.p;
+  }
+  error = weft_cdist(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cdist(s, ...) \
+  WF_CALL(wf_cdist_at((s), __FILE__, __LINE__, WF_MAKE(wf_cdist_args, (.p = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_corrcoef_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_corrcoef(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_corrcoef(s, x) wf_corrcoef_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_cosine_embedding_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* other;
+  weft_tensor* y;
+  weft_cosine_embedding_reduction reduction WF_DEFAULT(WEFT_COSINE_EMBEDDING_REDUCTION_FORCE32);
+  double margin WF_DEFAULT(WF_NO_DOUBLE);
+} wf_cosine_embedding_args;
+WF_INLINE weft_tensor* wf_cosine_embedding_at(weft_scope* s, const char* file, int line, wf_cosine_embedding_args a) {
+  weft_tensor* out = NULL;
+  weft_cosine_embedding_opts o = WEFT_COSINE_EMBEDDING_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_COSINE_EMBEDDING_REDUCTION_FORCE32) {
+    o.present |= WEFT_COSINE_EMBEDDING_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.margin != WF_NO_DOUBLE) {
+    o.present |= WEFT_COSINE_EMBEDDING_HAS_MARGIN;
+    o.margin = a.margin;
+  }
+  error = weft_cosine_embedding(ctx, a.x, a.other, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cosine_embedding(s, ...) \
+  WF_CALL(wf_cosine_embedding_at((s), __FILE__, __LINE__, WF_MAKE(wf_cosine_embedding_args, (.reduction = WEFT_COSINE_EMBEDDING_REDUCTION_FORCE32, .margin = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_cosine_similarity_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double eps WF_DEFAULT(WF_NO_DOUBLE);
+} wf_cosine_similarity_args;
+WF_INLINE weft_tensor* wf_cosine_similarity_at(weft_scope* s, const char* file, int line, wf_cosine_similarity_args a) {
+  weft_tensor* out = NULL;
+  weft_cosine_similarity_opts o = WEFT_COSINE_SIMILARITY_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_COSINE_SIMILARITY_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.eps != WF_NO_DOUBLE) {
+    o.present |= WEFT_COSINE_SIMILARITY_HAS_EPS;
+    o.eps = a.eps;
+  }
+  error = weft_cosine_similarity(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cosine_similarity(s, ...) \
+  WF_CALL(wf_cosine_similarity_at((s), __FILE__, __LINE__, WF_MAKE(wf_cosine_similarity_args, (.axis = WF_NO_INT, .eps = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_cov_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* counts;
+  weft_tensor* weights;
+  int64_t correction WF_DEFAULT(WF_NO_INT);
+} wf_cov_args;
+WF_INLINE weft_tensor* wf_cov_at(weft_scope* s, const char* file, int line, wf_cov_args a) {
+  weft_tensor* out = NULL;
+  weft_cov_opts o = WEFT_COV_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.correction != WF_NO_INT) {
+    o.present |= WEFT_COV_HAS_CORRECTION;
+    o.correction = a.correction;
+  }
+  error = weft_cov(ctx, a.x, a.counts, a.weights, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cov(s, ...) \
+  WF_CALL(wf_cov_at((s), __FILE__, __LINE__, WF_MAKE(wf_cov_args, (.correction = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_cross_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_cross_args;
+WF_INLINE weft_tensor* wf_cross_at(weft_scope* s, const char* file, int line, wf_cross_args a) {
+  weft_tensor* out = NULL;
+  weft_cross_opts o = WEFT_CROSS_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_CROSS_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_cross(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cross(s, ...) \
+  WF_CALL(wf_cross_at((s), __FILE__, __LINE__, WF_MAKE(wf_cross_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_cumulative_trapezoid_args {
+  WF_BEGIN
+  weft_tensor* y;
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double dx WF_DEFAULT(WF_NO_DOUBLE);
+} wf_cumulative_trapezoid_args;
+WF_INLINE weft_tensor* wf_cumulative_trapezoid_at(weft_scope* s, const char* file, int line, wf_cumulative_trapezoid_args a) {
+  weft_tensor* out = NULL;
+  weft_cumulative_trapezoid_opts o = WEFT_CUMULATIVE_TRAPEZOID_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.dx != WF_NO_DOUBLE) {
+    o.present |= WEFT_CUMULATIVE_TRAPEZOID_HAS_DX;
+    o.dx = a.dx;
+  }
+  error = weft_cumulative_trapezoid(ctx, a.y, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cumulative_trapezoid(s, ...) \
+  WF_CALL(wf_cumulative_trapezoid_at((s), __FILE__, __LINE__, WF_MAKE(wf_cumulative_trapezoid_args, (.axis = WF_NO_INT, .dx = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_histc_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t bins;
+  double low WF_DEFAULT(WF_NO_DOUBLE);
+  double high WF_DEFAULT(WF_NO_DOUBLE);
+} wf_histc_args;
+WF_INLINE weft_tensor* wf_histc_at(weft_scope* s, const char* file, int line, wf_histc_args a) {
+  weft_tensor* out = NULL;
+  weft_histc_opts o = WEFT_HISTC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.low != WF_NO_DOUBLE) {
+    o.present |= WEFT_HISTC_HAS_LOW;
+    o.low = a.low;
+  }
+  if (a.high != WF_NO_DOUBLE) {
+    o.present |= WEFT_HISTC_HAS_HIGH;
+    o.high = a.high;
+  }
+  error = weft_histc(ctx, a.x, a.bins, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_histc(s, ...) \
+  WF_CALL(wf_histc_at((s), __FILE__, __LINE__, WF_MAKE(wf_histc_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_kron_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_kron(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_kron(s, x, y) wf_kron_at((s), (x), (y), __FILE__, __LINE__)
+
+typedef struct wf_logcumsumexp_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_logcumsumexp_args;
+WF_INLINE weft_tensor* wf_logcumsumexp_at(weft_scope* s, const char* file, int line, wf_logcumsumexp_args a) {
+  weft_tensor* out = NULL;
+  weft_logcumsumexp_opts o = WEFT_LOGCUMSUMEXP_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_LOGCUMSUMEXP_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_logcumsumexp(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logcumsumexp(s, ...) \
+  WF_CALL(wf_logcumsumexp_at((s), __FILE__, __LINE__, WF_MAKE(wf_logcumsumexp_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_matrix_power_at(weft_scope* s, weft_tensor* x, int64_t n, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_matrix_power(ctx, x, n, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_matrix_power(s, x, n) wf_matrix_power_at((s), (x), (n), __FILE__, __LINE__)
+
+typedef struct wf_multi_margin_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* labels;
+  weft_tensor* weight;
+  weft_multi_margin_reduction reduction WF_DEFAULT(WEFT_MULTI_MARGIN_REDUCTION_FORCE32);
+  int64_t p WF_DEFAULT(WF_NO_INT);
+  double margin WF_DEFAULT(WF_NO_DOUBLE);
+} wf_multi_margin_args;
+WF_INLINE weft_tensor* wf_multi_margin_at(weft_scope* s, const char* file, int line, wf_multi_margin_args a) {
+  weft_tensor* out = NULL;
+  weft_multi_margin_opts o = WEFT_MULTI_MARGIN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_MULTI_MARGIN_REDUCTION_FORCE32) {
+    o.present |= WEFT_MULTI_MARGIN_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.p != WF_NO_INT) {
+    o.present |= WEFT_MULTI_MARGIN_HAS_P;
+    o.p = a.p;
+  }
+  if (a.margin != WF_NO_DOUBLE) {
+    o.present |= WEFT_MULTI_MARGIN_HAS_MARGIN;
+    o.margin = a.margin;
+  }
+  error = weft_multi_margin(ctx, a.x, a.labels, a.weight, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_multi_margin(s, ...) \
+  WF_CALL(wf_multi_margin_at((s), __FILE__, __LINE__, WF_MAKE(wf_multi_margin_args, (.reduction = WEFT_MULTI_MARGIN_REDUCTION_FORCE32, .p = WF_NO_INT, .margin = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_multilabel_margin_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* labels;
+  weft_multilabel_margin_reduction reduction WF_DEFAULT(WEFT_MULTILABEL_MARGIN_REDUCTION_FORCE32);
+} wf_multilabel_margin_args;
+WF_INLINE weft_tensor* wf_multilabel_margin_at(weft_scope* s, const char* file, int line, wf_multilabel_margin_args a) {
+  weft_tensor* out = NULL;
+  weft_multilabel_margin_opts o = WEFT_MULTILABEL_MARGIN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_MULTILABEL_MARGIN_REDUCTION_FORCE32) {
+    o.present |= WEFT_MULTILABEL_MARGIN_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  error = weft_multilabel_margin(ctx, a.x, a.labels, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_multilabel_margin(s, ...) \
+  WF_CALL(wf_multilabel_margin_at((s), __FILE__, __LINE__, WF_MAKE(wf_multilabel_margin_args, (.reduction = WEFT_MULTILABEL_MARGIN_REDUCTION_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_multilabel_soft_margin_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_tensor* weight;
+  weft_multilabel_soft_margin_reduction reduction WF_DEFAULT(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_FORCE32);
+} wf_multilabel_soft_margin_args;
+WF_INLINE weft_tensor* wf_multilabel_soft_margin_at(weft_scope* s, const char* file, int line, wf_multilabel_soft_margin_args a) {
+  weft_tensor* out = NULL;
+  weft_multilabel_soft_margin_opts o = WEFT_MULTILABEL_SOFT_MARGIN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_FORCE32) {
+    o.present |= WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  error = weft_multilabel_soft_margin(ctx, a.x, a.y, a.weight, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_multilabel_soft_margin(s, ...) \
+  WF_CALL(wf_multilabel_soft_margin_at((s), __FILE__, __LINE__, WF_MAKE(wf_multilabel_soft_margin_args, (.reduction = WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_nanmedian_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_nanmedian_args;
+WF_INLINE weft_tensor* wf_nanmedian_at(weft_scope* s, const char* file, int line, wf_nanmedian_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_nanmedian_opts o = WEFT_NANMEDIAN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_NANMEDIAN_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_NANMEDIAN_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_nanmedian(ctx, a.x, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_nanmedian(s, ...) \
+  WF_CALL(wf_nanmedian_at((s), __FILE__, __LINE__, WF_MAKE(wf_nanmedian_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_nll_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* labels;
+  weft_tensor* weight;
+  weft_nll_reduction reduction WF_DEFAULT(WEFT_NLL_REDUCTION_FORCE32);
+  int64_t ignore_index WF_DEFAULT(WF_NO_INT);
+  double label_smoothing WF_DEFAULT(WF_NO_DOUBLE);
+} wf_nll_args;
+WF_INLINE weft_tensor* wf_nll_at(weft_scope* s, const char* file, int line, wf_nll_args a) {
+  weft_tensor* out = NULL;
+  weft_nll_opts o = WEFT_NLL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_NLL_REDUCTION_FORCE32) {
+    o.present |= WEFT_NLL_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.ignore_index != WF_NO_INT) {
+    o.present |= WEFT_NLL_HAS_IGNORE_INDEX;
+    o.ignore_index = a.ignore_index;
+  }
+  if (a.label_smoothing != WF_NO_DOUBLE) {
+    o.present |= WEFT_NLL_HAS_LABEL_SMOOTHING;
+    o.label_smoothing = a.label_smoothing;
+  }
+  error = weft_nll(ctx, a.x, a.labels, a.weight, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_nll(s, ...) \
+  WF_CALL(wf_nll_at((s), __FILE__, __LINE__, WF_MAKE(wf_nll_args, (.reduction = WEFT_NLL_REDUCTION_FORCE32, .ignore_index = WF_NO_INT, .label_smoothing = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_renorm_at(weft_scope* s, weft_tensor* x, double p, int64_t axis, double most,
+                                    const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_renorm(ctx, x, p, axis, most, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_renorm(s, x, p, axis, most) wf_renorm_at((s), (x), (p), (axis), (most), __FILE__, __LINE__)
+
+typedef struct wf_soft_cross_entropy_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  weft_tensor* weight;
+  weft_soft_cross_entropy_reduction reduction WF_DEFAULT(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_FORCE32);
+  double label_smoothing WF_DEFAULT(WF_NO_DOUBLE);
+} wf_soft_cross_entropy_args;
+WF_INLINE weft_tensor* wf_soft_cross_entropy_at(weft_scope* s, const char* file, int line, wf_soft_cross_entropy_args a) {
+  weft_tensor* out = NULL;
+  weft_soft_cross_entropy_opts o = WEFT_SOFT_CROSS_ENTROPY_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_SOFT_CROSS_ENTROPY_REDUCTION_FORCE32) {
+    o.present |= WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.label_smoothing != WF_NO_DOUBLE) {
+    o.present |= WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    o.label_smoothing = a.label_smoothing;
+  }
+  error = weft_soft_cross_entropy(ctx, a.x, a.y, a.weight, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_soft_cross_entropy(s, ...) \
+  WF_CALL(wf_soft_cross_entropy_at((s), __FILE__, __LINE__, WF_MAKE(wf_soft_cross_entropy_args, (.reduction = WEFT_SOFT_CROSS_ENTROPY_REDUCTION_FORCE32, .label_smoothing = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_trapezoid_args {
+  WF_BEGIN
+  weft_tensor* y;
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double dx WF_DEFAULT(WF_NO_DOUBLE);
+} wf_trapezoid_args;
+WF_INLINE weft_tensor* wf_trapezoid_at(weft_scope* s, const char* file, int line, wf_trapezoid_args a) {
+  weft_tensor* out = NULL;
+  weft_trapezoid_opts o = WEFT_TRAPEZOID_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_TRAPEZOID_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.dx != WF_NO_DOUBLE) {
+    o.present |= WEFT_TRAPEZOID_HAS_DX;
+    o.dx = a.dx;
+  }
+  error = weft_trapezoid(ctx, a.y, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_trapezoid(s, ...) \
+  WF_CALL(wf_trapezoid_at((s), __FILE__, __LINE__, WF_MAKE(wf_trapezoid_args, (.axis = WF_NO_INT, .dx = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_vander_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t count;
+  int32_t increasing WF_DEFAULT(WF_NO_BOOL);
+} wf_vander_args;
+WF_INLINE weft_tensor* wf_vander_at(weft_scope* s, const char* file, int line, wf_vander_args a) {
+  weft_tensor* out = NULL;
+  weft_vander_opts o = WEFT_VANDER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.increasing != WF_NO_BOOL) {
+    o.present |= WEFT_VANDER_HAS_INCREASING;
+    o.increasing = a.increasing;
+  }
+  error = weft_vander(ctx, a.x, a.count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_vander(s, ...) \
+  WF_CALL(wf_vander_at((s), __FILE__, __LINE__, WF_MAKE(wf_vander_args, (.increasing = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_vecdot_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_vecdot_args;
+WF_INLINE weft_tensor* wf_vecdot_at(weft_scope* s, const char* file, int line, wf_vecdot_args a) {
+  weft_tensor* out = NULL;
+  weft_vecdot_opts o = WEFT_VECDOT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_VECDOT_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_vecdot(ctx, a.x, a.y, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_vecdot(s, ...) \
+  WF_CALL(wf_vecdot_at((s), __FILE__, __LINE__, WF_MAKE(wf_vecdot_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
 #endif /* WEFT_FLUENT_H */

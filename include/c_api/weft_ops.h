@@ -1978,9 +1978,9 @@ typedef struct weft_searchsorted_opts {
 #define WEFT_SEARCHSORTED_OPTS_INIT {sizeof(weft_searchsorted_opts), NULL, 0, 0, 0}
 WEFT_API void weft_searchsorted_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Where in a row in ascending order each value belongs, as i32: how many elements are smaller, or, with right, not
- * larger. NaN counts as larger than everything.
- *   sorted: [n], in ascending order, NaN at the end; any type but complex
+/* Where in a row in ascending order, or its own of many rows, each value belongs, as i32: how many elements are
+ * smaller, or, with right, not larger. NaN counts as larger than everything.
+ *   sorted: [n], or [..., n] beside values [..., m], in ascending order, NaN at the end; any type but complex
  *   values: what is looked for; any type but complex
  *   right: behind equal elements; else before them; 0 or 1; default false
  * Fluent: at = wf_searchsorted(s, edges, x);
@@ -2367,6 +2367,9 @@ typedef enum weft_avg_pool_padding {
 #define WEFT_AVG_POOL_HAS_STRIDES ((uint64_t)1 << 0)
 #define WEFT_AVG_POOL_HAS_PADDING ((uint64_t)1 << 1)
 #define WEFT_AVG_POOL_HAS_PADS ((uint64_t)1 << 2)
+#define WEFT_AVG_POOL_HAS_CEIL_MODE ((uint64_t)1 << 3)
+#define WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD ((uint64_t)1 << 4)
+#define WEFT_AVG_POOL_HAS_DIVISOR ((uint64_t)1 << 5)
 /* Optional attributes of weft_avg_pool. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -2380,11 +2383,14 @@ typedef struct weft_avg_pool_opts {
   int32_t reserved_pads;
   const int64_t* pads;
   uint64_t pads_count;
+  int32_t ceil_mode;
+  int32_t count_include_pad;
+  int64_t divisor;
 } weft_avg_pool_opts;
-#define WEFT_AVG_POOL_OPTS_INIT {sizeof(weft_avg_pool_opts), NULL, 0, NULL, 0, (weft_avg_pool_padding)0, 0, NULL, 0}
+#define WEFT_AVG_POOL_OPTS_INIT {sizeof(weft_avg_pool_opts), NULL, 0, NULL, 0, (weft_avg_pool_padding)0, 0, NULL, 0, 0, 0, 0}
 WEFT_API void weft_avg_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* The mean under each window of channels-last data; padding is not counted.
+/* The mean under each window of channels-last data; padding is not counted unless count_include_pad says so.
  *   x: [batch, spatial…, features], NHWC for images; float
  *   window: size of the window in each spatial dimension; list of integers
  *   strides: step of the window; absent: its size; list of integers; absent unless given
@@ -2392,6 +2398,9 @@ WEFT_API void weft_avg_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   valid
  *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless
  *   given
+ *   ceil_mode: with windows that begin inside and end behind the padding; 0 or 1; default false
+ *   count_include_pad: padding counts as elements that are 0; 0 or 1; default false
+ *   divisor: divides each sum; absent: how many elements it has; integer; absent unless given
  * Fluent: h = wf_avg_pool(s, h, WF_INTS(7, 7));
  * StableHLO: weft.avg_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.0.
@@ -2597,6 +2606,8 @@ typedef enum weft_max_pool_padding {
 #define WEFT_MAX_POOL_HAS_STRIDES ((uint64_t)1 << 0)
 #define WEFT_MAX_POOL_HAS_PADDING ((uint64_t)1 << 1)
 #define WEFT_MAX_POOL_HAS_PADS ((uint64_t)1 << 2)
+#define WEFT_MAX_POOL_HAS_CEIL_MODE ((uint64_t)1 << 3)
+#define WEFT_MAX_POOL_HAS_DILATION ((uint64_t)1 << 4)
 /* Optional attributes of weft_max_pool. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -2610,19 +2621,25 @@ typedef struct weft_max_pool_opts {
   int32_t reserved_pads;
   const int64_t* pads;
   uint64_t pads_count;
+  int32_t ceil_mode;
+  int32_t reserved_dilation;
+  const int64_t* dilation;
+  uint64_t dilation_count;
 } weft_max_pool_opts;
-#define WEFT_MAX_POOL_OPTS_INIT {sizeof(weft_max_pool_opts), NULL, 0, NULL, 0, (weft_max_pool_padding)0, 0, NULL, 0}
+#define WEFT_MAX_POOL_OPTS_INIT {sizeof(weft_max_pool_opts), NULL, 0, NULL, 0, (weft_max_pool_padding)0, 0, NULL, 0, 0, 0, NULL, 0}
 WEFT_API void weft_max_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first of equals,
  * or to the first NaN.
- *   x: [batch, spatial…, features], NHWC for images; float
+ *   x: [batch, spatial…, features], NHWC for images; any real number
  *   window: size of the window in each spatial dimension; list of integers
  *   strides: step of the window; absent: its size; list of integers; absent unless given
  *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
  *   valid
  *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless
  *   given
+ *   ceil_mode: with windows that begin inside and end behind the padding; 0 or 1; default false
+ *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
  * Fluent: h = wf_max_pool(s, h, WF_INTS(2, 2));
  * StableHLO: weft.max_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.0.
@@ -5078,6 +5095,1641 @@ WEFT_API void weft_var_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean_opts* opts,
     weft_tensor** out_var, weft_tensor** out_mean) WEFT_NOEXCEPT;
+
+#define WEFT_AS_STRIDED_HAS_OFFSET ((uint64_t)1 << 0)
+/* Optional attributes of weft_as_strided. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_as_strided_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+} weft_as_strided_opts;
+#define WEFT_AS_STRIDED_OPTS_INIT {sizeof(weft_as_strided_opts), NULL, 0, 0}
+WEFT_API void weft_as_strided_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Elements of x as one row, a stride apart along each dimension of the result: a copy, whose gradient adds up what was
+ * read several times.
+ *   x: operand; any type
+ *   shape: of the result; list of integers
+ *   strides: step in x as one row along each dimension, at least 0; list of integers
+ *   offset: place of the first element, at least 0; integer; default 0
+ * Fluent: y = wf_as_strided(s, x, WF_INTS(2, 2), WF_INTS(1, 2));
+ * StableHLO: weft.as_strided. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_as_strided(weft_context* ctx, weft_tensor* x, const int64_t* shape,
+    size_t shape_count, const int64_t* strides, size_t strides_count, const weft_as_strided_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_AS_STRIDED_SCATTER_HAS_OFFSET ((uint64_t)1 << 0)
+/* Optional attributes of weft_as_strided_scatter. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_as_strided_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+} weft_as_strided_scatter_opts;
+#define WEFT_AS_STRIDED_SCATTER_OPTS_INIT {sizeof(weft_as_strided_scatter_opts), NULL, 0, 0}
+WEFT_API void weft_as_strided_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with the source in the place of what as_strided gives. Of several elements for one place the last stays on the CPU.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   shape: of the result; list of integers
+ *   strides: step in x as one row along each dimension, at least 0; list of integers
+ *   offset: place of the first element, at least 0; integer; default 0
+ * Fluent: y = wf_as_strided_scatter(s, x, part, WF_INTS(2, 2), WF_INTS(1, 2));
+ * StableHLO: weft.as_strided_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_as_strided_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+    const int64_t* shape, size_t shape_count, const int64_t* strides, size_t strides_count,
+    const weft_as_strided_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A matrix with the given ones along its diagonal, and 0 elsewhere.
+ *   inputs: matrices; rows and scalars are matrices of one row; any type; one or more
+ * Fluent: y = wf_block_diag(s, WF_TENSORS(a, b));
+ * StableHLO: weft.block_diag. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_block_diag(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIAG_HAS_OFFSET ((uint64_t)1 << 0)
+/* Optional attributes of weft_diag. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_diag_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+} weft_diag_opts;
+#define WEFT_DIAG_OPTS_INIT {sizeof(weft_diag_opts), NULL, 0, 0}
+WEFT_API void weft_diag_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The diagonal of a matrix, or the matrix of a row, which is 0 beside its diagonal.
+ *   x: operand; any type
+ *   offset: diagonal; those above the main one count up; integer; default 0
+ * Fluent: d = wf_diag(s, x);
+ * StableHLO: weft.diag. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diag(weft_context* ctx, weft_tensor* x, const weft_diag_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIAG_EMBED_HAS_OFFSET ((uint64_t)1 << 0)
+#define WEFT_DIAG_EMBED_HAS_AXIS1 ((uint64_t)1 << 1)
+#define WEFT_DIAG_EMBED_HAS_AXIS2 ((uint64_t)1 << 2)
+/* Optional attributes of weft_diag_embed. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_diag_embed_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diag_embed_opts;
+#define WEFT_DIAG_EMBED_OPTS_INIT {sizeof(weft_diag_embed_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_diag_embed_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Square matrices along two axes of the result, whose diagonals are the rows of x and which are 0 elsewhere.
+ *   x: operand; any type
+ *   offset: diagonal; those above the main one count up; integer; default 0
+ *   axis1: axis of the rows; negative counts from the end; integer; default -2
+ *   axis2: axis of the columns; negative counts from the end; integer; default -1
+ * Fluent: y = wf_diag_embed(s, x);
+ * StableHLO: weft.diag_embed. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diag_embed(weft_context* ctx, weft_tensor* x, const weft_diag_embed_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIAGONAL_HAS_OFFSET ((uint64_t)1 << 0)
+#define WEFT_DIAGONAL_HAS_AXIS1 ((uint64_t)1 << 1)
+#define WEFT_DIAGONAL_HAS_AXIS2 ((uint64_t)1 << 2)
+/* Optional attributes of weft_diagonal. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_diagonal_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diagonal_opts;
+#define WEFT_DIAGONAL_OPTS_INIT {sizeof(weft_diagonal_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_diagonal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A diagonal of the matrices that two axes make, behind the other axes.
+ *   x: operand; any type
+ *   offset: diagonal; those above the main one count up; integer; default 0
+ *   axis1: axis of the rows; negative counts from the end; integer; default -2
+ *   axis2: axis of the columns; negative counts from the end; integer; default -1
+ * Fluent: d = wf_diagonal(s, x);
+ * StableHLO: weft.diagonal. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diagonal(weft_context* ctx, weft_tensor* x, const weft_diagonal_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIAGONAL_SCATTER_HAS_OFFSET ((uint64_t)1 << 0)
+#define WEFT_DIAGONAL_SCATTER_HAS_AXIS1 ((uint64_t)1 << 1)
+#define WEFT_DIAGONAL_SCATTER_HAS_AXIS2 ((uint64_t)1 << 2)
+/* Optional attributes of weft_diagonal_scatter. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_diagonal_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diagonal_scatter_opts;
+#define WEFT_DIAGONAL_SCATTER_OPTS_INIT {sizeof(weft_diagonal_scatter_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_diagonal_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with the source in the place of what diagonal gives.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   offset: diagonal; those above the main one count up; integer; default 0
+ *   axis1: axis of the rows; negative counts from the end; integer; default -2
+ *   axis2: axis of the columns; negative counts from the end; integer; default -1
+ * Fluent: y = wf_diagonal_scatter(s, x, d);
+ * StableHLO: weft.diagonal_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diagonal_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+    const weft_diagonal_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The elements or slices of x at integer tensors along some axes, as NumPy's x[..., i, j]: the indices' dimensions
+ * stand in the place of axes side by side, else in front. Negative indices count from the end; those outside are held
+ * to the ends.
+ *   x: operand; any type
+ *   indices: integer tensors that broadcast; signed integer, unsigned integer; one or more
+ *   dims: axis of each index, ascending; negative ones count from the end; list of integers
+ * Fluent: y = wf_index(s, x, &rows, 1, WF_INTS(0));
+ * StableHLO: weft.index. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, OUT_OF_RANGE.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index(weft_context* ctx, weft_tensor* x, weft_tensor* const* indices,
+    size_t indices_count, const int64_t* dims, size_t dims_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INDEX_ADD_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_INDEX_ADD_HAS_ALPHA ((uint64_t)1 << 1)
+/* Optional attributes of weft_index_add. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_index_add_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double alpha;
+} weft_index_add_opts;
+#define WEFT_INDEX_ADD_OPTS_INIT {sizeof(weft_index_add_opts), NULL, 0, 0, 0}
+WEFT_API void weft_index_add_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Adds alpha times each slice of the source to the slice of x at its place along one axis. What lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ *   alpha: what the source is multiplied by; number; default 1
+ * Fluent: y = wf_index_add(s, x, index, source);
+ * StableHLO: weft.index_add. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_add(weft_context* ctx, weft_tensor* x, weft_tensor* index,
+    weft_tensor* source, const weft_index_add_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INDEX_COPY_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_index_copy. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_index_copy_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_index_copy_opts;
+#define WEFT_INDEX_COPY_OPTS_INIT {sizeof(weft_index_copy_opts), NULL, 0, 0}
+WEFT_API void weft_index_copy_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Puts each slice of the source in the place of the slice of x at its index along one axis. What lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ * Fluent: y = wf_index_copy(s, x, index, source);
+ * StableHLO: weft.index_copy. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_copy(weft_context* ctx, weft_tensor* x, weft_tensor* index,
+    weft_tensor* source, const weft_index_copy_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INDEX_FILL_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_index_fill. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_index_fill_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_index_fill_opts;
+#define WEFT_INDEX_FILL_OPTS_INIT {sizeof(weft_index_fill_opts), NULL, 0, 0}
+WEFT_API void weft_index_fill_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Fills the slices of x at the indices along one axis with a value. What lies outside is left out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   value: a scalar; any type
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ * Fluent: y = wf_index_fill(s, x, index, value);
+ * StableHLO: weft.index_fill. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_fill(weft_context* ctx, weft_tensor* x, weft_tensor* index,
+    weft_tensor* value, const weft_index_fill_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INDEX_PUT_HAS_ACCUMULATE ((uint64_t)1 << 0)
+/* Optional attributes of weft_index_put. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_index_put_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t accumulate;
+  int32_t reserved;
+} weft_index_put_opts;
+#define WEFT_INDEX_PUT_OPTS_INIT {sizeof(weft_index_put_opts), NULL, 0, 0, 0}
+WEFT_API void weft_index_put_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Puts values in the places of x that index would give, or adds them. Negative indices count from the end; what lies
+ * outside is left out.
+ *   x: operand; any type
+ *   values: broadcasts to what index gives; any type
+ *   indices: integer tensors that broadcast; signed integer, unsigned integer; one or more
+ *   dims: axis of each index, ascending; negative ones count from the end; list of integers
+ *   accumulate: adds, where else the last value stays; 0 or 1; default false
+ * Fluent: y = wf_index_put(s, x, values, &rows, 1, WF_INTS(0));
+ * StableHLO: weft.index_put. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_put(weft_context* ctx, weft_tensor* x, weft_tensor* values,
+    weft_tensor* const* indices, size_t indices_count, const int64_t* dims, size_t dims_count,
+    const weft_index_put_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reducer of weft_index_reduce. */
+typedef enum weft_index_reduce_reducer {
+  WEFT_INDEX_REDUCE_REDUCER_SUM = 0,
+  WEFT_INDEX_REDUCE_REDUCER_PROD = 1,
+  WEFT_INDEX_REDUCE_REDUCER_MAX = 2,
+  WEFT_INDEX_REDUCE_REDUCER_MIN = 3,
+  WEFT_INDEX_REDUCE_REDUCER_MEAN = 4,
+  WEFT_INDEX_REDUCE_REDUCER_SET = 5,
+  WEFT_INDEX_REDUCE_REDUCER_FORCE32 = 0x7FFFFFFF
+} weft_index_reduce_reducer;
+
+#define WEFT_INDEX_REDUCE_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF ((uint64_t)1 << 1)
+/* Optional attributes of weft_index_reduce. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_index_reduce_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t include_self;
+  int32_t reserved;
+} weft_index_reduce_opts;
+#define WEFT_INDEX_REDUCE_OPTS_INIT {sizeof(weft_index_reduce_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_index_reduce_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Combines each slice of the source into the slice of x at its place along one axis. What lies outside is left out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ *   reducer: how elements of one place combine; one of sum, prod, max, min, mean, set
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ *   include_self: x takes part where something is combined in; 0 or 1; default true
+ * Fluent: y = wf_index_reduce(s, x, index, source, WEFT_INDEX_REDUCE_REDUCER_MEAN);
+ * StableHLO: weft.index_reduce. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_index_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* index,
+    weft_tensor* source, weft_index_reduce_reducer reducer, const weft_index_reduce_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with the elements of the source, one after the other, where the mask is true. Where the source has too few, its
+ * last one is repeated.
+ *   x: operand; any type
+ *   mask: broadcasts to x; bool
+ *   source: elements, in their order; any type
+ * Fluent: y = wf_masked_scatter(s, x, mask, source);
+ * StableHLO: weft.masked_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_masked_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    weft_tensor* source, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with some axes at other places; the rest keep their order.
+ *   x: operand; any type
+ *   source: axes that move; negative ones count from the end; list of integers
+ *   destination: where each of them goes; list of integers
+ * Fluent: y = wf_movedim(s, x, WF_INTS(0), WF_INTS(-1));
+ * StableHLO: weft.movedim. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_movedim(weft_context* ctx, weft_tensor* x, const int64_t* source,
+    size_t source_count, const int64_t* destination, size_t destination_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_PUT_HAS_ACCUMULATE ((uint64_t)1 << 0)
+/* Optional attributes of weft_put. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_put_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t accumulate;
+  int32_t reserved;
+} weft_put_opts;
+#define WEFT_PUT_OPTS_INIT {sizeof(weft_put_opts), NULL, 0, 0, 0}
+WEFT_API void weft_put_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Puts elements in places of x as one row, or adds them. Negative places count from the end; what lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: places in x as one row; signed integer, unsigned integer
+ *   source: as many elements as places; any type
+ *   accumulate: adds, where else the last value stays; 0 or 1; default false
+ * Fluent: y = wf_put(s, x, index, source);
+ * StableHLO: weft.put. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, OUT_OF_RANGE,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_put(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+    const weft_put_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_repeat_interleave_static. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_repeat_interleave_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_repeat_interleave_static_opts;
+#define WEFT_REPEAT_INTERLEAVE_STATIC_OPTS_INIT {sizeof(weft_repeat_interleave_static_opts), NULL, 0, 0}
+WEFT_API void weft_repeat_interleave_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Each slice along an axis as often as its entry of repeats says, one after the other. What is missing to the total
+ * repeats the last slice.
+ *   x: operand; any type
+ *   repeats: how often each slice comes, a row; signed integer, unsigned integer
+ *   total: sum of the repetitions, the size of the result's axis; integer
+ *   axis: axis; negative counts from the end; integer; default 0
+ * Fluent: y = wf_repeat_interleave_static(s, x, repeats, 5);
+ * StableHLO: weft.repeat_interleave_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
+ * CANCELLED, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_repeat_interleave_static(weft_context* ctx, weft_tensor* x,
+    weft_tensor* repeats, int64_t total, const weft_repeat_interleave_static_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ROT90_HAS_K ((uint64_t)1 << 0)
+#define WEFT_ROT90_HAS_DIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_rot90. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_rot90_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t k;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_rot90_opts;
+#define WEFT_ROT90_OPTS_INIT {sizeof(weft_rot90_opts), NULL, 0, 0, NULL, 0}
+WEFT_API void weft_rot90_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x turned by quarters in the plane of two axes, from the first to the second.
+ *   x: operand; any type
+ *   k: quarters of a turn; integer; default 1
+ *   dims: the plane, from its first axis to its second; absent: 0 and 1; list of integers; absent unless given
+ * Fluent: y = wf_rot90(s, image);
+ * StableHLO: weft.rot90. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_rot90(weft_context* ctx, weft_tensor* x, const weft_rot90_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reducer of weft_scatter_reduce. */
+typedef enum weft_scatter_reduce_reducer {
+  WEFT_SCATTER_REDUCE_REDUCER_SUM = 0,
+  WEFT_SCATTER_REDUCE_REDUCER_PROD = 1,
+  WEFT_SCATTER_REDUCE_REDUCER_MAX = 2,
+  WEFT_SCATTER_REDUCE_REDUCER_MIN = 3,
+  WEFT_SCATTER_REDUCE_REDUCER_MEAN = 4,
+  WEFT_SCATTER_REDUCE_REDUCER_SET = 5,
+  WEFT_SCATTER_REDUCE_REDUCER_FORCE32 = 0x7FFFFFFF
+} weft_scatter_reduce_reducer;
+
+#define WEFT_SCATTER_REDUCE_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF ((uint64_t)1 << 1)
+/* Optional attributes of weft_scatter_reduce. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_scatter_reduce_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t include_self;
+  int32_t reserved;
+} weft_scatter_reduce_opts;
+#define WEFT_SCATTER_REDUCE_OPTS_INIT {sizeof(weft_scatter_reduce_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_scatter_reduce_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Combines each element of the source into x at its index along one axis, the other coordinates being its own:
+ * PyTorch's scatter, scatter_add and scatter_reduce. What lies outside is left out.
+ *   x: operand; any type
+ *   indices: of x's rank, no larger than source; signed integer, unsigned integer
+ *   source: of x's rank; any type
+ *   reducer: how elements of one place combine; one of sum, prod, max, min, mean, set
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ *   include_self: x takes part where something is combined in; 0 or 1; default true
+ * Fluent: y = wf_scatter_reduce(s, x, indices, source, WEFT_SCATTER_REDUCE_REDUCER_SUM);
+ * StableHLO: weft.scatter_reduce. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_scatter_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+    weft_tensor* source, weft_scatter_reduce_reducer reducer, const weft_scatter_reduce_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SELECT_SCATTER_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_select_scatter. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_select_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_select_scatter_opts;
+#define WEFT_SELECT_SCATTER_OPTS_INIT {sizeof(weft_select_scatter_opts), NULL, 0, 0}
+WEFT_API void weft_select_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with the source in the place of one slice along an axis.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   index: which slice; negative counts from the end; integer
+ *   axis: axis; negative counts from the end; integer; default 0
+ * Fluent: y = wf_select_scatter(s, x, row, 2);
+ * StableHLO: weft.select_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_select_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+    int64_t index, const weft_select_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SLICE_SCATTER_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_SLICE_SCATTER_HAS_START ((uint64_t)1 << 1)
+#define WEFT_SLICE_SCATTER_HAS_LIMIT ((uint64_t)1 << 2)
+#define WEFT_SLICE_SCATTER_HAS_STEP ((uint64_t)1 << 3)
+/* Optional attributes of weft_slice_scatter. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_slice_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int64_t start;
+  int64_t limit;
+  int64_t step;
+} weft_slice_scatter_opts;
+#define WEFT_SLICE_SCATTER_OPTS_INIT {sizeof(weft_slice_scatter_opts), NULL, 0, 0, 0, 0, 0}
+WEFT_API void weft_slice_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with the source in the place of the slices [start : limit : step] along an axis; start and limit are held to its
+ * ends, as Python's.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   axis: axis; negative counts from the end; integer; default 0
+ *   start: first slice; negative counts from the end; integer; default 0
+ *   limit: behind the last slice; negative counts from the end; absent: the size of the axis; integer; absent unless
+ *   given
+ *   step: from one slice to the next, at least 1; integer; default 1
+ * Fluent: y = wf_slice_scatter(s, x, rows, .start = 1);
+ * StableHLO: weft.slice_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_slice_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+    const weft_slice_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TAKE_ALONG_AXIS_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_take_along_axis. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_take_along_axis_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_take_along_axis_opts;
+#define WEFT_TAKE_ALONG_AXIS_OPTS_INIT {sizeof(weft_take_along_axis_opts), NULL, 0, 0}
+WEFT_API void weft_take_along_axis_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The element of x at each index along one axis, the other coordinates being the index's own: PyTorch's gather. Indices
+ * outside are held to the ends.
+ *   x: operand; any type
+ *   indices: of x's rank; signed integer, unsigned integer
+ *   axis: axis that the indices count along; negative counts from the end; integer; default 0
+ * Fluent: y = wf_take_along_axis(s, x, order);
+ * StableHLO: weft.take_along_axis. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_take_along_axis(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+    const weft_take_along_axis_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_UNFOLD_HAS_STEP ((uint64_t)1 << 0)
+#define WEFT_UNFOLD_HAS_AXIS ((uint64_t)1 << 1)
+/* Optional attributes of weft_unfold. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_unfold_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t step;
+  int64_t axis;
+} weft_unfold_opts;
+#define WEFT_UNFOLD_OPTS_INIT {sizeof(weft_unfold_opts), NULL, 0, 0, 0}
+WEFT_API void weft_unfold_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The windows of a size that slide along an axis by a step, each one row of a new last dimension.
+ *   x: operand; any type
+ *   size: elements of a window, at least 0; integer
+ *   step: from one window to the next, at least 1; integer; default 1
+ *   axis: axis; negative counts from the end; integer; default 0
+ * Fluent: y = wf_unfold(s, x, 3);
+ * StableHLO: weft.unfold. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_unfold(weft_context* ctx, weft_tensor* x, int64_t size,
+    const weft_unfold_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The mean of each of so many parts of the spatial dimensions: element i of n stands for the elements from floor(i size
+ * / n) to ceil((i + 1) size / n).
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   size: of the result in each spatial dimension, at least 0; list of integers
+ * Fluent: y = wf_adaptive_avg_pool(s, x, WF_INTS(7, 7));
+ * StableHLO: weft.adaptive_avg_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_adaptive_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* size,
+    size_t size_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The largest element of each of so many parts of the spatial dimensions, which are adaptive_avg_pool's, and its place,
+ * counted over these as one row.
+ *   x: [batch, spatial…, features], NHWC for images; any real number
+ *   size: of the result in each spatial dimension, at least 0; list of integers
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: wf_adaptive_max_pool(s, x, WF_INTS(7, 7));
+ * StableHLO: weft.adaptive_max_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_adaptive_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* size,
+    size_t size_count, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_COL2IM_HAS_STRIDES ((uint64_t)1 << 0)
+#define WEFT_COL2IM_HAS_PADS ((uint64_t)1 << 1)
+#define WEFT_COL2IM_HAS_DILATION ((uint64_t)1 << 2)
+/* Optional attributes of weft_col2im. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_col2im_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  const int64_t* pads;
+  uint64_t pads_count;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+} weft_col2im_opts;
+#define WEFT_COL2IM_OPTS_INIT {sizeof(weft_col2im_opts), NULL, 0, NULL, 0, NULL, 0, NULL, 0}
+WEFT_API void weft_col2im_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Adds the windows that im2col gives up to channels-last data of the given spatial sizes. PyTorch's fold.
+ *   x: [batch, windows, features times elements of a window]; float, signed integer, unsigned integer, complex
+ *   size: of the result in each spatial dimension, at least 0; list of integers
+ *   window: size of the window in each spatial dimension; list of integers
+ *   strides: step of the window; absent: 1; list of integers; absent unless given
+ *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent
+ *   unless given
+ *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
+ * Fluent: image = wf_col2im(s, columns, WF_INTS(8, 8), WF_INTS(3, 3));
+ * StableHLO: weft.col2im. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_col2im(weft_context* ctx, weft_tensor* x, const int64_t* size,
+    size_t size_count, const int64_t* window, size_t window_count, const weft_col2im_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_IM2COL_HAS_STRIDES ((uint64_t)1 << 0)
+#define WEFT_IM2COL_HAS_PADS ((uint64_t)1 << 1)
+#define WEFT_IM2COL_HAS_DILATION ((uint64_t)1 << 2)
+/* Optional attributes of weft_im2col. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_im2col_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  const int64_t* pads;
+  uint64_t pads_count;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+} weft_im2col_opts;
+#define WEFT_IM2COL_OPTS_INIT {sizeof(weft_im2col_opts), NULL, 0, NULL, 0, NULL, 0, NULL, 0}
+WEFT_API void weft_im2col_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The windows of channels-last data as rows: [batch, windows, features times elements of a window], a feature's
+ * elements together. PyTorch's unfold, transposed.
+ *   x: [batch, spatial…, features]; float, signed integer, unsigned integer, complex
+ *   window: size of the window in each spatial dimension; list of integers
+ *   strides: step of the window; absent: 1; list of integers; absent unless given
+ *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent
+ *   unless given
+ *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
+ * Fluent: columns = wf_im2col(s, image, WF_INTS(3, 3));
+ * StableHLO: weft.im2col. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_im2col(weft_context* ctx, weft_tensor* x, const int64_t* window,
+    size_t window_count, const weft_im2col_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute padding of weft_lp_pool. */
+typedef enum weft_lp_pool_padding {
+  WEFT_LP_POOL_PADDING_VALID = 0,
+  WEFT_LP_POOL_PADDING_SAME = 1,
+  WEFT_LP_POOL_PADDING_EXPLICIT = 2,
+  WEFT_LP_POOL_PADDING_FORCE32 = 0x7FFFFFFF
+} weft_lp_pool_padding;
+
+#define WEFT_LP_POOL_HAS_STRIDES ((uint64_t)1 << 0)
+#define WEFT_LP_POOL_HAS_PADDING ((uint64_t)1 << 1)
+#define WEFT_LP_POOL_HAS_PADS ((uint64_t)1 << 2)
+#define WEFT_LP_POOL_HAS_CEIL_MODE ((uint64_t)1 << 3)
+#define WEFT_LP_POOL_HAS_P ((uint64_t)1 << 4)
+/* Optional attributes of weft_lp_pool. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_lp_pool_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  weft_lp_pool_padding padding;
+  int32_t reserved_pads;
+  const int64_t* pads;
+  uint64_t pads_count;
+  int32_t ceil_mode;
+  int32_t reserved_p;
+  double p;
+} weft_lp_pool_opts;
+#define WEFT_LP_POOL_OPTS_INIT {sizeof(weft_lp_pool_opts), NULL, 0, NULL, 0, (weft_lp_pool_padding)0, 0, NULL, 0, 0, 0, 0}
+WEFT_API void weft_lp_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The p-norm under each window of channels-last data, (Σ x^p)^(1 / p), 0 where the sum is below it. The gradient at 0
+ * is 0.
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   window: size of the window in each spatial dimension; list of integers
+ *   strides: step of the window; absent: its size; list of integers; absent unless given
+ *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
+ *   valid
+ *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless
+ *   given
+ *   ceil_mode: with windows that begin inside and end behind the padding; 0 or 1; default false
+ *   p: degree of the norm, not 0; number; default 2
+ * Fluent: y = wf_lp_pool(s, x, WF_INTS(2, 2));
+ * StableHLO: weft.lp_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lp_pool(weft_context* ctx, weft_tensor* x, const int64_t* window,
+    size_t window_count, const weft_lp_pool_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute padding of weft_max_pool_with_indices. */
+typedef enum weft_max_pool_with_indices_padding {
+  WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID = 0,
+  WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME = 1,
+  WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT = 2,
+  WEFT_MAX_POOL_WITH_INDICES_PADDING_FORCE32 = 0x7FFFFFFF
+} weft_max_pool_with_indices_padding;
+
+#define WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES ((uint64_t)1 << 0)
+#define WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING ((uint64_t)1 << 1)
+#define WEFT_MAX_POOL_WITH_INDICES_HAS_PADS ((uint64_t)1 << 2)
+#define WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE ((uint64_t)1 << 3)
+#define WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION ((uint64_t)1 << 4)
+/* Optional attributes of weft_max_pool_with_indices. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_max_pool_with_indices_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  weft_max_pool_with_indices_padding padding;
+  int32_t reserved_pads;
+  const int64_t* pads;
+  uint64_t pads_count;
+  int32_t ceil_mode;
+  int32_t reserved_dilation;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+} weft_max_pool_with_indices_opts;
+#define WEFT_MAX_POOL_WITH_INDICES_OPTS_INIT {sizeof(weft_max_pool_with_indices_opts), NULL, 0, NULL, 0, (weft_max_pool_with_indices_padding)0, 0, NULL, 0, 0, 0, NULL, 0}
+WEFT_API void weft_max_pool_with_indices_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The largest element under each window of channels-last data and its place, counted over the spatial dimensions as one
+ * row, as i32: of equals the first, of NaNs as well.
+ *   x: [batch, spatial…, features], NHWC for images; any real number
+ *   window: size of the window in each spatial dimension; list of integers
+ *   strides: step of the window; absent: its size; list of integers; absent unless given
+ *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
+ *   valid
+ *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless
+ *   given
+ *   ceil_mode: with windows that begin inside and end behind the padding; 0 or 1; default false
+ *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: wf_max_pool_with_indices(s, x, WF_INTS(2, 2));
+ * StableHLO: weft.max_pool_with_indices. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_max_pool_with_indices(weft_context* ctx, weft_tensor* x, const int64_t* window,
+    size_t window_count, const weft_max_pool_with_indices_opts* opts, weft_tensor** out_values,
+    weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+/* The elements of x at the places that max_pool_with_indices gives, in a result of the given spatial sizes that is 0
+ * elsewhere.
+ *   x: [batch, spatial…, features]; float
+ *   indices: where each element goes, of x's shape; signed integer, unsigned integer
+ *   size: of the result in each spatial dimension, at least 0; list of integers
+ * Fluent: y = wf_max_unpool(s, x, places, WF_INTS(8, 8));
+ * StableHLO: weft.max_unpool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_max_unpool(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+    const int64_t* size, size_t size_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS ((uint64_t)1 << 0)
+/* Optional attributes of weft_affine_grid. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_affine_grid_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t align_corners;
+  int32_t reserved;
+} weft_affine_grid_opts;
+#define WEFT_AFFINE_GRID_OPTS_INIT {sizeof(weft_affine_grid_opts), NULL, 0, 0, 0}
+WEFT_API void weft_affine_grid_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A grid for grid_sample, [batch, height, width, 2]: the points of the result by an affine map each example.
+ *   theta: [batch, 2, 3], what the points are multiplied by; float
+ *   size: [height, width] of the result; list of integers
+ *   align_corners: as of grid_sample; 0 or 1; default false
+ * Fluent: grid = wf_affine_grid(s, theta, WF_INTS(8, 8));
+ * StableHLO: weft.affine_grid. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_affine_grid(weft_context* ctx, weft_tensor* theta, const int64_t* size,
+    size_t size_count, const weft_affine_grid_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The features, which stand group by group, one of each group after the other.
+ *   x: [batch, spatial…, features]; any type
+ *   groups: groups of features, at least 1; integer
+ * Fluent: y = wf_channel_shuffle(s, x, 4);
+ * StableHLO: weft.channel_shuffle. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_channel_shuffle(weft_context* ctx, weft_tensor* x, int64_t groups,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute mode of weft_grid_sample. */
+typedef enum weft_grid_sample_mode {
+  WEFT_GRID_SAMPLE_MODE_LINEAR = 0,
+  WEFT_GRID_SAMPLE_MODE_NEAREST = 1,
+  WEFT_GRID_SAMPLE_MODE_CUBIC = 2,
+  WEFT_GRID_SAMPLE_MODE_FORCE32 = 0x7FFFFFFF
+} weft_grid_sample_mode;
+
+/* Values of attribute outside of weft_grid_sample. */
+typedef enum weft_grid_sample_outside {
+  WEFT_GRID_SAMPLE_OUTSIDE_ZEROS = 0,
+  WEFT_GRID_SAMPLE_OUTSIDE_BORDER = 1,
+  WEFT_GRID_SAMPLE_OUTSIDE_REFLECTION = 2,
+  WEFT_GRID_SAMPLE_OUTSIDE_FORCE32 = 0x7FFFFFFF
+} weft_grid_sample_outside;
+
+#define WEFT_GRID_SAMPLE_HAS_MODE ((uint64_t)1 << 0)
+#define WEFT_GRID_SAMPLE_HAS_OUTSIDE ((uint64_t)1 << 1)
+#define WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS ((uint64_t)1 << 2)
+/* Optional attributes of weft_grid_sample. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_grid_sample_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_grid_sample_mode mode;
+  weft_grid_sample_outside outside;
+  int32_t align_corners;
+  int32_t reserved;
+} weft_grid_sample_opts;
+#define WEFT_GRID_SAMPLE_OPTS_INIT {sizeof(weft_grid_sample_opts), NULL, 0, (weft_grid_sample_mode)0, (weft_grid_sample_outside)0, 0, 0}
+WEFT_API void weft_grid_sample_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Images at the points of a grid, each two coordinates from -1 to 1, across and down: PyTorch's grid_sample of
+ * channels-last data.
+ *   x: [batch, height, width, features]; float
+ *   grid: [batch, …, 2], where in x, across and down, from -1 to 1; float
+ *   mode: how what lies between elements is made of them; one of linear, nearest, cubic; default linear
+ *   outside: what lies outside; one of zeros, border, reflection; default zeros
+ *   align_corners: -1 and 1 are the middles of the outer elements, else their outer edges; 0 or 1; default false
+ * Fluent: y = wf_grid_sample(s, image, grid);
+ * StableHLO: weft.grid_sample. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_grid_sample(weft_context* ctx, weft_tensor* x, weft_tensor* grid,
+    const weft_grid_sample_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_GROUP_NORM_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_GROUP_NORM_HAS_EPSILON ((uint64_t)1 << 1)
+/* Optional attributes of weft_group_norm. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_group_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+} weft_group_norm_opts;
+#define WEFT_GROUP_NORM_OPTS_INIT {sizeof(weft_group_norm_opts), NULL, 0, 0, 0}
+WEFT_API void weft_group_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Zero mean and unit variance over each example's groups of features, then scale and offset. Source: Wu, He (2018).
+ *   x: [batch, …]; float
+ *   scale: [features]; absent: 1; float; may be NULL
+ *   offset: [features]; absent: 0; float; may be NULL
+ *   groups: of features, at least 1; integer
+ *   axis: axis of the features; negative counts from the end; integer; default -1
+ *   epsilon: added to the variance; number; default 1e-5
+ * Fluent: h = wf_group_norm(s, x, scale, offset, 8);
+ * StableHLO: weft.group_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_group_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    weft_tensor* offset, int64_t groups, const weft_group_norm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_INSTANCE_NORM_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_INSTANCE_NORM_HAS_EPSILON ((uint64_t)1 << 1)
+/* Optional attributes of weft_instance_norm. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_instance_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+} weft_instance_norm_opts;
+#define WEFT_INSTANCE_NORM_OPTS_INIT {sizeof(weft_instance_norm_opts), NULL, 0, 0, 0}
+WEFT_API void weft_instance_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Zero mean and unit variance over each example's every feature, then scale and offset.
+ *   x: [batch, …]; float
+ *   scale: [features]; absent: 1; float; may be NULL
+ *   offset: [features]; absent: 0; float; may be NULL
+ *   axis: axis of the features; negative counts from the end; integer; default -1
+ *   epsilon: added to the variance; number; default 1e-5
+ * Fluent: h = wf_instance_norm(s, x, scale, offset);
+ * StableHLO: weft.instance_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_instance_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    weft_tensor* offset, const weft_instance_norm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA ((uint64_t)1 << 1)
+#define WEFT_LOCAL_RESPONSE_NORM_HAS_BETA ((uint64_t)1 << 2)
+#define WEFT_LOCAL_RESPONSE_NORM_HAS_K ((uint64_t)1 << 3)
+/* Optional attributes of weft_local_response_norm. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_local_response_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double alpha;
+  double beta;
+  double k;
+} weft_local_response_norm_opts;
+#define WEFT_LOCAL_RESPONSE_NORM_OPTS_INIT {sizeof(weft_local_response_norm_opts), NULL, 0, 0, 0, 0, 0}
+WEFT_API void weft_local_response_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x / (k + alpha times the mean of squares of the features around)^beta, what lies outside counting as 0. Source:
+ * Krizhevsky and others (2012).
+ *   x: operand; float
+ *   size: features that are summed, at least 1; integer
+ *   axis: axis of the features; negative counts from the end; integer; default -1
+ *   alpha: what the mean of squares is multiplied by; number; default 0.0001
+ *   beta: exponent; number; default 0.75
+ *   k: added to it; number; default 1
+ * Fluent: h = wf_local_response_norm(s, x, 5);
+ * StableHLO: weft.local_response_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_local_response_norm(weft_context* ctx, weft_tensor* x, int64_t size,
+    const weft_local_response_norm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with each dimension continued by its other end; negative amounts cut.
+ *   x: operand; any type
+ *   low: elements before each dimension; negative ones cut; list of integers
+ *   high: elements behind each dimension; negative ones cut; list of integers
+ * Fluent: y = wf_pad_circular(s, x, WF_INTS(0, 1), WF_INTS(0, 2));
+ * StableHLO: weft.pad_circular. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pad_circular(weft_context* ctx, weft_tensor* x, const int64_t* low,
+    size_t low_count, const int64_t* high, size_t high_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with each dimension continued by its elements backwards, the outer one not repeated; negative amounts cut.
+ *   x: operand; any type
+ *   low: elements before each dimension; negative ones cut; list of integers
+ *   high: elements behind each dimension; negative ones cut; list of integers
+ * Fluent: y = wf_pad_reflect(s, x, WF_INTS(0, 1), WF_INTS(0, 2));
+ * StableHLO: weft.pad_reflect. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pad_reflect(weft_context* ctx, weft_tensor* x, const int64_t* low,
+    size_t low_count, const int64_t* high, size_t high_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with the outer elements of each dimension repeated; negative amounts cut.
+ *   x: operand; any type
+ *   low: elements before each dimension; negative ones cut; list of integers
+ *   high: elements behind each dimension; negative ones cut; list of integers
+ * Fluent: y = wf_pad_replicate(s, x, WF_INTS(0, 1), WF_INTS(0, 2));
+ * StableHLO: weft.pad_replicate. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pad_replicate(weft_context* ctx, weft_tensor* x, const int64_t* low,
+    size_t low_count, const int64_t* high, size_t high_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Features that become places: [batch, spatial…, features] with each spatial dimension a factor larger.
+ *   x: [batch, spatial…, features]; any type
+ *   factor: elements of a side, at least 1; integer
+ * Fluent: y = wf_pixel_shuffle(s, x, 2);
+ * StableHLO: weft.pixel_shuffle. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pixel_shuffle(weft_context* ctx, weft_tensor* x, int64_t factor,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Places that become features: what pixel_shuffle undoes.
+ *   x: [batch, spatial…, features]; any type
+ *   factor: elements of a side, at least 1; integer
+ * Fluent: y = wf_pixel_unshuffle(s, x, 2);
+ * StableHLO: weft.pixel_unshuffle. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pixel_unshuffle(weft_context* ctx, weft_tensor* x, int64_t factor,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute mode of weft_resize. */
+typedef enum weft_resize_mode {
+  WEFT_RESIZE_MODE_NEAREST = 0,
+  WEFT_RESIZE_MODE_NEAREST_EXACT = 1,
+  WEFT_RESIZE_MODE_LINEAR = 2,
+  WEFT_RESIZE_MODE_CUBIC = 3,
+  WEFT_RESIZE_MODE_AREA = 4,
+  WEFT_RESIZE_MODE_FORCE32 = 0x7FFFFFFF
+} weft_resize_mode;
+
+#define WEFT_RESIZE_HAS_MODE ((uint64_t)1 << 0)
+#define WEFT_RESIZE_HAS_ALIGN_CORNERS ((uint64_t)1 << 1)
+#define WEFT_RESIZE_HAS_SCALES ((uint64_t)1 << 2)
+/* Optional attributes of weft_resize. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_resize_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_resize_mode mode;
+  int32_t align_corners;
+  const double* scales;
+  uint64_t scales_count;
+} weft_resize_opts;
+#define WEFT_RESIZE_OPTS_INIT {sizeof(weft_resize_opts), NULL, 0, (weft_resize_mode)0, 0, NULL, 0}
+WEFT_API void weft_resize_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic (Keys, a = -0.75)
+ * in each dimension, or means of areas.
+ *   x: [batch, spatial…, features]; float
+ *   size: of the result in each spatial dimension, at least 1; list of integers
+ *   mode: how what lies between elements is made of them; one of nearest, nearest_exact, linear, cubic, area; default
+ *   linear
+ *   align_corners: the first and last elements stay where they are; of linear and cubic; 0 or 1; default false
+ *   scales: result's over x's spacing, one for each spatial dimension; absent: of the sizes; list of numbers; absent
+ *   unless given
+ * Fluent: y = wf_resize(s, image, WF_INTS(64, 64));
+ * StableHLO: weft.resize. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_resize(weft_context* ctx, weft_tensor* x, const int64_t* size,
+    size_t size_count, const weft_resize_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ADDMM_HAS_ALPHA ((uint64_t)1 << 0)
+#define WEFT_ADDMM_HAS_BETA ((uint64_t)1 << 1)
+/* Optional attributes of weft_addmm. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_addmm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double alpha;
+  double beta;
+} weft_addmm_opts;
+#define WEFT_ADDMM_OPTS_INIT {sizeof(weft_addmm_opts), NULL, 0, 0, 0}
+WEFT_API void weft_addmm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* beta x + alpha a b, the product being matmul's; rounded once.
+ *   x: broadcasts to the product; float, signed integer, unsigned integer, complex
+ *   a: [..., m, k], or [k]; float, signed integer, unsigned integer, complex
+ *   b: [..., k, n], or [k]; float, signed integer, unsigned integer, complex
+ *   alpha: what the product is multiplied by; number; default 1
+ *   beta: what the first operand is multiplied by; 0 leaves it out; number; default 1
+ * Fluent: y = wf_addmm(s, bias, x, w);
+ * StableHLO: weft.addmm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_addmm(weft_context* ctx, weft_tensor* x, weft_tensor* a, weft_tensor* b,
+    const weft_addmm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CDIST_HAS_P ((uint64_t)1 << 0)
+/* Optional attributes of weft_cdist. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_cdist_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double p;
+} weft_cdist_opts;
+#define WEFT_CDIST_OPTS_INIT {sizeof(weft_cdist_opts), NULL, 0, 0}
+WEFT_API void weft_cdist_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The p-norm of the difference of every point of x and every point of y, [..., m, n]. The gradient of a distance of 0
+ * is 0.
+ *   x: [..., m, features]; float
+ *   y: [..., n, features]; float
+ *   p: degree of the norm; number; default 2
+ * Fluent: d = wf_cdist(s, points, centers);
+ * StableHLO: weft.cdist. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cdist(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_cdist_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The correlations of variables, each a row of observations, held to -1 and 1.
+ *   x: operand; float
+ * Fluent: c = wf_corrcoef(s, x);
+ * StableHLO: weft.corrcoef. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_corrcoef(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_cosine_embedding. */
+typedef enum weft_cosine_embedding_reduction {
+  WEFT_COSINE_EMBEDDING_REDUCTION_MEAN = 0,
+  WEFT_COSINE_EMBEDDING_REDUCTION_SUM = 1,
+  WEFT_COSINE_EMBEDDING_REDUCTION_NONE = 2,
+  WEFT_COSINE_EMBEDDING_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_cosine_embedding_reduction;
+
+#define WEFT_COSINE_EMBEDDING_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_COSINE_EMBEDDING_HAS_MARGIN ((uint64_t)1 << 1)
+/* Optional attributes of weft_cosine_embedding. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_cosine_embedding_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_cosine_embedding_reduction reduction;
+  int32_t reserved_margin;
+  double margin;
+} weft_cosine_embedding_opts;
+#define WEFT_COSINE_EMBEDDING_OPTS_INIT {sizeof(weft_cosine_embedding_opts), NULL, 0, (weft_cosine_embedding_reduction)0, 0, 0}
+WEFT_API void weft_cosine_embedding_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* 1 - cosine where y is 1, and how far the cosine is above a margin where it is -1.
+ *   x: [..., features]; float
+ *   other: [..., features]; float
+ *   y: [...], 1 or -1; float
+ *   reduction: mean, sum, or none; one of mean, sum, none; default mean
+ *   margin: how much of a cosine is far enough apart; number; default 0
+ * Fluent: loss = wf_cosine_embedding(s, a, b, y);
+ * StableHLO: weft.cosine_embedding. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cosine_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* other,
+    weft_tensor* y, const weft_cosine_embedding_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_COSINE_SIMILARITY_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_COSINE_SIMILARITY_HAS_EPS ((uint64_t)1 << 1)
+/* Optional attributes of weft_cosine_similarity. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_cosine_similarity_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double eps;
+} weft_cosine_similarity_opts;
+#define WEFT_COSINE_SIMILARITY_OPTS_INIT {sizeof(weft_cosine_similarity_opts), NULL, 0, 0, 0}
+WEFT_API void weft_cosine_similarity_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The cosine of the angle between vectors along an axis; lengths below eps count as eps.
+ *   x: operand; float
+ *   y: broadcasts with x; float
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   eps: least length, at least 0; number; default 1e-8
+ * Fluent: c = wf_cosine_similarity(s, x, y);
+ * StableHLO: weft.cosine_similarity. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cosine_similarity(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_cosine_similarity_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_COV_HAS_CORRECTION ((uint64_t)1 << 0)
+/* Optional attributes of weft_cov. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_cov_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t correction;
+} weft_cov_opts;
+#define WEFT_COV_OPTS_INIT {sizeof(weft_cov_opts), NULL, 0, 0}
+WEFT_API void weft_cov_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The covariances of variables, each a row of observations; of one variable its variance as a scalar.
+ *   x: [variables, observations], or a row of them; float
+ *   counts: how often each observation counts; absent: once; float; may be NULL
+ *   weights: of each observation; absent: 1; float; may be NULL
+ *   correction: taken off the count; integer; default 1
+ * Fluent: c = wf_cov(s, x, NULL, NULL);
+ * StableHLO: weft.cov. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cov(weft_context* ctx, weft_tensor* x, weft_tensor* counts,
+    weft_tensor* weights, const weft_cov_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CROSS_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_cross. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_cross_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_cross_opts;
+#define WEFT_CROSS_OPTS_INIT {sizeof(weft_cross_opts), NULL, 0, 0}
+WEFT_API void weft_cross_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The cross product of vectors of 3 elements along an axis.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   y: operand; float, signed integer, unsigned integer, complex
+ *   axis: axis of the vectors; negative counts from the end; integer; default -1
+ * Fluent: n = wf_cross(s, u, v);
+ * StableHLO: weft.cross. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cross(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_cross_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMULATIVE_TRAPEZOID_HAS_DX ((uint64_t)1 << 1)
+/* Optional attributes of weft_cumulative_trapezoid. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_cumulative_trapezoid_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double dx;
+} weft_cumulative_trapezoid_opts;
+#define WEFT_CUMULATIVE_TRAPEZOID_OPTS_INIT {sizeof(weft_cumulative_trapezoid_opts), NULL, 0, 0, 0}
+WEFT_API void weft_cumulative_trapezoid_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The areas under the line through the elements along an axis up to each one but the first.
+ *   y: heights; float
+ *   x: places, a row or of y's shape; absent: dx apart; float; may be NULL
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   dx: distance where no places are given; number; default 1
+ * Fluent: a = wf_cumulative_trapezoid(s, y, x);
+ * StableHLO: weft.cumulative_trapezoid. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cumulative_trapezoid(weft_context* ctx, weft_tensor* y, weft_tensor* x,
+    const weft_cumulative_trapezoid_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_HISTC_HAS_LOW ((uint64_t)1 << 0)
+#define WEFT_HISTC_HAS_HIGH ((uint64_t)1 << 1)
+/* Optional attributes of weft_histc. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_histc_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double low;
+  double high;
+} weft_histc_opts;
+#define WEFT_HISTC_OPTS_INIT {sizeof(weft_histc_opts), NULL, 0, 0, 0}
+WEFT_API void weft_histc_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How many elements lie in each of so many equal bins from low to high; those outside and NaN are left out.
+ *   x: operand; float
+ *   bins: how many, at least 1; integer
+ *   low: where the first begins; low = high: x's ends; number; default 0
+ *   high: where the last one ends, itself a member; number; default 0
+ * Fluent: h = wf_histc(s, x, 10, .low = -1, .high = 1);
+ * StableHLO: weft.histc. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_histc(weft_context* ctx, weft_tensor* x, int64_t bins,
+    const weft_histc_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The Kronecker product: x with each element replaced by its product with y.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   y: operand; float, signed integer, unsigned integer, complex
+ * Fluent: y = wf_kron(s, a, b);
+ * StableHLO: weft.kron. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_kron(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LOGCUMSUMEXP_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_logcumsumexp. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_logcumsumexp_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_logcumsumexp_opts;
+#define WEFT_LOGCUMSUMEXP_OPTS_INIT {sizeof(weft_logcumsumexp_opts), NULL, 0, 0}
+WEFT_API void weft_logcumsumexp_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The logarithm of the sum of exponentials of the elements up to each one along an axis.
+ *   x: operand; float
+ *   axis: axis; negative counts from the end; integer; default -1
+ * Fluent: y = wf_logcumsumexp(s, x);
+ * StableHLO: weft.logcumsumexp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logcumsumexp(weft_context* ctx, weft_tensor* x,
+    const weft_logcumsumexp_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   n: exponent, at least 0; integer
+ * Fluent: y = wf_matrix_power(s, x, 3);
+ * StableHLO: weft.matrix_power. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_matrix_power(weft_context* ctx, weft_tensor* x, int64_t n,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_multi_margin. */
+typedef enum weft_multi_margin_reduction {
+  WEFT_MULTI_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_MULTI_MARGIN_REDUCTION_SUM = 1,
+  WEFT_MULTI_MARGIN_REDUCTION_NONE = 2,
+  WEFT_MULTI_MARGIN_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_multi_margin_reduction;
+
+#define WEFT_MULTI_MARGIN_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_MULTI_MARGIN_HAS_P ((uint64_t)1 << 1)
+#define WEFT_MULTI_MARGIN_HAS_MARGIN ((uint64_t)1 << 2)
+/* Optional attributes of weft_multi_margin. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_multi_margin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_multi_margin_reduction reduction;
+  int32_t reserved_p;
+  int64_t p;
+  double margin;
+} weft_multi_margin_opts;
+#define WEFT_MULTI_MARGIN_OPTS_INIT {sizeof(weft_multi_margin_opts), NULL, 0, (weft_multi_margin_reduction)0, 0, 0, 0}
+WEFT_API void weft_multi_margin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How far each class's score comes within a margin of the label's, to the power p, over the number of classes.
+ *   x: [..., classes]; float
+ *   labels: [...], 0 to classes - 1; signed integer, unsigned integer
+ *   weight: of each class; absent: 1; float; may be NULL
+ *   reduction: mean, sum, or none; one of mean, sum, none; default mean
+ *   p: exponent, 1 or 2; integer; default 1
+ *   margin: how far apart is far enough; number; default 1
+ * Fluent: loss = wf_multi_margin(s, scores, labels, NULL);
+ * StableHLO: weft.multi_margin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_multi_margin(weft_context* ctx, weft_tensor* x, weft_tensor* labels,
+    weft_tensor* weight, const weft_multi_margin_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_multilabel_margin. */
+typedef enum weft_multilabel_margin_reduction {
+  WEFT_MULTILABEL_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_MULTILABEL_MARGIN_REDUCTION_SUM = 1,
+  WEFT_MULTILABEL_MARGIN_REDUCTION_NONE = 2,
+  WEFT_MULTILABEL_MARGIN_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_multilabel_margin_reduction;
+
+#define WEFT_MULTILABEL_MARGIN_HAS_REDUCTION ((uint64_t)1 << 0)
+/* Optional attributes of weft_multilabel_margin. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_multilabel_margin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_multilabel_margin_reduction reduction;
+  int32_t reserved;
+} weft_multilabel_margin_opts;
+#define WEFT_MULTILABEL_MARGIN_OPTS_INIT {sizeof(weft_multilabel_margin_opts), NULL, 0, (weft_multilabel_margin_reduction)0, 0}
+WEFT_API void weft_multilabel_margin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How far the classes that are not listed come within 1 of each one that is, over the number of classes. A row's list
+ * ends before its first -1.
+ *   x: [..., classes]; float
+ *   labels: classes first, then -1, of x's shape; signed integer, unsigned integer
+ *   reduction: mean, sum, or none; one of mean, sum, none; default mean
+ * Fluent: loss = wf_multilabel_margin(s, scores, labels);
+ * StableHLO: weft.multilabel_margin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_multilabel_margin(weft_context* ctx, weft_tensor* x, weft_tensor* labels,
+    const weft_multilabel_margin_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_multilabel_soft_margin. */
+typedef enum weft_multilabel_soft_margin_reduction {
+  WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM = 1,
+  WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE = 2,
+  WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_multilabel_soft_margin_reduction;
+
+#define WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION ((uint64_t)1 << 0)
+/* Optional attributes of weft_multilabel_soft_margin. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_multilabel_soft_margin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_multilabel_soft_margin_reduction reduction;
+  int32_t reserved;
+} weft_multilabel_soft_margin_opts;
+#define WEFT_MULTILABEL_SOFT_MARGIN_OPTS_INIT {sizeof(weft_multilabel_soft_margin_opts), NULL, 0, (weft_multilabel_soft_margin_reduction)0, 0}
+WEFT_API void weft_multilabel_soft_margin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The mean over classes of the binary cross entropy of logits, times weights of the classes.
+ *   x: [..., classes], logits; float
+ *   y: probabilities, of x's shape; float
+ *   weight: of each class; absent: 1; float; may be NULL
+ *   reduction: mean, sum, or none; one of mean, sum, none; default mean
+ * Fluent: loss = wf_multilabel_soft_margin(s, logits, targets, NULL);
+ * StableHLO: weft.multilabel_soft_margin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_multilabel_soft_margin(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor* weight, const weft_multilabel_soft_margin_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_NANMEDIAN_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_NANMEDIAN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_nanmedian. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_nanmedian_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_nanmedian_opts;
+#define WEFT_NANMEDIAN_OPTS_INIT {sizeof(weft_nanmedian_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_nanmedian_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The median of what is not NaN along an axis, of two in the middle the lower one, and its place; NaN where all are.
+ *   x: operand; float
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: wf_nanmedian(s, x);
+ * StableHLO: weft.nanmedian. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nanmedian(weft_context* ctx, weft_tensor* x, const weft_nanmedian_opts* opts,
+    weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_nll. */
+typedef enum weft_nll_reduction {
+  WEFT_NLL_REDUCTION_MEAN = 0,
+  WEFT_NLL_REDUCTION_SUM = 1,
+  WEFT_NLL_REDUCTION_NONE = 2,
+  WEFT_NLL_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_nll_reduction;
+
+#define WEFT_NLL_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_NLL_HAS_IGNORE_INDEX ((uint64_t)1 << 1)
+#define WEFT_NLL_HAS_LABEL_SMOOTHING ((uint64_t)1 << 2)
+/* Optional attributes of weft_nll. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_nll_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_nll_reduction reduction;
+  int32_t reserved_ignore_index;
+  int64_t ignore_index;
+  double label_smoothing;
+} weft_nll_opts;
+#define WEFT_NLL_OPTS_INIT {sizeof(weft_nll_opts), NULL, 0, (weft_nll_reduction)0, 0, 0, 0}
+WEFT_API void weft_nll_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The negative logarithm of each row's probability of its label, times the class's weight; rows of a label that is
+ * ignored count nothing, and a mean divides by the weights.
+ *   x: [..., classes], logarithms of probabilities; float
+ *   labels: [...], 0 to classes - 1; signed integer, unsigned integer
+ *   weight: of each class; absent: 1; float; may be NULL
+ *   reduction: mean, sum, or none; one of mean, sum, none; default mean
+ *   ignore_index: label of rows that count nothing; integer; default -100
+ *   label_smoothing: share of the target spread evenly over all classes, 0 to 1; number; default 0
+ * Fluent: loss = wf_nll(s, log_probabilities, labels, NULL);
+ * StableHLO: weft.nll. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nll(weft_context* ctx, weft_tensor* x, weft_tensor* labels,
+    weft_tensor* weight, const weft_nll_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with each slice along an axis that is longer than the greatest length made that long.
+ *   x: operand; float
+ *   p: degree of the norm, above 0; number
+ *   axis: axis of the slices; negative counts from the end; integer
+ *   most: greatest length, at least 0; number
+ * Fluent: y = wf_renorm(s, x, 2, 0, 1);
+ * StableHLO: weft.renorm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_renorm(weft_context* ctx, weft_tensor* x, double p, int64_t axis, double most,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_soft_cross_entropy. */
+typedef enum weft_soft_cross_entropy_reduction {
+  WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN = 0,
+  WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM = 1,
+  WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2,
+  WEFT_SOFT_CROSS_ENTROPY_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_soft_cross_entropy_reduction;
+
+#define WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING ((uint64_t)1 << 1)
+/* Optional attributes of weft_soft_cross_entropy. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_soft_cross_entropy_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_soft_cross_entropy_reduction reduction;
+  int32_t reserved_label_smoothing;
+  double label_smoothing;
+} weft_soft_cross_entropy_opts;
+#define WEFT_SOFT_CROSS_ENTROPY_OPTS_INIT {sizeof(weft_soft_cross_entropy_opts), NULL, 0, (weft_soft_cross_entropy_reduction)0, 0, 0}
+WEFT_API void weft_soft_cross_entropy_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Cross entropy of logits beside probabilities of all classes, times weights of the classes; a mean is that of the
+ * rows.
+ *   x: [..., classes], logits; float
+ *   y: probabilities, of x's shape; float
+ *   weight: of each class; absent: 1; float; may be NULL
+ *   reduction: mean, sum, or none; one of mean, sum, none; default mean
+ *   label_smoothing: share of the target spread evenly over all classes, 0 to 1; number; default 0
+ * Fluent: loss = wf_soft_cross_entropy(s, logits, probabilities, NULL);
+ * StableHLO: weft.soft_cross_entropy. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_soft_cross_entropy(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor* weight, const weft_soft_cross_entropy_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TRAPEZOID_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_TRAPEZOID_HAS_DX ((uint64_t)1 << 1)
+/* Optional attributes of weft_trapezoid. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_trapezoid_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double dx;
+} weft_trapezoid_opts;
+#define WEFT_TRAPEZOID_OPTS_INIT {sizeof(weft_trapezoid_opts), NULL, 0, 0, 0}
+WEFT_API void weft_trapezoid_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The area under the line through the elements along an axis.
+ *   y: heights; float
+ *   x: places, a row or of y's shape; absent: dx apart; float; may be NULL
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   dx: distance where no places are given; number; default 1
+ * Fluent: a = wf_trapezoid(s, y, x);
+ * StableHLO: weft.trapezoid. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_trapezoid(weft_context* ctx, weft_tensor* y, weft_tensor* x,
+    const weft_trapezoid_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_VANDER_HAS_INCREASING ((uint64_t)1 << 0)
+/* Optional attributes of weft_vander. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_vander_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t increasing;
+  int32_t reserved;
+} weft_vander_opts;
+#define WEFT_VANDER_OPTS_INIT {sizeof(weft_vander_opts), NULL, 0, 0, 0}
+WEFT_API void weft_vander_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The powers of each element as a row, from the highest down to 0, as running products.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   count: of the powers, at least 0; integer
+ *   increasing: from the power 0 on; else down to it; 0 or 1; default false
+ * Fluent: v = wf_vander(s, x, 4);
+ * StableHLO: weft.vander. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_vander(weft_context* ctx, weft_tensor* x, int64_t count,
+    const weft_vander_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_VECDOT_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_vecdot. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_vecdot_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_vecdot_opts;
+#define WEFT_VECDOT_OPTS_INIT {sizeof(weft_vecdot_opts), NULL, 0, 0}
+WEFT_API void weft_vecdot_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The dot product of vectors along an axis, the first conjugated.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   y: operand; float, signed integer, unsigned integer, complex
+ *   axis: axis of the vectors; negative counts from the end; integer; default -1
+ * Fluent: d = wf_vecdot(s, u, v);
+ * StableHLO: weft.vecdot. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_vecdot(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_vecdot_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

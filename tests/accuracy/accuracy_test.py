@@ -21,7 +21,12 @@ NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", 
                    "dynamic_update_slice", "embedding", "cross_entropy", "layer_norm", "rms_norm", "batch_norm", "batch_norm_inference",
                    "linear", "one_hot", "scaled_dot_product_attention", "tile", "tril", "triu", "repeat_interleave", "roll", "diff",
                    "cumsum", "cumprod", "cummax", "cummin", "nonzero_static", "unique_static", "searchsorted", "isin", "glu",
-                   "hinge_embedding", "huber", "kl_div", "l1", "pairwise_distance", "poisson_nll", "smooth_l1", "soft_margin"}
+                   "hinge_embedding", "huber", "kl_div", "l1", "pairwise_distance", "poisson_nll", "smooth_l1", "soft_margin",
+                   "as_strided", "as_strided_scatter", "block_diag", "diag", "diag_embed", "diagonal", "diagonal_scatter", "movedim", "rot90",
+                   "select_scatter", "slice_scatter", "unfold", "adaptive_avg_pool", "adaptive_max_pool", "affine_grid", "cdist", "channel_shuffle", "col2im",
+                   "corrcoef", "cosine_similarity", "cross", "cumulative_trapezoid", "grid_sample", "histc", "im2col", "kron",
+                   "local_response_norm", "logcumsumexp", "lp_pool", "matrix_power", "max_pool_with_indices", "nanmedian", "pad_circular",
+                   "pad_reflect", "pad_replicate", "pixel_shuffle", "pixel_unshuffle", "renorm", "resize", "trapezoid", "vander", "vecdot"}
 # Not swept yet: tests/ops/numpy_formulas.py compares them with NumPy on samples and edges. docs/accuracy.md says so.
 UNSWEPT = set("""acos acosh angle asin asinh atan atanh bessel_i0e bessel_i1e celu cosh deg2rad digamma entr erfc floor_divide frac
 hardshrink hardsigmoid hardswish hardtanh heaviside hypot ldexp lgamma log10 logaddexp logaddexp2 logit logsigmoid mish mod nextafter

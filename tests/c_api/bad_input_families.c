@@ -182,7 +182,8 @@ static void indexing(void) {
   BAD(wf_diff(s, a, .n = -1), "diff(f32[2, 3]): n is -1; it must be 0 to 64");
   BAD(wf_bincount(s, ids, NULL, -1), "bincount(i32[2]): length is -1; it must be 0 to 2147483647");
   BAD(wf_bincount(s, ids, a, 3), "bincount(i32[2], f32[2, 3]): weights have shape [2, 3], x has [2]; they must agree");
-  BAD(wf_searchsorted(s, a, a), "searchsorted(f32[2, 3], f32[2, 3]): sorted must have one dimension, not [2, 3]");
+  BAD(wf_searchsorted(s, zero, a), "searchsorted(f32[], f32[2, 3]): sorted must have at least one dimension, not []");
+  BAD(wf_searchsorted(s, a, w3), "searchsorted(f32[2, 3], f32[3]): values have shape [3]; rows of [2, 3] need as many rows of them");
   BAD(wf_isin(s, wf_complex(s, a, a), a),
       "isin(c64[2, 3], c64[2, 3]): operand x has dtype c64; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, bool");
   BAD(wf_nonzero_static(s, a, -1), "nonzero_static(f32[2, 3]): size is -1; it must be 0 to 2147483647");
@@ -467,6 +468,78 @@ static void formulas(void) {
   BAD(wf_trace(s, foreign), "trace: x belongs to another context");
 }
 
+/* Elements at computed places, diagonals, windows and strides. */
+static void places(void) {
+  BAD(wf_take_along_axis(s, foreign, many), "take_along_axis: x belongs to another context");
+  BAD(wf_scatter_reduce(s, a, many, foreign, WEFT_SCATTER_REDUCE_REDUCER_SUM), "scatter_reduce: source belongs to another context");
+  BAD(wf_index_add(s, a, ids, foreign), "index_add: source belongs to another context");
+  BAD(wf_index_copy(s, a, ids, foreign), "index_copy: source belongs to another context");
+  BAD(wf_index_fill(s, foreign, ids, zero), "index_fill: x belongs to another context");
+  BAD(wf_index_reduce(s, a, ids, foreign, WEFT_INDEX_REDUCE_REDUCER_MAX), "index_reduce: source belongs to another context");
+  BAD(wf_index(s, foreign, WF_TENSORS(ids), WF_INTS(0)), "index: x belongs to another context");
+  BAD(wf_index_put(s, foreign, zero, WF_TENSORS(ids), WF_INTS(0)), "index_put: x belongs to another context");
+  BAD(wf_put(s, foreign, ids, zero), "put: x belongs to another context");
+  BAD(wf_masked_scatter(s, foreign, truth, a), "masked_scatter: x belongs to another context");
+  BAD(wf_diagonal(s, foreign), "diagonal: x belongs to another context");
+  BAD(wf_diagonal_scatter(s, a, foreign), "diagonal_scatter: source belongs to another context");
+  BAD(wf_diag(s, foreign), "diag: x belongs to another context");
+  BAD(wf_diag_embed(s, foreign), "diag_embed: x belongs to another context");
+  BAD(wf_select_scatter(s, a, foreign, 0), "select_scatter: source belongs to another context");
+  BAD(wf_slice_scatter(s, a, foreign), "slice_scatter: source belongs to another context");
+  BAD(wf_unfold(s, foreign, 1), "unfold: x belongs to another context");
+  BAD(wf_as_strided(s, foreign, WF_INTS(1), WF_INTS(1)), "as_strided: x belongs to another context");
+  BAD(wf_as_strided_scatter(s, a, foreign, WF_INTS(1), WF_INTS(1)), "as_strided_scatter: source belongs to another context");
+  BAD(wf_rot90(s, foreign), "rot90: x belongs to another context");
+  BAD(wf_movedim(s, foreign, WF_INTS(0), WF_INTS(1)), "movedim: x belongs to another context");
+  BAD(wf_repeat_interleave_static(s, foreign, ids, 2), "repeat_interleave_static: x belongs to another context");
+  BAD(wf_block_diag(s, WF_TENSORS(a, foreign)), "block_diag: operand belongs to another context");
+}
+
+/* Pools, sizes and samples of images; products, statistics and losses of classes. */
+static void images_and_formulas(void) {
+  BAD(wf_adaptive_avg_pool(s, foreign, WF_INTS(1)), "adaptive_avg_pool: x belongs to another context");
+  BAD(wf_adaptive_max_pool(s, foreign, WF_INTS(1)), "adaptive_max_pool: x belongs to another context");
+  BAD(wf_col2im(s, foreign, WF_INTS(2), WF_INTS(1)), "col2im: x belongs to another context");
+  BAD(wf_im2col(s, foreign, WF_INTS(1)), "im2col: x belongs to another context");
+  BAD(wf_lp_pool(s, foreign, WF_INTS(1)), "lp_pool: x belongs to another context");
+  BAD(wf_max_pool_with_indices(s, foreign, WF_INTS(1)), "max_pool_with_indices: x belongs to another context");
+  BAD(wf_max_unpool(s, foreign, many, WF_INTS(1)), "max_unpool: x belongs to another context");
+  BAD(wf_affine_grid(s, foreign, WF_INTS(2, 2)), "affine_grid: theta belongs to another context");
+  BAD(wf_channel_shuffle(s, foreign, 1), "channel_shuffle: x belongs to another context");
+  BAD(wf_grid_sample(s, image, foreign), "grid_sample: grid belongs to another context");
+  BAD(wf_group_norm(s, foreign, NULL, NULL, 1), "group_norm: x belongs to another context");
+  BAD(wf_instance_norm(s, foreign, NULL, NULL), "instance_norm: x belongs to another context");
+  BAD(wf_local_response_norm(s, foreign, 3), "local_response_norm: x belongs to another context");
+  BAD(wf_pad_circular(s, foreign, WF_INTS(0, 0), WF_INTS(1, 1)), "pad_circular: x belongs to another context");
+  BAD(wf_pad_reflect(s, foreign, WF_INTS(0, 0), WF_INTS(1, 1)), "pad_reflect: x belongs to another context");
+  BAD(wf_pad_replicate(s, foreign, WF_INTS(0, 0), WF_INTS(1, 1)), "pad_replicate: x belongs to another context");
+  BAD(wf_pixel_shuffle(s, foreign, 2), "pixel_shuffle: x belongs to another context");
+  BAD(wf_pixel_unshuffle(s, foreign, 2), "pixel_unshuffle: x belongs to another context");
+  BAD(wf_resize(s, foreign, WF_INTS(2)), "resize: x belongs to another context");
+  BAD(wf_addmm(s, a, foreign, a), "addmm: a belongs to another context");
+  BAD(wf_cdist(s, a, foreign), "cdist: y belongs to another context");
+  BAD(wf_corrcoef(s, foreign), "corrcoef: x belongs to another context");
+  BAD(wf_cosine_embedding(s, a, foreign, a), "cosine_embedding: other belongs to another context");
+  BAD(wf_cosine_similarity(s, a, foreign), "cosine_similarity: y belongs to another context");
+  BAD(wf_cov(s, foreign, NULL, NULL), "cov: x belongs to another context");
+  BAD(wf_cross(s, a, foreign), "cross: y belongs to another context");
+  BAD(wf_cumulative_trapezoid(s, foreign, NULL), "cumulative_trapezoid: y belongs to another context");
+  BAD(wf_histc(s, foreign, 2), "histc: x belongs to another context");
+  BAD(wf_kron(s, a, foreign), "kron: y belongs to another context");
+  BAD(wf_logcumsumexp(s, foreign), "logcumsumexp: x belongs to another context");
+  BAD(wf_matrix_power(s, foreign, 2), "matrix_power: x belongs to another context");
+  BAD(wf_multi_margin(s, foreign, ids, NULL), "multi_margin: x belongs to another context");
+  BAD(wf_multilabel_margin(s, foreign, many), "multilabel_margin: x belongs to another context");
+  BAD(wf_multilabel_soft_margin(s, a, foreign, NULL), "multilabel_soft_margin: y belongs to another context");
+  BAD(wf_nanmedian(s, foreign), "nanmedian: x belongs to another context");
+  BAD(wf_nll(s, foreign, ids, NULL), "nll: x belongs to another context");
+  BAD(wf_renorm(s, foreign, 2, 0, 1), "renorm: x belongs to another context");
+  BAD(wf_soft_cross_entropy(s, a, foreign, NULL), "soft_cross_entropy: y belongs to another context");
+  BAD(wf_trapezoid(s, foreign, NULL), "trapezoid: y belongs to another context");
+  BAD(wf_vander(s, foreign, 2), "vander: x belongs to another context");
+  BAD(wf_vecdot(s, a, foreign), "vecdot: y belongs to another context");
+}
+
 int main(void) {
   set_up();
   pairs();
@@ -480,6 +553,8 @@ int main(void) {
   random_numbers();
   products();
   formulas();
+  places();
+  images_and_formulas();
   tear_down();
   return done("bad_input_families");
 }

@@ -15,20 +15,12 @@ import weft
 REFUSALS = {
     "complex": "complex dtypes are not compared",
     "dtype": "the operation does not take this dtype",
-    "alpha": "alpha, beta: no scaled sums",
+    "alpha": "alpha of add and sub; alpha and beta of integers that are not whole",
     "axis of rank 0": "a tensor without dimensions has no axis 0; PyTorch alone says so",
     "contracted size 1": "a contracted size of 1 against another: PyTorch sums that one first",
     "correction": "a correction that is no whole number, or not below the number of elements; of those the operation takes the whole ones and gives NaN or inf, as PyTorch",
-    "include_self": "include_self=False",
-    "dilation": "dilated pooling windows",
-    "ceil_mode": "ceil_mode: windows that begin inside and end past the padding",
-    "count_include_pad": "averages that count the padding",
-    "divisor_override": "averages over another count",
-    "return_indices": "the places of the largest elements",
     "random": "random: PyTorch's generator gives other numbers",
-    "weight": "losses weighted by class",
-    "ignore_index": "labels to leave out",
-    "probabilities": "targets that are probabilities",
+    "weight": "mse weighted by element",
     "padding_idx": "padding_idx: a row without a gradient",
     "max_norm": "rows normalised in place",
     "scale_grad_by_freq": "gradients scaled by frequency",
@@ -38,11 +30,15 @@ REFUSALS = {
     "out of range": "numbers outside an integer's range: PyTorch leaves open what they become",
     "integer power": "integers to negative powers: PyTorch raises",
     "negative variance": "an epsilon below zero: roots of negative numbers",
-    "repeats": "a number of repetitions for each slice",
+    "storage": "elements of the storage that the tensor does not have: strided views as values",
     "largest": "the smallest elements of top_k",
     "equal elements": "PyTorch leaves open which of equal elements comes first",
     "whole numbers": "integers from numbers that are not whole",
-    "rows": "searches in several rows at once",
+    "antialias": "resizing with antialias",
+    "sampled volumes": "grid_sample of volumes",
+    "running statistics": "instance_norm by statistics that are given",
+    "inverse": "powers of an inverse",
+    "broadcast": "places of another shape than the heights",
     "slices": "the different slices along an axis",
 }
 
@@ -463,53 +459,6 @@ def take(t, s):
         raise Refused("axis of rank 0")
     index = torch.where(s.args[0] < 0, s.args[0] + s.input.numel(), s.args[0])
     return t.op("take", t.op("reshape", t(s.input), shape=[s.input.numel()]), t(index), axis=0)
-
-
-def places(index, axis):
-    """For every element of `index` the coordinates it stands for: itself along `axis`, its own place along the others."""
-    grid = np.indices(tuple(index.shape)).astype("i8")
-    grid[axis] = index.numpy()
-    return np.moveaxis(grid, 0, -1)
-
-
-@maps("gather", "take_along_dim")
-def gather(t, s):
-    x = s.input
-    axis, index = s.args if s.name == "gather" else (argument(s, 1, "dim"), s.args[0])
-    if axis is None:
-        x, axis, index = x.reshape(-1), 0, index.reshape(-1)
-        value = t.op("reshape", t(s.input), shape=[x.numel()])
-    else:
-        value = t(x)
-    axis = axis_of(axis, x.ndim)
-    if s.name == "take_along_dim":
-        shape = [max(a, b) if d != axis else b for d, (a, b) in enumerate(zip(x.shape, index.shape))]
-        index = index.expand(shape)
-        value = t.op("broadcast_to", value, shape=[a if d == axis else b for d, (a, b) in enumerate(zip(x.shape, shape))])
-    index = torch.where(index < 0, index + x.shape[axis], index)
-    if index.ndim != x.ndim:
-        raise Refused("axis of rank 0")  # an empty index of another rank
-    dims = list(range(x.ndim))
-    return t.op("gather", value, t.constant(places(index, axis)), offset_dims=[], collapsed_slice_dims=dims, start_index_map=dims,
-                index_vector_dim=x.ndim, slice_sizes=[1] * x.ndim)
-
-
-@maps("scatter", "scatter_add", "scatter_reduce/sum", "scatter_reduce/prod", "scatter_reduce/amax", "scatter_reduce/amin")
-def scatter(t, s):
-    axis, index = axis_of(s.args[0], s.input.ndim), s.args[1]
-    source = argument(s, 2, "src", s.kwargs.get("value"))
-    how = {"scatter": {"add": "sum", "multiply": "prod"}.get(s.kwargs.get("reduce"), "set"), "scatter_add": "sum"}.get(
-        s.name, s.variant.replace("am", "m"))
-    if not s.kwargs.get("include_self", True):
-        raise Refused("include_self")
-    if not isinstance(source, torch.Tensor):
-        source = torch.full(index.shape, source, dtype=s.input.dtype)
-    if how != "sum":
-        t.no_gradient = True  # PyTorch's gradients of the others are its own (or raise)
-    source = source[tuple(slice(0, n) for n in index.shape)] if source.shape != index.shape else source
-    dims = list(range(s.input.ndim))
-    return t.op("scatter", t(s.input), t.constant(places(index, axis)), t(source), update_window_dims=[], inserted_window_dims=dims,
-                scatter_dims_to_operand_dims=dims, index_vector_dim=len(dims), reducer=how)
 
 
 @maps("constant_pad_nd", "nn.functional.pad/constant")

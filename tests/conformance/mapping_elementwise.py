@@ -140,9 +140,12 @@ def glu(t, s):
     return t.op("glu", t(s.input), axis=axis_of(argument(s, 0, "dim", -1), s.input.dim()))
 
 
-@maps("nn.functional.softmin")
+@maps("nn.functional.softmin", "nn.functional.softmin/with_dtype")
 def softmin(t, s):
-    return t.op("softmin", t(s.input), axis=axis_of(argument(s, 0, "dim"), max(1, s.input.dim())))
+    axis = axis_of(argument(s, 0, "dim"), max(1, s.input.dim()))
+    if s.kwargs.get("dtype") is None:
+        return t.op("softmin", t(s.input), axis=axis)
+    return t.op("softmax", t.convert(t.op("neg", t(s.input)), s.kwargs["dtype"]), axis=axis)
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------

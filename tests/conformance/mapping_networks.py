@@ -25,15 +25,6 @@ def wide(t, x):
     return "f32" if x.dtype in (torch.float16, torch.bfloat16) else None
 
 
-@maps("addmm", "addmv", "baddbmm", "addmm/decomposed", sums=True)
-def addmm(t, s):
-    if s.kwargs.get("alpha", 1) != 1 or s.kwargs.get("beta", 1) != 1:
-        raise Refused("complex" if s.input.is_complex() else "alpha")
-    up = wide(t, s.input)
-    product = t.op("matmul", t(s.args[0]), t(s.args[1]), dtype=up)
-    return t.convert(t.op("add", t.convert(t(s.input), up or product.dtype), product), s.input.dtype)
-
-
 @maps("inner", sums=True)
 def inner(t, s):
     x, y = s.input, s.args[0]
@@ -140,27 +131,23 @@ def pool(t, s):
     n, average = int(s.name[-2]), "avg" in s.name
     window = many(argument(s, 0, "kernel_size"), n)
     stride = argument(s, 1, "stride")
-    stride = window if stride is None or stride == [] else many(stride, n)
+    stride = window if stride in (None, [], ()) else many(stride, n)
     padding = many(argument(s, 2, "padding", 0), n)
     rest = {name: argument(s, 3 + i, name) for i, name in enumerate(
         ("ceil_mode", "count_include_pad", "divisor_override") if average else ("dilation", "ceil_mode", "return_indices"))}
     batched = s.input.ndim == n + 2
-    if s.kwargs.get("return_indices") or rest.get("return_indices"):
-        raise Refused("return_indices")
-    if not average and many(rest["dilation"] or 1, n) != [1] * n:
-        raise Refused("dilation")
-    if rest.get("divisor_override"):
-        raise Refused("divisor_override")
-    spatial = s.input.shape[-n:]
-    # Only what changes something is missing: ceil_mode where a window would be cut off, padding that would be counted.
-    if rest.get("ceil_mode") and any((size + 2 * p - w) % step for size, p, w, step in zip(spatial, padding, window, stride)):
-        raise Refused("ceil_mode")
-    if average and any(padding) and rest.get("count_include_pad") is not False:
-        raise Refused("count_include_pad")
     x = channels_last(t, t(s.input), n, batched)
-    y = t.op("avg_pool" if average else "max_pool", x, window=window, strides=stride, padding="explicit",
-             pads=[p for p in padding for _ in range(2)])
-    return channels_first(t, y, n, batched)
+    how = {"window": window, "strides": stride, "padding": "explicit", "pads": [p for p in padding for _ in range(2)],
+           "ceil_mode": bool(rest.get("ceil_mode"))}
+    if average:
+        how.update(count_include_pad=rest["count_include_pad"] is not False, divisor=rest.get("divisor_override"))
+        return channels_first(t, t.op("avg_pool", x, **how), n, batched)
+    how["dilation"] = many(rest["dilation"] or 1, n)
+    if not (s.kwargs.get("return_indices") or rest.get("return_indices")):
+        return channels_first(t, t.op("max_pool", x, **how), n, batched)
+    values, places = t.op("max_pool_with_indices", x, **how)
+    places.dtype = "i32"
+    return [channels_first(t, values, n, batched), channels_first(t, places, n, batched)]
 
 
 # --- networks --------------------------------------------------------------------------------------------------------
@@ -197,21 +184,6 @@ def batch_norm(t, s):
     return t.op("batch_norm_inference", t(x), ones(1.0, scale), ones(0.0, offset), t(mean), t(variance), axis=axis, epsilon=eps)
 
 
-@maps("nn.functional.cross_entropy", sums=True)
-def cross_entropy(t, s):
-    labels = s.args[0]
-    for name in ("weight", "ignore_index"):
-        if s.kwargs.get(name) is not None:
-            raise Refused(name)
-    if labels.is_floating_point():
-        raise Refused("probabilities")
-    x = t(s.input)
-    if s.input.ndim > 2:  # [N, classes, …] to [N, …, classes]
-        x = t.op("transpose", x, permutation=[0, *range(2, s.input.ndim), 1])
-    return t.op("cross_entropy", x, t(labels), reduction=s.kwargs.get("reduction", "mean"),
-                label_smoothing=float(s.kwargs.get("label_smoothing", 0.0)))
-
-
 @maps("nn.functional.mse_loss", sums=True)
 def mse(t, s):
     if argument(s, 4, "weight") is not None:
@@ -239,7 +211,7 @@ def one_hot(t, s):
     return t.op("one_hot", t(s.input), depth=depth, dtype="i64")
 
 
-@maps("nn.functional.dropout")
+@maps("nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d")
 def dropout(t, s):
     if s.kwargs.get("training", True) and s.kwargs.get("p", 0.5) not in (0, 1):
         raise Refused("random")

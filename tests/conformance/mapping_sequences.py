@@ -47,7 +47,7 @@ def arange(t, s):
     return t.op("arange", start=float(start), stop=float(stop), step=float(step), dtype=NAMES[s.result.dtype])
 
 
-@maps("linspace")
+@maps("linspace", "linspace/tensor_overload")
 def linspace(t, s):
     if not s.result.is_floating_point():
         raise Refused("complex" if s.result.is_complex() else "dtype")
@@ -81,7 +81,8 @@ def repeat_interleave(t, s):
     repeats, axis, x = argument(s, 0, "repeats"), argument(s, 1, "dim"), t(s.input)
     if isinstance(repeats, torch.Tensor):
         if repeats.numel() != 1:
-            raise Refused("repeats")
+            x = x if axis is not None else t.op("reshape", x, shape=[s.input.numel()])
+            return t.op("repeat_interleave_static", x, t(repeats), total=int(repeats.sum()), axis=0 if axis is None else axis_of(axis, s.input.ndim))
         repeats = int(repeats)
     if axis is None:
         return t.op("repeat_interleave", t.op("reshape", x, shape=[s.input.numel()]), repeats=repeats, axis=0)
@@ -121,10 +122,8 @@ def topk(t, s):
 @maps("searchsorted")
 def searchsorted(t, s):
     row, values = s.input, s.args[0]
-    if row.ndim != 1:
-        raise Refused("rows")
     if s.kwargs.get("sorter") is not None:
-        row = row[s.kwargs["sorter"]]
+        row = row.take_along_dim(s.kwargs["sorter"], -1)
     right = s.kwargs.get("right", False) or s.kwargs.get("side") == "right"
     return typed(t.op("searchsorted", t(row), t(values, row.dtype), right=right), "i32")
 
@@ -145,7 +144,7 @@ def bincount(t, s):
 
 # --- as large as the data say ----------------------------------------------------------------------------------------
 
-@maps("nonzero", "nonzero_static")
+@maps("nonzero", "nonzero_static", "argwhere")
 def nonzero(t, s):
     rank, apart = s.input.ndim, bool(s.kwargs.get("as_tuple"))
     if apart and rank == 0:

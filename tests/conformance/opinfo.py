@@ -26,7 +26,10 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import mapping
 import mapping_elementwise  # noqa: F401, fills mapping.MAPPED
+import mapping_formulas  # noqa: F401, as well
+import mapping_images  # noqa: F401, as well
 import mapping_networks  # noqa: F401, as well
+import mapping_places  # noqa: F401, as well
 import mapping_sequences  # noqa: F401, as well
 import tape as tapes
 import weft

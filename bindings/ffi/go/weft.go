@@ -516,6 +516,118 @@ const (
 	WEFT_QUANTILE_INTERPOLATION_MIDPOINT QuantileInterpolation = 4
 )
 
+type IndexReduceReducer uint32
+
+const (
+	WEFT_INDEX_REDUCE_REDUCER_SUM IndexReduceReducer = 0
+	WEFT_INDEX_REDUCE_REDUCER_PROD IndexReduceReducer = 1
+	WEFT_INDEX_REDUCE_REDUCER_MAX IndexReduceReducer = 2
+	WEFT_INDEX_REDUCE_REDUCER_MIN IndexReduceReducer = 3
+	WEFT_INDEX_REDUCE_REDUCER_MEAN IndexReduceReducer = 4
+	WEFT_INDEX_REDUCE_REDUCER_SET IndexReduceReducer = 5
+)
+
+type ScatterReduceReducer uint32
+
+const (
+	WEFT_SCATTER_REDUCE_REDUCER_SUM ScatterReduceReducer = 0
+	WEFT_SCATTER_REDUCE_REDUCER_PROD ScatterReduceReducer = 1
+	WEFT_SCATTER_REDUCE_REDUCER_MAX ScatterReduceReducer = 2
+	WEFT_SCATTER_REDUCE_REDUCER_MIN ScatterReduceReducer = 3
+	WEFT_SCATTER_REDUCE_REDUCER_MEAN ScatterReduceReducer = 4
+	WEFT_SCATTER_REDUCE_REDUCER_SET ScatterReduceReducer = 5
+)
+
+type LpPoolPadding uint32
+
+const (
+	WEFT_LP_POOL_PADDING_VALID LpPoolPadding = 0
+	WEFT_LP_POOL_PADDING_SAME LpPoolPadding = 1
+	WEFT_LP_POOL_PADDING_EXPLICIT LpPoolPadding = 2
+)
+
+type MaxPoolWithIndicesPadding uint32
+
+const (
+	WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID MaxPoolWithIndicesPadding = 0
+	WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME MaxPoolWithIndicesPadding = 1
+	WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT MaxPoolWithIndicesPadding = 2
+)
+
+type GridSampleMode uint32
+
+const (
+	WEFT_GRID_SAMPLE_MODE_LINEAR GridSampleMode = 0
+	WEFT_GRID_SAMPLE_MODE_NEAREST GridSampleMode = 1
+	WEFT_GRID_SAMPLE_MODE_CUBIC GridSampleMode = 2
+)
+
+type GridSampleOutside uint32
+
+const (
+	WEFT_GRID_SAMPLE_OUTSIDE_ZEROS GridSampleOutside = 0
+	WEFT_GRID_SAMPLE_OUTSIDE_BORDER GridSampleOutside = 1
+	WEFT_GRID_SAMPLE_OUTSIDE_REFLECTION GridSampleOutside = 2
+)
+
+type ResizeMode uint32
+
+const (
+	WEFT_RESIZE_MODE_NEAREST ResizeMode = 0
+	WEFT_RESIZE_MODE_NEAREST_EXACT ResizeMode = 1
+	WEFT_RESIZE_MODE_LINEAR ResizeMode = 2
+	WEFT_RESIZE_MODE_CUBIC ResizeMode = 3
+	WEFT_RESIZE_MODE_AREA ResizeMode = 4
+)
+
+type CosineEmbeddingReduction uint32
+
+const (
+	WEFT_COSINE_EMBEDDING_REDUCTION_MEAN CosineEmbeddingReduction = 0
+	WEFT_COSINE_EMBEDDING_REDUCTION_SUM CosineEmbeddingReduction = 1
+	WEFT_COSINE_EMBEDDING_REDUCTION_NONE CosineEmbeddingReduction = 2
+)
+
+type MultiMarginReduction uint32
+
+const (
+	WEFT_MULTI_MARGIN_REDUCTION_MEAN MultiMarginReduction = 0
+	WEFT_MULTI_MARGIN_REDUCTION_SUM MultiMarginReduction = 1
+	WEFT_MULTI_MARGIN_REDUCTION_NONE MultiMarginReduction = 2
+)
+
+type MultilabelMarginReduction uint32
+
+const (
+	WEFT_MULTILABEL_MARGIN_REDUCTION_MEAN MultilabelMarginReduction = 0
+	WEFT_MULTILABEL_MARGIN_REDUCTION_SUM MultilabelMarginReduction = 1
+	WEFT_MULTILABEL_MARGIN_REDUCTION_NONE MultilabelMarginReduction = 2
+)
+
+type MultilabelSoftMarginReduction uint32
+
+const (
+	WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN MultilabelSoftMarginReduction = 0
+	WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM MultilabelSoftMarginReduction = 1
+	WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE MultilabelSoftMarginReduction = 2
+)
+
+type NllReduction uint32
+
+const (
+	WEFT_NLL_REDUCTION_MEAN NllReduction = 0
+	WEFT_NLL_REDUCTION_SUM NllReduction = 1
+	WEFT_NLL_REDUCTION_NONE NllReduction = 2
+)
+
+type SoftCrossEntropyReduction uint32
+
+const (
+	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN SoftCrossEntropyReduction = 0
+	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM SoftCrossEntropyReduction = 1
+	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE SoftCrossEntropyReduction = 2
+)
+
 const (
 	WEFT_ABI_MAJOR uint32 = 1
 	WEFT_ABI_MINOR uint32 = 2
@@ -618,6 +730,9 @@ const (
 	WEFT_AVG_POOL_HAS_STRIDES uint64 = 1 << 0
 	WEFT_AVG_POOL_HAS_PADDING uint64 = 1 << 1
 	WEFT_AVG_POOL_HAS_PADS uint64 = 1 << 2
+	WEFT_AVG_POOL_HAS_CEIL_MODE uint64 = 1 << 3
+	WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD uint64 = 1 << 4
+	WEFT_AVG_POOL_HAS_DIVISOR uint64 = 1 << 5
 	WEFT_CONV_HAS_STRIDES uint64 = 1 << 0
 	WEFT_CONV_HAS_PADDING uint64 = 1 << 1
 	WEFT_CONV_HAS_PADS uint64 = 1 << 2
@@ -640,6 +755,8 @@ const (
 	WEFT_MAX_POOL_HAS_STRIDES uint64 = 1 << 0
 	WEFT_MAX_POOL_HAS_PADDING uint64 = 1 << 1
 	WEFT_MAX_POOL_HAS_PADS uint64 = 1 << 2
+	WEFT_MAX_POOL_HAS_CEIL_MODE uint64 = 1 << 3
+	WEFT_MAX_POOL_HAS_DILATION uint64 = 1 << 4
 	WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES uint64 = 1 << 0
 	WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS uint64 = 1 << 1
 	WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS uint64 = 1 << 2
@@ -759,6 +876,100 @@ const (
 	WEFT_VAR_MEAN_HAS_DIMS uint64 = 1 << 0
 	WEFT_VAR_MEAN_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_VAR_MEAN_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_AS_STRIDED_HAS_OFFSET uint64 = 1 << 0
+	WEFT_AS_STRIDED_SCATTER_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAG_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAG_EMBED_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAG_EMBED_HAS_AXIS1 uint64 = 1 << 1
+	WEFT_DIAG_EMBED_HAS_AXIS2 uint64 = 1 << 2
+	WEFT_DIAGONAL_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAGONAL_HAS_AXIS1 uint64 = 1 << 1
+	WEFT_DIAGONAL_HAS_AXIS2 uint64 = 1 << 2
+	WEFT_DIAGONAL_SCATTER_HAS_OFFSET uint64 = 1 << 0
+	WEFT_DIAGONAL_SCATTER_HAS_AXIS1 uint64 = 1 << 1
+	WEFT_DIAGONAL_SCATTER_HAS_AXIS2 uint64 = 1 << 2
+	WEFT_INDEX_ADD_HAS_AXIS uint64 = 1 << 0
+	WEFT_INDEX_ADD_HAS_ALPHA uint64 = 1 << 1
+	WEFT_INDEX_COPY_HAS_AXIS uint64 = 1 << 0
+	WEFT_INDEX_FILL_HAS_AXIS uint64 = 1 << 0
+	WEFT_INDEX_PUT_HAS_ACCUMULATE uint64 = 1 << 0
+	WEFT_INDEX_REDUCE_HAS_AXIS uint64 = 1 << 0
+	WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF uint64 = 1 << 1
+	WEFT_PUT_HAS_ACCUMULATE uint64 = 1 << 0
+	WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS uint64 = 1 << 0
+	WEFT_ROT90_HAS_K uint64 = 1 << 0
+	WEFT_ROT90_HAS_DIMS uint64 = 1 << 1
+	WEFT_SCATTER_REDUCE_HAS_AXIS uint64 = 1 << 0
+	WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF uint64 = 1 << 1
+	WEFT_SELECT_SCATTER_HAS_AXIS uint64 = 1 << 0
+	WEFT_SLICE_SCATTER_HAS_AXIS uint64 = 1 << 0
+	WEFT_SLICE_SCATTER_HAS_START uint64 = 1 << 1
+	WEFT_SLICE_SCATTER_HAS_LIMIT uint64 = 1 << 2
+	WEFT_SLICE_SCATTER_HAS_STEP uint64 = 1 << 3
+	WEFT_TAKE_ALONG_AXIS_HAS_AXIS uint64 = 1 << 0
+	WEFT_UNFOLD_HAS_STEP uint64 = 1 << 0
+	WEFT_UNFOLD_HAS_AXIS uint64 = 1 << 1
+	WEFT_COL2IM_HAS_STRIDES uint64 = 1 << 0
+	WEFT_COL2IM_HAS_PADS uint64 = 1 << 1
+	WEFT_COL2IM_HAS_DILATION uint64 = 1 << 2
+	WEFT_IM2COL_HAS_STRIDES uint64 = 1 << 0
+	WEFT_IM2COL_HAS_PADS uint64 = 1 << 1
+	WEFT_IM2COL_HAS_DILATION uint64 = 1 << 2
+	WEFT_LP_POOL_HAS_STRIDES uint64 = 1 << 0
+	WEFT_LP_POOL_HAS_PADDING uint64 = 1 << 1
+	WEFT_LP_POOL_HAS_PADS uint64 = 1 << 2
+	WEFT_LP_POOL_HAS_CEIL_MODE uint64 = 1 << 3
+	WEFT_LP_POOL_HAS_P uint64 = 1 << 4
+	WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES uint64 = 1 << 0
+	WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING uint64 = 1 << 1
+	WEFT_MAX_POOL_WITH_INDICES_HAS_PADS uint64 = 1 << 2
+	WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE uint64 = 1 << 3
+	WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION uint64 = 1 << 4
+	WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS uint64 = 1 << 0
+	WEFT_GRID_SAMPLE_HAS_MODE uint64 = 1 << 0
+	WEFT_GRID_SAMPLE_HAS_OUTSIDE uint64 = 1 << 1
+	WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS uint64 = 1 << 2
+	WEFT_GROUP_NORM_HAS_AXIS uint64 = 1 << 0
+	WEFT_GROUP_NORM_HAS_EPSILON uint64 = 1 << 1
+	WEFT_INSTANCE_NORM_HAS_AXIS uint64 = 1 << 0
+	WEFT_INSTANCE_NORM_HAS_EPSILON uint64 = 1 << 1
+	WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS uint64 = 1 << 0
+	WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA uint64 = 1 << 1
+	WEFT_LOCAL_RESPONSE_NORM_HAS_BETA uint64 = 1 << 2
+	WEFT_LOCAL_RESPONSE_NORM_HAS_K uint64 = 1 << 3
+	WEFT_RESIZE_HAS_MODE uint64 = 1 << 0
+	WEFT_RESIZE_HAS_ALIGN_CORNERS uint64 = 1 << 1
+	WEFT_RESIZE_HAS_SCALES uint64 = 1 << 2
+	WEFT_ADDMM_HAS_ALPHA uint64 = 1 << 0
+	WEFT_ADDMM_HAS_BETA uint64 = 1 << 1
+	WEFT_CDIST_HAS_P uint64 = 1 << 0
+	WEFT_COSINE_EMBEDDING_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_COSINE_EMBEDDING_HAS_MARGIN uint64 = 1 << 1
+	WEFT_COSINE_SIMILARITY_HAS_AXIS uint64 = 1 << 0
+	WEFT_COSINE_SIMILARITY_HAS_EPS uint64 = 1 << 1
+	WEFT_COV_HAS_CORRECTION uint64 = 1 << 0
+	WEFT_CROSS_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMULATIVE_TRAPEZOID_HAS_DX uint64 = 1 << 1
+	WEFT_HISTC_HAS_LOW uint64 = 1 << 0
+	WEFT_HISTC_HAS_HIGH uint64 = 1 << 1
+	WEFT_LOGCUMSUMEXP_HAS_AXIS uint64 = 1 << 0
+	WEFT_MULTI_MARGIN_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_MULTI_MARGIN_HAS_P uint64 = 1 << 1
+	WEFT_MULTI_MARGIN_HAS_MARGIN uint64 = 1 << 2
+	WEFT_MULTILABEL_MARGIN_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_NANMEDIAN_HAS_AXIS uint64 = 1 << 0
+	WEFT_NANMEDIAN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_NLL_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_NLL_HAS_IGNORE_INDEX uint64 = 1 << 1
+	WEFT_NLL_HAS_LABEL_SMOOTHING uint64 = 1 << 2
+	WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING uint64 = 1 << 1
+	WEFT_TRAPEZOID_HAS_AXIS uint64 = 1 << 0
+	WEFT_TRAPEZOID_HAS_DX uint64 = 1 << 1
+	WEFT_VANDER_HAS_INCREASING uint64 = 1 << 0
+	WEFT_VECDOT_HAS_AXIS uint64 = 1 << 0
 )
 
 // Proc is what purego.NewCallback makes of a func().
@@ -1439,6 +1650,9 @@ type AvgPoolOpts struct {
 	ReservedPads int32
 	Pads *int64
 	PadsCount uint64
+	CeilMode int32
+	CountIncludePad int32
+	Divisor int64
 }
 
 type ConvOpts struct {
@@ -1497,6 +1711,10 @@ type MaxPoolOpts struct {
 	ReservedPads int32
 	Pads *int64
 	PadsCount uint64
+	CeilMode int32
+	ReservedDilation int32
+	Dilation *int64
+	DilationCount uint64
 }
 
 type ReduceWindowOpts struct {
@@ -2020,6 +2238,413 @@ type VarMeanOpts struct {
 	Keepdims int32
 	ReservedCorrection int32
 	Correction int64
+}
+
+type AsStridedOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+}
+
+type AsStridedScatterOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+}
+
+type DiagOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+}
+
+type DiagEmbedOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+	Axis1 int64
+	Axis2 int64
+}
+
+type DiagonalOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+	Axis1 int64
+	Axis2 int64
+}
+
+type DiagonalScatterOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+	Axis1 int64
+	Axis2 int64
+}
+
+type IndexAddOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Alpha float64
+}
+
+type IndexCopyOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type IndexFillOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type IndexPutOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Accumulate int32
+	Reserved int32
+}
+
+type IndexReduceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	IncludeSelf int32
+	Reserved int32
+}
+
+type PutOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Accumulate int32
+	Reserved int32
+}
+
+type RepeatInterleaveStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type Rot90Opts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	K int64
+	Dims *int64
+	DimsCount uint64
+}
+
+type ScatterReduceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	IncludeSelf int32
+	Reserved int32
+}
+
+type SelectScatterOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type SliceScatterOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Start int64
+	Limit int64
+	Step int64
+}
+
+type TakeAlongAxisOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type UnfoldOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Step int64
+	Axis int64
+}
+
+type Col2imOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Pads *int64
+	PadsCount uint64
+	Dilation *int64
+	DilationCount uint64
+}
+
+type Im2colOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Pads *int64
+	PadsCount uint64
+	Dilation *int64
+	DilationCount uint64
+}
+
+type LpPoolOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Padding LpPoolPadding
+	ReservedPads int32
+	Pads *int64
+	PadsCount uint64
+	CeilMode int32
+	ReservedP int32
+	P float64
+}
+
+type MaxPoolWithIndicesOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Padding MaxPoolWithIndicesPadding
+	ReservedPads int32
+	Pads *int64
+	PadsCount uint64
+	CeilMode int32
+	ReservedDilation int32
+	Dilation *int64
+	DilationCount uint64
+}
+
+type AffineGridOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	AlignCorners int32
+	Reserved int32
+}
+
+type GridSampleOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Mode GridSampleMode
+	Outside GridSampleOutside
+	AlignCorners int32
+	Reserved int32
+}
+
+type GroupNormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Epsilon float64
+}
+
+type InstanceNormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Epsilon float64
+}
+
+type LocalResponseNormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Alpha float64
+	Beta float64
+	K float64
+}
+
+type ResizeOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Mode ResizeMode
+	AlignCorners int32
+	Scales *float64
+	ScalesCount uint64
+}
+
+type AddmmOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Alpha float64
+	Beta float64
+}
+
+type CdistOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	P float64
+}
+
+type CosineEmbeddingOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction CosineEmbeddingReduction
+	ReservedMargin int32
+	Margin float64
+}
+
+type CosineSimilarityOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Eps float64
+}
+
+type CovOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Correction int64
+}
+
+type CrossOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type CumulativeTrapezoidOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Dx float64
+}
+
+type HistcOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Low float64
+	High float64
+}
+
+type LogcumsumexpOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type MultiMarginOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction MultiMarginReduction
+	ReservedP int32
+	P int64
+	Margin float64
+}
+
+type MultilabelMarginOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction MultilabelMarginReduction
+	Reserved int32
+}
+
+type MultilabelSoftMarginOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction MultilabelSoftMarginReduction
+	Reserved int32
+}
+
+type NanmedianOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Keepdims int32
+	Reserved int32
+}
+
+type NllOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction NllReduction
+	ReservedIgnoreIndex int32
+	IgnoreIndex int64
+	LabelSmoothing float64
+}
+
+type SoftCrossEntropyOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction SoftCrossEntropyReduction
+	ReservedLabelSmoothing int32
+	LabelSmoothing float64
+}
+
+type TrapezoidOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Dx float64
+}
+
+type VanderOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Increasing int32
+	Reserved int32
+}
+
+type VecdotOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
 }
 
 // ApiV1 is the table; purego.RegisterFunc makes functions of its addresses.
@@ -2569,6 +3194,53 @@ var (
 	QuantileOptsInit func(options unsafe.Pointer, size uintptr)
 	StdMeanOptsInit func(options unsafe.Pointer, size uintptr)
 	VarMeanOptsInit func(options unsafe.Pointer, size uintptr)
+	AsStridedOptsInit func(options unsafe.Pointer, size uintptr)
+	AsStridedScatterOptsInit func(options unsafe.Pointer, size uintptr)
+	DiagOptsInit func(options unsafe.Pointer, size uintptr)
+	DiagEmbedOptsInit func(options unsafe.Pointer, size uintptr)
+	DiagonalOptsInit func(options unsafe.Pointer, size uintptr)
+	DiagonalScatterOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexAddOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexCopyOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexFillOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexPutOptsInit func(options unsafe.Pointer, size uintptr)
+	IndexReduceOptsInit func(options unsafe.Pointer, size uintptr)
+	PutOptsInit func(options unsafe.Pointer, size uintptr)
+	RepeatInterleaveStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	Rot90OptsInit func(options unsafe.Pointer, size uintptr)
+	ScatterReduceOptsInit func(options unsafe.Pointer, size uintptr)
+	SelectScatterOptsInit func(options unsafe.Pointer, size uintptr)
+	SliceScatterOptsInit func(options unsafe.Pointer, size uintptr)
+	TakeAlongAxisOptsInit func(options unsafe.Pointer, size uintptr)
+	UnfoldOptsInit func(options unsafe.Pointer, size uintptr)
+	Col2imOptsInit func(options unsafe.Pointer, size uintptr)
+	Im2colOptsInit func(options unsafe.Pointer, size uintptr)
+	LpPoolOptsInit func(options unsafe.Pointer, size uintptr)
+	MaxPoolWithIndicesOptsInit func(options unsafe.Pointer, size uintptr)
+	AffineGridOptsInit func(options unsafe.Pointer, size uintptr)
+	GridSampleOptsInit func(options unsafe.Pointer, size uintptr)
+	GroupNormOptsInit func(options unsafe.Pointer, size uintptr)
+	InstanceNormOptsInit func(options unsafe.Pointer, size uintptr)
+	LocalResponseNormOptsInit func(options unsafe.Pointer, size uintptr)
+	ResizeOptsInit func(options unsafe.Pointer, size uintptr)
+	AddmmOptsInit func(options unsafe.Pointer, size uintptr)
+	CdistOptsInit func(options unsafe.Pointer, size uintptr)
+	CosineEmbeddingOptsInit func(options unsafe.Pointer, size uintptr)
+	CosineSimilarityOptsInit func(options unsafe.Pointer, size uintptr)
+	CovOptsInit func(options unsafe.Pointer, size uintptr)
+	CrossOptsInit func(options unsafe.Pointer, size uintptr)
+	CumulativeTrapezoidOptsInit func(options unsafe.Pointer, size uintptr)
+	HistcOptsInit func(options unsafe.Pointer, size uintptr)
+	LogcumsumexpOptsInit func(options unsafe.Pointer, size uintptr)
+	MultiMarginOptsInit func(options unsafe.Pointer, size uintptr)
+	MultilabelMarginOptsInit func(options unsafe.Pointer, size uintptr)
+	MultilabelSoftMarginOptsInit func(options unsafe.Pointer, size uintptr)
+	NanmedianOptsInit func(options unsafe.Pointer, size uintptr)
+	NllOptsInit func(options unsafe.Pointer, size uintptr)
+	SoftCrossEntropyOptsInit func(options unsafe.Pointer, size uintptr)
+	TrapezoidOptsInit func(options unsafe.Pointer, size uintptr)
+	VanderOptsInit func(options unsafe.Pointer, size uintptr)
+	VecdotOptsInit func(options unsafe.Pointer, size uintptr)
 	StopGradient func(ctx Context, x Tensor, out *Tensor) Error
 	Abs func(ctx Context, x Tensor, out *Tensor) Error
 	Add func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
@@ -2822,6 +3494,70 @@ var (
 	StdMean func(ctx Context, x Tensor, opts *StdMeanOpts, out_std *Tensor, out_mean *Tensor) Error
 	Trace func(ctx Context, x Tensor, out *Tensor) Error
 	VarMean func(ctx Context, x Tensor, opts *VarMeanOpts, out_var *Tensor, out_mean *Tensor) Error
+	AsStrided func(ctx Context, x Tensor, shape *int64, shape_count uintptr, strides *int64, strides_count uintptr, opts *AsStridedOpts, out *Tensor) Error
+	AsStridedScatter func(ctx Context, x Tensor, source Tensor, shape *int64, shape_count uintptr, strides *int64, strides_count uintptr, opts *AsStridedScatterOpts, out *Tensor) Error
+	BlockDiag func(ctx Context, inputs *Tensor, inputs_count uintptr, out *Tensor) Error
+	Diag func(ctx Context, x Tensor, opts *DiagOpts, out *Tensor) Error
+	DiagEmbed func(ctx Context, x Tensor, opts *DiagEmbedOpts, out *Tensor) Error
+	Diagonal func(ctx Context, x Tensor, opts *DiagonalOpts, out *Tensor) Error
+	DiagonalScatter func(ctx Context, x Tensor, source Tensor, opts *DiagonalScatterOpts, out *Tensor) Error
+	Index func(ctx Context, x Tensor, indices *Tensor, indices_count uintptr, dims *int64, dims_count uintptr, out *Tensor) Error
+	IndexAdd func(ctx Context, x Tensor, index Tensor, source Tensor, opts *IndexAddOpts, out *Tensor) Error
+	IndexCopy func(ctx Context, x Tensor, index Tensor, source Tensor, opts *IndexCopyOpts, out *Tensor) Error
+	IndexFill func(ctx Context, x Tensor, index Tensor, value Tensor, opts *IndexFillOpts, out *Tensor) Error
+	IndexPut func(ctx Context, x Tensor, values Tensor, indices *Tensor, indices_count uintptr, dims *int64, dims_count uintptr, opts *IndexPutOpts, out *Tensor) Error
+	IndexReduce func(ctx Context, x Tensor, index Tensor, source Tensor, reducer IndexReduceReducer, opts *IndexReduceOpts, out *Tensor) Error
+	MaskedScatter func(ctx Context, x Tensor, mask Tensor, source Tensor, out *Tensor) Error
+	Movedim func(ctx Context, x Tensor, source *int64, source_count uintptr, destination *int64, destination_count uintptr, out *Tensor) Error
+	Put func(ctx Context, x Tensor, index Tensor, source Tensor, opts *PutOpts, out *Tensor) Error
+	RepeatInterleaveStatic func(ctx Context, x Tensor, repeats Tensor, total int64, opts *RepeatInterleaveStaticOpts, out *Tensor) Error
+	Rot90 func(ctx Context, x Tensor, opts *Rot90Opts, out *Tensor) Error
+	ScatterReduce func(ctx Context, x Tensor, indices Tensor, source Tensor, reducer ScatterReduceReducer, opts *ScatterReduceOpts, out *Tensor) Error
+	SelectScatter func(ctx Context, x Tensor, source Tensor, index int64, opts *SelectScatterOpts, out *Tensor) Error
+	SliceScatter func(ctx Context, x Tensor, source Tensor, opts *SliceScatterOpts, out *Tensor) Error
+	TakeAlongAxis func(ctx Context, x Tensor, indices Tensor, opts *TakeAlongAxisOpts, out *Tensor) Error
+	Unfold func(ctx Context, x Tensor, size int64, opts *UnfoldOpts, out *Tensor) Error
+	AdaptiveAvgPool func(ctx Context, x Tensor, size *int64, size_count uintptr, out *Tensor) Error
+	AdaptiveMaxPool func(ctx Context, x Tensor, size *int64, size_count uintptr, out_values *Tensor, out_indices *Tensor) Error
+	Col2im func(ctx Context, x Tensor, size *int64, size_count uintptr, window *int64, window_count uintptr, opts *Col2imOpts, out *Tensor) Error
+	Im2col func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *Im2colOpts, out *Tensor) Error
+	LpPool func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *LpPoolOpts, out *Tensor) Error
+	MaxPoolWithIndices func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *MaxPoolWithIndicesOpts, out_values *Tensor, out_indices *Tensor) Error
+	MaxUnpool func(ctx Context, x Tensor, indices Tensor, size *int64, size_count uintptr, out *Tensor) Error
+	AffineGrid func(ctx Context, theta Tensor, size *int64, size_count uintptr, opts *AffineGridOpts, out *Tensor) Error
+	ChannelShuffle func(ctx Context, x Tensor, groups int64, out *Tensor) Error
+	GridSample func(ctx Context, x Tensor, grid Tensor, opts *GridSampleOpts, out *Tensor) Error
+	GroupNorm func(ctx Context, x Tensor, scale Tensor, offset Tensor, groups int64, opts *GroupNormOpts, out *Tensor) Error
+	InstanceNorm func(ctx Context, x Tensor, scale Tensor, offset Tensor, opts *InstanceNormOpts, out *Tensor) Error
+	LocalResponseNorm func(ctx Context, x Tensor, size int64, opts *LocalResponseNormOpts, out *Tensor) Error
+	PadCircular func(ctx Context, x Tensor, low *int64, low_count uintptr, high *int64, high_count uintptr, out *Tensor) Error
+	PadReflect func(ctx Context, x Tensor, low *int64, low_count uintptr, high *int64, high_count uintptr, out *Tensor) Error
+	PadReplicate func(ctx Context, x Tensor, low *int64, low_count uintptr, high *int64, high_count uintptr, out *Tensor) Error
+	PixelShuffle func(ctx Context, x Tensor, factor int64, out *Tensor) Error
+	PixelUnshuffle func(ctx Context, x Tensor, factor int64, out *Tensor) Error
+	Resize func(ctx Context, x Tensor, size *int64, size_count uintptr, opts *ResizeOpts, out *Tensor) Error
+	Addmm func(ctx Context, x Tensor, a Tensor, b Tensor, opts *AddmmOpts, out *Tensor) Error
+	Cdist func(ctx Context, x Tensor, y Tensor, opts *CdistOpts, out *Tensor) Error
+	Corrcoef func(ctx Context, x Tensor, out *Tensor) Error
+	CosineEmbedding func(ctx Context, x Tensor, other Tensor, y Tensor, opts *CosineEmbeddingOpts, out *Tensor) Error
+	CosineSimilarity func(ctx Context, x Tensor, y Tensor, opts *CosineSimilarityOpts, out *Tensor) Error
+	Cov func(ctx Context, x Tensor, counts Tensor, weights Tensor, opts *CovOpts, out *Tensor) Error
+	Cross func(ctx Context, x Tensor, y Tensor, opts *CrossOpts, out *Tensor) Error
+	CumulativeTrapezoid func(ctx Context, y Tensor, x Tensor, opts *CumulativeTrapezoidOpts, out *Tensor) Error
+	Histc func(ctx Context, x Tensor, bins int64, opts *HistcOpts, out *Tensor) Error
+	Kron func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Logcumsumexp func(ctx Context, x Tensor, opts *LogcumsumexpOpts, out *Tensor) Error
+	MatrixPower func(ctx Context, x Tensor, n int64, out *Tensor) Error
+	MultiMargin func(ctx Context, x Tensor, labels Tensor, weight Tensor, opts *MultiMarginOpts, out *Tensor) Error
+	MultilabelMargin func(ctx Context, x Tensor, labels Tensor, opts *MultilabelMarginOpts, out *Tensor) Error
+	MultilabelSoftMargin func(ctx Context, x Tensor, y Tensor, weight Tensor, opts *MultilabelSoftMarginOpts, out *Tensor) Error
+	Nanmedian func(ctx Context, x Tensor, opts *NanmedianOpts, out_values *Tensor, out_indices *Tensor) Error
+	Nll func(ctx Context, x Tensor, labels Tensor, weight Tensor, opts *NllOpts, out *Tensor) Error
+	Renorm func(ctx Context, x Tensor, p float64, axis int64, most float64, out *Tensor) Error
+	SoftCrossEntropy func(ctx Context, x Tensor, y Tensor, weight Tensor, opts *SoftCrossEntropyOpts, out *Tensor) Error
+	Trapezoid func(ctx Context, y Tensor, x Tensor, opts *TrapezoidOpts, out *Tensor) Error
+	Vander func(ctx Context, x Tensor, count int64, opts *VanderOpts, out *Tensor) Error
+	Vecdot func(ctx Context, x Tensor, y Tensor, opts *VecdotOpts, out *Tensor) Error
 )
 
 // Functions has the address of each variable by the function's name in C.
@@ -3160,6 +3896,53 @@ var Functions = map[string]any{
 	"weft_quantile_opts_init": &QuantileOptsInit,
 	"weft_std_mean_opts_init": &StdMeanOptsInit,
 	"weft_var_mean_opts_init": &VarMeanOptsInit,
+	"weft_as_strided_opts_init": &AsStridedOptsInit,
+	"weft_as_strided_scatter_opts_init": &AsStridedScatterOptsInit,
+	"weft_diag_opts_init": &DiagOptsInit,
+	"weft_diag_embed_opts_init": &DiagEmbedOptsInit,
+	"weft_diagonal_opts_init": &DiagonalOptsInit,
+	"weft_diagonal_scatter_opts_init": &DiagonalScatterOptsInit,
+	"weft_index_add_opts_init": &IndexAddOptsInit,
+	"weft_index_copy_opts_init": &IndexCopyOptsInit,
+	"weft_index_fill_opts_init": &IndexFillOptsInit,
+	"weft_index_put_opts_init": &IndexPutOptsInit,
+	"weft_index_reduce_opts_init": &IndexReduceOptsInit,
+	"weft_put_opts_init": &PutOptsInit,
+	"weft_repeat_interleave_static_opts_init": &RepeatInterleaveStaticOptsInit,
+	"weft_rot90_opts_init": &Rot90OptsInit,
+	"weft_scatter_reduce_opts_init": &ScatterReduceOptsInit,
+	"weft_select_scatter_opts_init": &SelectScatterOptsInit,
+	"weft_slice_scatter_opts_init": &SliceScatterOptsInit,
+	"weft_take_along_axis_opts_init": &TakeAlongAxisOptsInit,
+	"weft_unfold_opts_init": &UnfoldOptsInit,
+	"weft_col2im_opts_init": &Col2imOptsInit,
+	"weft_im2col_opts_init": &Im2colOptsInit,
+	"weft_lp_pool_opts_init": &LpPoolOptsInit,
+	"weft_max_pool_with_indices_opts_init": &MaxPoolWithIndicesOptsInit,
+	"weft_affine_grid_opts_init": &AffineGridOptsInit,
+	"weft_grid_sample_opts_init": &GridSampleOptsInit,
+	"weft_group_norm_opts_init": &GroupNormOptsInit,
+	"weft_instance_norm_opts_init": &InstanceNormOptsInit,
+	"weft_local_response_norm_opts_init": &LocalResponseNormOptsInit,
+	"weft_resize_opts_init": &ResizeOptsInit,
+	"weft_addmm_opts_init": &AddmmOptsInit,
+	"weft_cdist_opts_init": &CdistOptsInit,
+	"weft_cosine_embedding_opts_init": &CosineEmbeddingOptsInit,
+	"weft_cosine_similarity_opts_init": &CosineSimilarityOptsInit,
+	"weft_cov_opts_init": &CovOptsInit,
+	"weft_cross_opts_init": &CrossOptsInit,
+	"weft_cumulative_trapezoid_opts_init": &CumulativeTrapezoidOptsInit,
+	"weft_histc_opts_init": &HistcOptsInit,
+	"weft_logcumsumexp_opts_init": &LogcumsumexpOptsInit,
+	"weft_multi_margin_opts_init": &MultiMarginOptsInit,
+	"weft_multilabel_margin_opts_init": &MultilabelMarginOptsInit,
+	"weft_multilabel_soft_margin_opts_init": &MultilabelSoftMarginOptsInit,
+	"weft_nanmedian_opts_init": &NanmedianOptsInit,
+	"weft_nll_opts_init": &NllOptsInit,
+	"weft_soft_cross_entropy_opts_init": &SoftCrossEntropyOptsInit,
+	"weft_trapezoid_opts_init": &TrapezoidOptsInit,
+	"weft_vander_opts_init": &VanderOptsInit,
+	"weft_vecdot_opts_init": &VecdotOptsInit,
 	"weft_stop_gradient": &StopGradient,
 	"weft_abs": &Abs,
 	"weft_add": &Add,
@@ -3413,6 +4196,70 @@ var Functions = map[string]any{
 	"weft_std_mean": &StdMean,
 	"weft_trace": &Trace,
 	"weft_var_mean": &VarMean,
+	"weft_as_strided": &AsStrided,
+	"weft_as_strided_scatter": &AsStridedScatter,
+	"weft_block_diag": &BlockDiag,
+	"weft_diag": &Diag,
+	"weft_diag_embed": &DiagEmbed,
+	"weft_diagonal": &Diagonal,
+	"weft_diagonal_scatter": &DiagonalScatter,
+	"weft_index": &Index,
+	"weft_index_add": &IndexAdd,
+	"weft_index_copy": &IndexCopy,
+	"weft_index_fill": &IndexFill,
+	"weft_index_put": &IndexPut,
+	"weft_index_reduce": &IndexReduce,
+	"weft_masked_scatter": &MaskedScatter,
+	"weft_movedim": &Movedim,
+	"weft_put": &Put,
+	"weft_repeat_interleave_static": &RepeatInterleaveStatic,
+	"weft_rot90": &Rot90,
+	"weft_scatter_reduce": &ScatterReduce,
+	"weft_select_scatter": &SelectScatter,
+	"weft_slice_scatter": &SliceScatter,
+	"weft_take_along_axis": &TakeAlongAxis,
+	"weft_unfold": &Unfold,
+	"weft_adaptive_avg_pool": &AdaptiveAvgPool,
+	"weft_adaptive_max_pool": &AdaptiveMaxPool,
+	"weft_col2im": &Col2im,
+	"weft_im2col": &Im2col,
+	"weft_lp_pool": &LpPool,
+	"weft_max_pool_with_indices": &MaxPoolWithIndices,
+	"weft_max_unpool": &MaxUnpool,
+	"weft_affine_grid": &AffineGrid,
+	"weft_channel_shuffle": &ChannelShuffle,
+	"weft_grid_sample": &GridSample,
+	"weft_group_norm": &GroupNorm,
+	"weft_instance_norm": &InstanceNorm,
+	"weft_local_response_norm": &LocalResponseNorm,
+	"weft_pad_circular": &PadCircular,
+	"weft_pad_reflect": &PadReflect,
+	"weft_pad_replicate": &PadReplicate,
+	"weft_pixel_shuffle": &PixelShuffle,
+	"weft_pixel_unshuffle": &PixelUnshuffle,
+	"weft_resize": &Resize,
+	"weft_addmm": &Addmm,
+	"weft_cdist": &Cdist,
+	"weft_corrcoef": &Corrcoef,
+	"weft_cosine_embedding": &CosineEmbedding,
+	"weft_cosine_similarity": &CosineSimilarity,
+	"weft_cov": &Cov,
+	"weft_cross": &Cross,
+	"weft_cumulative_trapezoid": &CumulativeTrapezoid,
+	"weft_histc": &Histc,
+	"weft_kron": &Kron,
+	"weft_logcumsumexp": &Logcumsumexp,
+	"weft_matrix_power": &MatrixPower,
+	"weft_multi_margin": &MultiMargin,
+	"weft_multilabel_margin": &MultilabelMargin,
+	"weft_multilabel_soft_margin": &MultilabelSoftMargin,
+	"weft_nanmedian": &Nanmedian,
+	"weft_nll": &Nll,
+	"weft_renorm": &Renorm,
+	"weft_soft_cross_entropy": &SoftCrossEntropy,
+	"weft_trapezoid": &Trapezoid,
+	"weft_vander": &Vander,
+	"weft_vecdot": &Vecdot,
 }
 
 // Load opens the library; one of another ABI major is refused. Functions that it does not have yet stay nil.

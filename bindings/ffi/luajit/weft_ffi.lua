@@ -392,6 +392,92 @@ typedef enum weft_quantile_interpolation {
   WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4,
   WEFT_QUANTILE_INTERPOLATION_FORCE32 = 2147483647,
 } weft_quantile_interpolation;
+typedef enum weft_index_reduce_reducer {
+  WEFT_INDEX_REDUCE_REDUCER_SUM = 0,
+  WEFT_INDEX_REDUCE_REDUCER_PROD = 1,
+  WEFT_INDEX_REDUCE_REDUCER_MAX = 2,
+  WEFT_INDEX_REDUCE_REDUCER_MIN = 3,
+  WEFT_INDEX_REDUCE_REDUCER_MEAN = 4,
+  WEFT_INDEX_REDUCE_REDUCER_SET = 5,
+  WEFT_INDEX_REDUCE_REDUCER_FORCE32 = 2147483647,
+} weft_index_reduce_reducer;
+typedef enum weft_scatter_reduce_reducer {
+  WEFT_SCATTER_REDUCE_REDUCER_SUM = 0,
+  WEFT_SCATTER_REDUCE_REDUCER_PROD = 1,
+  WEFT_SCATTER_REDUCE_REDUCER_MAX = 2,
+  WEFT_SCATTER_REDUCE_REDUCER_MIN = 3,
+  WEFT_SCATTER_REDUCE_REDUCER_MEAN = 4,
+  WEFT_SCATTER_REDUCE_REDUCER_SET = 5,
+  WEFT_SCATTER_REDUCE_REDUCER_FORCE32 = 2147483647,
+} weft_scatter_reduce_reducer;
+typedef enum weft_lp_pool_padding {
+  WEFT_LP_POOL_PADDING_VALID = 0,
+  WEFT_LP_POOL_PADDING_SAME = 1,
+  WEFT_LP_POOL_PADDING_EXPLICIT = 2,
+  WEFT_LP_POOL_PADDING_FORCE32 = 2147483647,
+} weft_lp_pool_padding;
+typedef enum weft_max_pool_with_indices_padding {
+  WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID = 0,
+  WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME = 1,
+  WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT = 2,
+  WEFT_MAX_POOL_WITH_INDICES_PADDING_FORCE32 = 2147483647,
+} weft_max_pool_with_indices_padding;
+typedef enum weft_grid_sample_mode {
+  WEFT_GRID_SAMPLE_MODE_LINEAR = 0,
+  WEFT_GRID_SAMPLE_MODE_NEAREST = 1,
+  WEFT_GRID_SAMPLE_MODE_CUBIC = 2,
+  WEFT_GRID_SAMPLE_MODE_FORCE32 = 2147483647,
+} weft_grid_sample_mode;
+typedef enum weft_grid_sample_outside {
+  WEFT_GRID_SAMPLE_OUTSIDE_ZEROS = 0,
+  WEFT_GRID_SAMPLE_OUTSIDE_BORDER = 1,
+  WEFT_GRID_SAMPLE_OUTSIDE_REFLECTION = 2,
+  WEFT_GRID_SAMPLE_OUTSIDE_FORCE32 = 2147483647,
+} weft_grid_sample_outside;
+typedef enum weft_resize_mode {
+  WEFT_RESIZE_MODE_NEAREST = 0,
+  WEFT_RESIZE_MODE_NEAREST_EXACT = 1,
+  WEFT_RESIZE_MODE_LINEAR = 2,
+  WEFT_RESIZE_MODE_CUBIC = 3,
+  WEFT_RESIZE_MODE_AREA = 4,
+  WEFT_RESIZE_MODE_FORCE32 = 2147483647,
+} weft_resize_mode;
+typedef enum weft_cosine_embedding_reduction {
+  WEFT_COSINE_EMBEDDING_REDUCTION_MEAN = 0,
+  WEFT_COSINE_EMBEDDING_REDUCTION_SUM = 1,
+  WEFT_COSINE_EMBEDDING_REDUCTION_NONE = 2,
+  WEFT_COSINE_EMBEDDING_REDUCTION_FORCE32 = 2147483647,
+} weft_cosine_embedding_reduction;
+typedef enum weft_multi_margin_reduction {
+  WEFT_MULTI_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_MULTI_MARGIN_REDUCTION_SUM = 1,
+  WEFT_MULTI_MARGIN_REDUCTION_NONE = 2,
+  WEFT_MULTI_MARGIN_REDUCTION_FORCE32 = 2147483647,
+} weft_multi_margin_reduction;
+typedef enum weft_multilabel_margin_reduction {
+  WEFT_MULTILABEL_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_MULTILABEL_MARGIN_REDUCTION_SUM = 1,
+  WEFT_MULTILABEL_MARGIN_REDUCTION_NONE = 2,
+  WEFT_MULTILABEL_MARGIN_REDUCTION_FORCE32 = 2147483647,
+} weft_multilabel_margin_reduction;
+typedef enum weft_multilabel_soft_margin_reduction {
+  WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN = 0,
+  WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM = 1,
+  WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE = 2,
+  WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_FORCE32 = 2147483647,
+} weft_multilabel_soft_margin_reduction;
+typedef enum weft_nll_reduction {
+  WEFT_NLL_REDUCTION_MEAN = 0,
+  WEFT_NLL_REDUCTION_SUM = 1,
+  WEFT_NLL_REDUCTION_NONE = 2,
+  WEFT_NLL_REDUCTION_FORCE32 = 2147483647,
+} weft_nll_reduction;
+typedef enum weft_soft_cross_entropy_reduction {
+  WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN = 0,
+  WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM = 1,
+  WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2,
+  WEFT_SOFT_CROSS_ENTROPY_REDUCTION_FORCE32 = 2147483647,
+} weft_soft_cross_entropy_reduction;
 typedef struct weft_tensor_info {
   weft_dtype dtype;
   uint32_t rank;
@@ -985,6 +1071,9 @@ typedef struct weft_avg_pool_opts {
   int32_t reserved_pads;
   const int64_t* pads;
   uint64_t pads_count;
+  int32_t ceil_mode;
+  int32_t count_include_pad;
+  int64_t divisor;
 } weft_avg_pool_opts;
 typedef struct weft_conv_opts {
   size_t struct_size;
@@ -1039,6 +1128,10 @@ typedef struct weft_max_pool_opts {
   int32_t reserved_pads;
   const int64_t* pads;
   uint64_t pads_count;
+  int32_t ceil_mode;
+  int32_t reserved_dilation;
+  const int64_t* dilation;
+  uint64_t dilation_count;
 } weft_max_pool_opts;
 typedef struct weft_reduce_window_opts {
   size_t struct_size;
@@ -1504,6 +1597,366 @@ typedef struct weft_var_mean_opts {
   int32_t reserved_correction;
   int64_t correction;
 } weft_var_mean_opts;
+typedef struct weft_as_strided_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+} weft_as_strided_opts;
+typedef struct weft_as_strided_scatter_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+} weft_as_strided_scatter_opts;
+typedef struct weft_diag_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+} weft_diag_opts;
+typedef struct weft_diag_embed_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diag_embed_opts;
+typedef struct weft_diagonal_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diagonal_opts;
+typedef struct weft_diagonal_scatter_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+  int64_t axis1;
+  int64_t axis2;
+} weft_diagonal_scatter_opts;
+typedef struct weft_index_add_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double alpha;
+} weft_index_add_opts;
+typedef struct weft_index_copy_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_index_copy_opts;
+typedef struct weft_index_fill_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_index_fill_opts;
+typedef struct weft_index_put_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t accumulate;
+  int32_t reserved;
+} weft_index_put_opts;
+typedef struct weft_index_reduce_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t include_self;
+  int32_t reserved;
+} weft_index_reduce_opts;
+typedef struct weft_put_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t accumulate;
+  int32_t reserved;
+} weft_put_opts;
+typedef struct weft_repeat_interleave_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_repeat_interleave_static_opts;
+typedef struct weft_rot90_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t k;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_rot90_opts;
+typedef struct weft_scatter_reduce_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t include_self;
+  int32_t reserved;
+} weft_scatter_reduce_opts;
+typedef struct weft_select_scatter_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_select_scatter_opts;
+typedef struct weft_slice_scatter_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int64_t start;
+  int64_t limit;
+  int64_t step;
+} weft_slice_scatter_opts;
+typedef struct weft_take_along_axis_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_take_along_axis_opts;
+typedef struct weft_unfold_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t step;
+  int64_t axis;
+} weft_unfold_opts;
+typedef struct weft_col2im_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  const int64_t* pads;
+  uint64_t pads_count;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+} weft_col2im_opts;
+typedef struct weft_im2col_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  const int64_t* pads;
+  uint64_t pads_count;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+} weft_im2col_opts;
+typedef struct weft_lp_pool_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  weft_lp_pool_padding padding;
+  int32_t reserved_pads;
+  const int64_t* pads;
+  uint64_t pads_count;
+  int32_t ceil_mode;
+  int32_t reserved_p;
+  double p;
+} weft_lp_pool_opts;
+typedef struct weft_max_pool_with_indices_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  weft_max_pool_with_indices_padding padding;
+  int32_t reserved_pads;
+  const int64_t* pads;
+  uint64_t pads_count;
+  int32_t ceil_mode;
+  int32_t reserved_dilation;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+} weft_max_pool_with_indices_opts;
+typedef struct weft_affine_grid_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t align_corners;
+  int32_t reserved;
+} weft_affine_grid_opts;
+typedef struct weft_grid_sample_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_grid_sample_mode mode;
+  weft_grid_sample_outside outside;
+  int32_t align_corners;
+  int32_t reserved;
+} weft_grid_sample_opts;
+typedef struct weft_group_norm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+} weft_group_norm_opts;
+typedef struct weft_instance_norm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+} weft_instance_norm_opts;
+typedef struct weft_local_response_norm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double alpha;
+  double beta;
+  double k;
+} weft_local_response_norm_opts;
+typedef struct weft_resize_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_resize_mode mode;
+  int32_t align_corners;
+  const double* scales;
+  uint64_t scales_count;
+} weft_resize_opts;
+typedef struct weft_addmm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double alpha;
+  double beta;
+} weft_addmm_opts;
+typedef struct weft_cdist_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double p;
+} weft_cdist_opts;
+typedef struct weft_cosine_embedding_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_cosine_embedding_reduction reduction;
+  int32_t reserved_margin;
+  double margin;
+} weft_cosine_embedding_opts;
+typedef struct weft_cosine_similarity_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double eps;
+} weft_cosine_similarity_opts;
+typedef struct weft_cov_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t correction;
+} weft_cov_opts;
+typedef struct weft_cross_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_cross_opts;
+typedef struct weft_cumulative_trapezoid_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double dx;
+} weft_cumulative_trapezoid_opts;
+typedef struct weft_histc_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double low;
+  double high;
+} weft_histc_opts;
+typedef struct weft_logcumsumexp_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_logcumsumexp_opts;
+typedef struct weft_multi_margin_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_multi_margin_reduction reduction;
+  int32_t reserved_p;
+  int64_t p;
+  double margin;
+} weft_multi_margin_opts;
+typedef struct weft_multilabel_margin_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_multilabel_margin_reduction reduction;
+  int32_t reserved;
+} weft_multilabel_margin_opts;
+typedef struct weft_multilabel_soft_margin_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_multilabel_soft_margin_reduction reduction;
+  int32_t reserved;
+} weft_multilabel_soft_margin_opts;
+typedef struct weft_nanmedian_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_nanmedian_opts;
+typedef struct weft_nll_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_nll_reduction reduction;
+  int32_t reserved_ignore_index;
+  int64_t ignore_index;
+  double label_smoothing;
+} weft_nll_opts;
+typedef struct weft_soft_cross_entropy_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_soft_cross_entropy_reduction reduction;
+  int32_t reserved_label_smoothing;
+  double label_smoothing;
+} weft_soft_cross_entropy_opts;
+typedef struct weft_trapezoid_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double dx;
+} weft_trapezoid_opts;
+typedef struct weft_vander_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t increasing;
+  int32_t reserved;
+} weft_vander_opts;
+typedef struct weft_vecdot_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_vecdot_opts;
 struct weft_api_v1 {
   size_t struct_size;
   const char* (*release_version)(void);
@@ -2047,6 +2500,53 @@ void weft_norm_opts_init(void* options, size_t size);
 void weft_quantile_opts_init(void* options, size_t size);
 void weft_std_mean_opts_init(void* options, size_t size);
 void weft_var_mean_opts_init(void* options, size_t size);
+void weft_as_strided_opts_init(void* options, size_t size);
+void weft_as_strided_scatter_opts_init(void* options, size_t size);
+void weft_diag_opts_init(void* options, size_t size);
+void weft_diag_embed_opts_init(void* options, size_t size);
+void weft_diagonal_opts_init(void* options, size_t size);
+void weft_diagonal_scatter_opts_init(void* options, size_t size);
+void weft_index_add_opts_init(void* options, size_t size);
+void weft_index_copy_opts_init(void* options, size_t size);
+void weft_index_fill_opts_init(void* options, size_t size);
+void weft_index_put_opts_init(void* options, size_t size);
+void weft_index_reduce_opts_init(void* options, size_t size);
+void weft_put_opts_init(void* options, size_t size);
+void weft_repeat_interleave_static_opts_init(void* options, size_t size);
+void weft_rot90_opts_init(void* options, size_t size);
+void weft_scatter_reduce_opts_init(void* options, size_t size);
+void weft_select_scatter_opts_init(void* options, size_t size);
+void weft_slice_scatter_opts_init(void* options, size_t size);
+void weft_take_along_axis_opts_init(void* options, size_t size);
+void weft_unfold_opts_init(void* options, size_t size);
+void weft_col2im_opts_init(void* options, size_t size);
+void weft_im2col_opts_init(void* options, size_t size);
+void weft_lp_pool_opts_init(void* options, size_t size);
+void weft_max_pool_with_indices_opts_init(void* options, size_t size);
+void weft_affine_grid_opts_init(void* options, size_t size);
+void weft_grid_sample_opts_init(void* options, size_t size);
+void weft_group_norm_opts_init(void* options, size_t size);
+void weft_instance_norm_opts_init(void* options, size_t size);
+void weft_local_response_norm_opts_init(void* options, size_t size);
+void weft_resize_opts_init(void* options, size_t size);
+void weft_addmm_opts_init(void* options, size_t size);
+void weft_cdist_opts_init(void* options, size_t size);
+void weft_cosine_embedding_opts_init(void* options, size_t size);
+void weft_cosine_similarity_opts_init(void* options, size_t size);
+void weft_cov_opts_init(void* options, size_t size);
+void weft_cross_opts_init(void* options, size_t size);
+void weft_cumulative_trapezoid_opts_init(void* options, size_t size);
+void weft_histc_opts_init(void* options, size_t size);
+void weft_logcumsumexp_opts_init(void* options, size_t size);
+void weft_multi_margin_opts_init(void* options, size_t size);
+void weft_multilabel_margin_opts_init(void* options, size_t size);
+void weft_multilabel_soft_margin_opts_init(void* options, size_t size);
+void weft_nanmedian_opts_init(void* options, size_t size);
+void weft_nll_opts_init(void* options, size_t size);
+void weft_soft_cross_entropy_opts_init(void* options, size_t size);
+void weft_trapezoid_opts_init(void* options, size_t size);
+void weft_vander_opts_init(void* options, size_t size);
+void weft_vecdot_opts_init(void* options, size_t size);
 weft_error* weft_stop_gradient(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_abs(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_add(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
@@ -2300,6 +2800,70 @@ weft_error* weft_quantile(weft_context* ctx, weft_tensor* x, weft_tensor* q, con
 weft_error* weft_std_mean(weft_context* ctx, weft_tensor* x, const weft_std_mean_opts* opts, weft_tensor** out_std, weft_tensor** out_mean);
 weft_error* weft_trace(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean_opts* opts, weft_tensor** out_var, weft_tensor** out_mean);
+weft_error* weft_as_strided(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count, const int64_t* strides, size_t strides_count, const weft_as_strided_opts* opts, weft_tensor** out);
+weft_error* weft_as_strided_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, const int64_t* shape, size_t shape_count, const int64_t* strides, size_t strides_count, const weft_as_strided_scatter_opts* opts, weft_tensor** out);
+weft_error* weft_block_diag(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, weft_tensor** out);
+weft_error* weft_diag(weft_context* ctx, weft_tensor* x, const weft_diag_opts* opts, weft_tensor** out);
+weft_error* weft_diag_embed(weft_context* ctx, weft_tensor* x, const weft_diag_embed_opts* opts, weft_tensor** out);
+weft_error* weft_diagonal(weft_context* ctx, weft_tensor* x, const weft_diagonal_opts* opts, weft_tensor** out);
+weft_error* weft_diagonal_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, const weft_diagonal_scatter_opts* opts, weft_tensor** out);
+weft_error* weft_index(weft_context* ctx, weft_tensor* x, weft_tensor* const* indices, size_t indices_count, const int64_t* dims, size_t dims_count, weft_tensor** out);
+weft_error* weft_index_add(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source, const weft_index_add_opts* opts, weft_tensor** out);
+weft_error* weft_index_copy(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source, const weft_index_copy_opts* opts, weft_tensor** out);
+weft_error* weft_index_fill(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* value, const weft_index_fill_opts* opts, weft_tensor** out);
+weft_error* weft_index_put(weft_context* ctx, weft_tensor* x, weft_tensor* values, weft_tensor* const* indices, size_t indices_count, const int64_t* dims, size_t dims_count, const weft_index_put_opts* opts, weft_tensor** out);
+weft_error* weft_index_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source, weft_index_reduce_reducer reducer, const weft_index_reduce_opts* opts, weft_tensor** out);
+weft_error* weft_masked_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor* source, weft_tensor** out);
+weft_error* weft_movedim(weft_context* ctx, weft_tensor* x, const int64_t* source, size_t source_count, const int64_t* destination, size_t destination_count, weft_tensor** out);
+weft_error* weft_put(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source, const weft_put_opts* opts, weft_tensor** out);
+weft_error* weft_repeat_interleave_static(weft_context* ctx, weft_tensor* x, weft_tensor* repeats, int64_t total, const weft_repeat_interleave_static_opts* opts, weft_tensor** out);
+weft_error* weft_rot90(weft_context* ctx, weft_tensor* x, const weft_rot90_opts* opts, weft_tensor** out);
+weft_error* weft_scatter_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* indices, weft_tensor* source, weft_scatter_reduce_reducer reducer, const weft_scatter_reduce_opts* opts, weft_tensor** out);
+weft_error* weft_select_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, int64_t index, const weft_select_scatter_opts* opts, weft_tensor** out);
+weft_error* weft_slice_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, const weft_slice_scatter_opts* opts, weft_tensor** out);
+weft_error* weft_take_along_axis(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const weft_take_along_axis_opts* opts, weft_tensor** out);
+weft_error* weft_unfold(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unfold_opts* opts, weft_tensor** out);
+weft_error* weft_adaptive_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count, weft_tensor** out);
+weft_error* weft_adaptive_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_col2im(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count, const int64_t* window, size_t window_count, const weft_col2im_opts* opts, weft_tensor** out);
+weft_error* weft_im2col(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_im2col_opts* opts, weft_tensor** out);
+weft_error* weft_lp_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_lp_pool_opts* opts, weft_tensor** out);
+weft_error* weft_max_pool_with_indices(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_max_pool_with_indices_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_max_unpool(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const int64_t* size, size_t size_count, weft_tensor** out);
+weft_error* weft_affine_grid(weft_context* ctx, weft_tensor* theta, const int64_t* size, size_t size_count, const weft_affine_grid_opts* opts, weft_tensor** out);
+weft_error* weft_channel_shuffle(weft_context* ctx, weft_tensor* x, int64_t groups, weft_tensor** out);
+weft_error* weft_grid_sample(weft_context* ctx, weft_tensor* x, weft_tensor* grid, const weft_grid_sample_opts* opts, weft_tensor** out);
+weft_error* weft_group_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, int64_t groups, const weft_group_norm_opts* opts, weft_tensor** out);
+weft_error* weft_instance_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, const weft_instance_norm_opts* opts, weft_tensor** out);
+weft_error* weft_local_response_norm(weft_context* ctx, weft_tensor* x, int64_t size, const weft_local_response_norm_opts* opts, weft_tensor** out);
+weft_error* weft_pad_circular(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count, const int64_t* high, size_t high_count, weft_tensor** out);
+weft_error* weft_pad_reflect(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count, const int64_t* high, size_t high_count, weft_tensor** out);
+weft_error* weft_pad_replicate(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count, const int64_t* high, size_t high_count, weft_tensor** out);
+weft_error* weft_pixel_shuffle(weft_context* ctx, weft_tensor* x, int64_t factor, weft_tensor** out);
+weft_error* weft_pixel_unshuffle(weft_context* ctx, weft_tensor* x, int64_t factor, weft_tensor** out);
+weft_error* weft_resize(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count, const weft_resize_opts* opts, weft_tensor** out);
+weft_error* weft_addmm(weft_context* ctx, weft_tensor* x, weft_tensor* a, weft_tensor* b, const weft_addmm_opts* opts, weft_tensor** out);
+weft_error* weft_cdist(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_cdist_opts* opts, weft_tensor** out);
+weft_error* weft_corrcoef(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_cosine_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* other, weft_tensor* y, const weft_cosine_embedding_opts* opts, weft_tensor** out);
+weft_error* weft_cosine_similarity(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_cosine_similarity_opts* opts, weft_tensor** out);
+weft_error* weft_cov(weft_context* ctx, weft_tensor* x, weft_tensor* counts, weft_tensor* weights, const weft_cov_opts* opts, weft_tensor** out);
+weft_error* weft_cross(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_cross_opts* opts, weft_tensor** out);
+weft_error* weft_cumulative_trapezoid(weft_context* ctx, weft_tensor* y, weft_tensor* x, const weft_cumulative_trapezoid_opts* opts, weft_tensor** out);
+weft_error* weft_histc(weft_context* ctx, weft_tensor* x, int64_t bins, const weft_histc_opts* opts, weft_tensor** out);
+weft_error* weft_kron(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_logcumsumexp(weft_context* ctx, weft_tensor* x, const weft_logcumsumexp_opts* opts, weft_tensor** out);
+weft_error* weft_matrix_power(weft_context* ctx, weft_tensor* x, int64_t n, weft_tensor** out);
+weft_error* weft_multi_margin(weft_context* ctx, weft_tensor* x, weft_tensor* labels, weft_tensor* weight, const weft_multi_margin_opts* opts, weft_tensor** out);
+weft_error* weft_multilabel_margin(weft_context* ctx, weft_tensor* x, weft_tensor* labels, const weft_multilabel_margin_opts* opts, weft_tensor** out);
+weft_error* weft_multilabel_soft_margin(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight, const weft_multilabel_soft_margin_opts* opts, weft_tensor** out);
+weft_error* weft_nanmedian(weft_context* ctx, weft_tensor* x, const weft_nanmedian_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_nll(weft_context* ctx, weft_tensor* x, weft_tensor* labels, weft_tensor* weight, const weft_nll_opts* opts, weft_tensor** out);
+weft_error* weft_renorm(weft_context* ctx, weft_tensor* x, double p, int64_t axis, double most, weft_tensor** out);
+weft_error* weft_soft_cross_entropy(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight, const weft_soft_cross_entropy_opts* opts, weft_tensor** out);
+weft_error* weft_trapezoid(weft_context* ctx, weft_tensor* y, weft_tensor* x, const weft_trapezoid_opts* opts, weft_tensor** out);
+weft_error* weft_vander(weft_context* ctx, weft_tensor* x, int64_t count, const weft_vander_opts* opts, weft_tensor** out);
+weft_error* weft_vecdot(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_vecdot_opts* opts, weft_tensor** out);
 ]]
 ffi.cdef(M.cdef)
 
@@ -2404,6 +2968,9 @@ M.WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A = 0x8ULL
 M.WEFT_AVG_POOL_HAS_STRIDES = 0x1ULL
 M.WEFT_AVG_POOL_HAS_PADDING = 0x2ULL
 M.WEFT_AVG_POOL_HAS_PADS = 0x4ULL
+M.WEFT_AVG_POOL_HAS_CEIL_MODE = 0x8ULL
+M.WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD = 0x10ULL
+M.WEFT_AVG_POOL_HAS_DIVISOR = 0x20ULL
 M.WEFT_CONV_HAS_STRIDES = 0x1ULL
 M.WEFT_CONV_HAS_PADDING = 0x2ULL
 M.WEFT_CONV_HAS_PADS = 0x4ULL
@@ -2426,6 +2993,8 @@ M.WEFT_CONVOLUTION_HAS_PRECISION = 0x10ULL
 M.WEFT_MAX_POOL_HAS_STRIDES = 0x1ULL
 M.WEFT_MAX_POOL_HAS_PADDING = 0x2ULL
 M.WEFT_MAX_POOL_HAS_PADS = 0x4ULL
+M.WEFT_MAX_POOL_HAS_CEIL_MODE = 0x8ULL
+M.WEFT_MAX_POOL_HAS_DILATION = 0x10ULL
 M.WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES = 0x1ULL
 M.WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS = 0x2ULL
 M.WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS = 0x4ULL
@@ -2545,6 +3114,100 @@ M.WEFT_STD_MEAN_HAS_CORRECTION = 0x4ULL
 M.WEFT_VAR_MEAN_HAS_DIMS = 0x1ULL
 M.WEFT_VAR_MEAN_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_MEAN_HAS_CORRECTION = 0x4ULL
+M.WEFT_AS_STRIDED_HAS_OFFSET = 0x1ULL
+M.WEFT_AS_STRIDED_SCATTER_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAG_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAG_EMBED_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAG_EMBED_HAS_AXIS1 = 0x2ULL
+M.WEFT_DIAG_EMBED_HAS_AXIS2 = 0x4ULL
+M.WEFT_DIAGONAL_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAGONAL_HAS_AXIS1 = 0x2ULL
+M.WEFT_DIAGONAL_HAS_AXIS2 = 0x4ULL
+M.WEFT_DIAGONAL_SCATTER_HAS_OFFSET = 0x1ULL
+M.WEFT_DIAGONAL_SCATTER_HAS_AXIS1 = 0x2ULL
+M.WEFT_DIAGONAL_SCATTER_HAS_AXIS2 = 0x4ULL
+M.WEFT_INDEX_ADD_HAS_AXIS = 0x1ULL
+M.WEFT_INDEX_ADD_HAS_ALPHA = 0x2ULL
+M.WEFT_INDEX_COPY_HAS_AXIS = 0x1ULL
+M.WEFT_INDEX_FILL_HAS_AXIS = 0x1ULL
+M.WEFT_INDEX_PUT_HAS_ACCUMULATE = 0x1ULL
+M.WEFT_INDEX_REDUCE_HAS_AXIS = 0x1ULL
+M.WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF = 0x2ULL
+M.WEFT_PUT_HAS_ACCUMULATE = 0x1ULL
+M.WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS = 0x1ULL
+M.WEFT_ROT90_HAS_K = 0x1ULL
+M.WEFT_ROT90_HAS_DIMS = 0x2ULL
+M.WEFT_SCATTER_REDUCE_HAS_AXIS = 0x1ULL
+M.WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF = 0x2ULL
+M.WEFT_SELECT_SCATTER_HAS_AXIS = 0x1ULL
+M.WEFT_SLICE_SCATTER_HAS_AXIS = 0x1ULL
+M.WEFT_SLICE_SCATTER_HAS_START = 0x2ULL
+M.WEFT_SLICE_SCATTER_HAS_LIMIT = 0x4ULL
+M.WEFT_SLICE_SCATTER_HAS_STEP = 0x8ULL
+M.WEFT_TAKE_ALONG_AXIS_HAS_AXIS = 0x1ULL
+M.WEFT_UNFOLD_HAS_STEP = 0x1ULL
+M.WEFT_UNFOLD_HAS_AXIS = 0x2ULL
+M.WEFT_COL2IM_HAS_STRIDES = 0x1ULL
+M.WEFT_COL2IM_HAS_PADS = 0x2ULL
+M.WEFT_COL2IM_HAS_DILATION = 0x4ULL
+M.WEFT_IM2COL_HAS_STRIDES = 0x1ULL
+M.WEFT_IM2COL_HAS_PADS = 0x2ULL
+M.WEFT_IM2COL_HAS_DILATION = 0x4ULL
+M.WEFT_LP_POOL_HAS_STRIDES = 0x1ULL
+M.WEFT_LP_POOL_HAS_PADDING = 0x2ULL
+M.WEFT_LP_POOL_HAS_PADS = 0x4ULL
+M.WEFT_LP_POOL_HAS_CEIL_MODE = 0x8ULL
+M.WEFT_LP_POOL_HAS_P = 0x10ULL
+M.WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES = 0x1ULL
+M.WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING = 0x2ULL
+M.WEFT_MAX_POOL_WITH_INDICES_HAS_PADS = 0x4ULL
+M.WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE = 0x8ULL
+M.WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION = 0x10ULL
+M.WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS = 0x1ULL
+M.WEFT_GRID_SAMPLE_HAS_MODE = 0x1ULL
+M.WEFT_GRID_SAMPLE_HAS_OUTSIDE = 0x2ULL
+M.WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS = 0x4ULL
+M.WEFT_GROUP_NORM_HAS_AXIS = 0x1ULL
+M.WEFT_GROUP_NORM_HAS_EPSILON = 0x2ULL
+M.WEFT_INSTANCE_NORM_HAS_AXIS = 0x1ULL
+M.WEFT_INSTANCE_NORM_HAS_EPSILON = 0x2ULL
+M.WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS = 0x1ULL
+M.WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA = 0x2ULL
+M.WEFT_LOCAL_RESPONSE_NORM_HAS_BETA = 0x4ULL
+M.WEFT_LOCAL_RESPONSE_NORM_HAS_K = 0x8ULL
+M.WEFT_RESIZE_HAS_MODE = 0x1ULL
+M.WEFT_RESIZE_HAS_ALIGN_CORNERS = 0x2ULL
+M.WEFT_RESIZE_HAS_SCALES = 0x4ULL
+M.WEFT_ADDMM_HAS_ALPHA = 0x1ULL
+M.WEFT_ADDMM_HAS_BETA = 0x2ULL
+M.WEFT_CDIST_HAS_P = 0x1ULL
+M.WEFT_COSINE_EMBEDDING_HAS_REDUCTION = 0x1ULL
+M.WEFT_COSINE_EMBEDDING_HAS_MARGIN = 0x2ULL
+M.WEFT_COSINE_SIMILARITY_HAS_AXIS = 0x1ULL
+M.WEFT_COSINE_SIMILARITY_HAS_EPS = 0x2ULL
+M.WEFT_COV_HAS_CORRECTION = 0x1ULL
+M.WEFT_CROSS_HAS_AXIS = 0x1ULL
+M.WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS = 0x1ULL
+M.WEFT_CUMULATIVE_TRAPEZOID_HAS_DX = 0x2ULL
+M.WEFT_HISTC_HAS_LOW = 0x1ULL
+M.WEFT_HISTC_HAS_HIGH = 0x2ULL
+M.WEFT_LOGCUMSUMEXP_HAS_AXIS = 0x1ULL
+M.WEFT_MULTI_MARGIN_HAS_REDUCTION = 0x1ULL
+M.WEFT_MULTI_MARGIN_HAS_P = 0x2ULL
+M.WEFT_MULTI_MARGIN_HAS_MARGIN = 0x4ULL
+M.WEFT_MULTILABEL_MARGIN_HAS_REDUCTION = 0x1ULL
+M.WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION = 0x1ULL
+M.WEFT_NANMEDIAN_HAS_AXIS = 0x1ULL
+M.WEFT_NANMEDIAN_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_NLL_HAS_REDUCTION = 0x1ULL
+M.WEFT_NLL_HAS_IGNORE_INDEX = 0x2ULL
+M.WEFT_NLL_HAS_LABEL_SMOOTHING = 0x4ULL
+M.WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION = 0x1ULL
+M.WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING = 0x2ULL
+M.WEFT_TRAPEZOID_HAS_AXIS = 0x1ULL
+M.WEFT_TRAPEZOID_HAS_DX = 0x2ULL
+M.WEFT_VANDER_HAS_INCREASING = 0x1ULL
+M.WEFT_VECDOT_HAS_AXIS = 0x1ULL
 
 -- Opens the library; one of another ABI major is refused.
 function M.load(path)

@@ -110,6 +110,9 @@ WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A = 0x8
 WEFT_AVG_POOL_HAS_STRIDES = 0x1
 WEFT_AVG_POOL_HAS_PADDING = 0x2
 WEFT_AVG_POOL_HAS_PADS = 0x4
+WEFT_AVG_POOL_HAS_CEIL_MODE = 0x8
+WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD = 0x10
+WEFT_AVG_POOL_HAS_DIVISOR = 0x20
 WEFT_CONV_HAS_STRIDES = 0x1
 WEFT_CONV_HAS_PADDING = 0x2
 WEFT_CONV_HAS_PADS = 0x4
@@ -132,6 +135,8 @@ WEFT_CONVOLUTION_HAS_PRECISION = 0x10
 WEFT_MAX_POOL_HAS_STRIDES = 0x1
 WEFT_MAX_POOL_HAS_PADDING = 0x2
 WEFT_MAX_POOL_HAS_PADS = 0x4
+WEFT_MAX_POOL_HAS_CEIL_MODE = 0x8
+WEFT_MAX_POOL_HAS_DILATION = 0x10
 WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES = 0x1
 WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS = 0x2
 WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS = 0x4
@@ -251,6 +256,100 @@ WEFT_STD_MEAN_HAS_CORRECTION = 0x4
 WEFT_VAR_MEAN_HAS_DIMS = 0x1
 WEFT_VAR_MEAN_HAS_KEEPDIMS = 0x2
 WEFT_VAR_MEAN_HAS_CORRECTION = 0x4
+WEFT_AS_STRIDED_HAS_OFFSET = 0x1
+WEFT_AS_STRIDED_SCATTER_HAS_OFFSET = 0x1
+WEFT_DIAG_HAS_OFFSET = 0x1
+WEFT_DIAG_EMBED_HAS_OFFSET = 0x1
+WEFT_DIAG_EMBED_HAS_AXIS1 = 0x2
+WEFT_DIAG_EMBED_HAS_AXIS2 = 0x4
+WEFT_DIAGONAL_HAS_OFFSET = 0x1
+WEFT_DIAGONAL_HAS_AXIS1 = 0x2
+WEFT_DIAGONAL_HAS_AXIS2 = 0x4
+WEFT_DIAGONAL_SCATTER_HAS_OFFSET = 0x1
+WEFT_DIAGONAL_SCATTER_HAS_AXIS1 = 0x2
+WEFT_DIAGONAL_SCATTER_HAS_AXIS2 = 0x4
+WEFT_INDEX_ADD_HAS_AXIS = 0x1
+WEFT_INDEX_ADD_HAS_ALPHA = 0x2
+WEFT_INDEX_COPY_HAS_AXIS = 0x1
+WEFT_INDEX_FILL_HAS_AXIS = 0x1
+WEFT_INDEX_PUT_HAS_ACCUMULATE = 0x1
+WEFT_INDEX_REDUCE_HAS_AXIS = 0x1
+WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF = 0x2
+WEFT_PUT_HAS_ACCUMULATE = 0x1
+WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS = 0x1
+WEFT_ROT90_HAS_K = 0x1
+WEFT_ROT90_HAS_DIMS = 0x2
+WEFT_SCATTER_REDUCE_HAS_AXIS = 0x1
+WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF = 0x2
+WEFT_SELECT_SCATTER_HAS_AXIS = 0x1
+WEFT_SLICE_SCATTER_HAS_AXIS = 0x1
+WEFT_SLICE_SCATTER_HAS_START = 0x2
+WEFT_SLICE_SCATTER_HAS_LIMIT = 0x4
+WEFT_SLICE_SCATTER_HAS_STEP = 0x8
+WEFT_TAKE_ALONG_AXIS_HAS_AXIS = 0x1
+WEFT_UNFOLD_HAS_STEP = 0x1
+WEFT_UNFOLD_HAS_AXIS = 0x2
+WEFT_COL2IM_HAS_STRIDES = 0x1
+WEFT_COL2IM_HAS_PADS = 0x2
+WEFT_COL2IM_HAS_DILATION = 0x4
+WEFT_IM2COL_HAS_STRIDES = 0x1
+WEFT_IM2COL_HAS_PADS = 0x2
+WEFT_IM2COL_HAS_DILATION = 0x4
+WEFT_LP_POOL_HAS_STRIDES = 0x1
+WEFT_LP_POOL_HAS_PADDING = 0x2
+WEFT_LP_POOL_HAS_PADS = 0x4
+WEFT_LP_POOL_HAS_CEIL_MODE = 0x8
+WEFT_LP_POOL_HAS_P = 0x10
+WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES = 0x1
+WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING = 0x2
+WEFT_MAX_POOL_WITH_INDICES_HAS_PADS = 0x4
+WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE = 0x8
+WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION = 0x10
+WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS = 0x1
+WEFT_GRID_SAMPLE_HAS_MODE = 0x1
+WEFT_GRID_SAMPLE_HAS_OUTSIDE = 0x2
+WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS = 0x4
+WEFT_GROUP_NORM_HAS_AXIS = 0x1
+WEFT_GROUP_NORM_HAS_EPSILON = 0x2
+WEFT_INSTANCE_NORM_HAS_AXIS = 0x1
+WEFT_INSTANCE_NORM_HAS_EPSILON = 0x2
+WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS = 0x1
+WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA = 0x2
+WEFT_LOCAL_RESPONSE_NORM_HAS_BETA = 0x4
+WEFT_LOCAL_RESPONSE_NORM_HAS_K = 0x8
+WEFT_RESIZE_HAS_MODE = 0x1
+WEFT_RESIZE_HAS_ALIGN_CORNERS = 0x2
+WEFT_RESIZE_HAS_SCALES = 0x4
+WEFT_ADDMM_HAS_ALPHA = 0x1
+WEFT_ADDMM_HAS_BETA = 0x2
+WEFT_CDIST_HAS_P = 0x1
+WEFT_COSINE_EMBEDDING_HAS_REDUCTION = 0x1
+WEFT_COSINE_EMBEDDING_HAS_MARGIN = 0x2
+WEFT_COSINE_SIMILARITY_HAS_AXIS = 0x1
+WEFT_COSINE_SIMILARITY_HAS_EPS = 0x2
+WEFT_COV_HAS_CORRECTION = 0x1
+WEFT_CROSS_HAS_AXIS = 0x1
+WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS = 0x1
+WEFT_CUMULATIVE_TRAPEZOID_HAS_DX = 0x2
+WEFT_HISTC_HAS_LOW = 0x1
+WEFT_HISTC_HAS_HIGH = 0x2
+WEFT_LOGCUMSUMEXP_HAS_AXIS = 0x1
+WEFT_MULTI_MARGIN_HAS_REDUCTION = 0x1
+WEFT_MULTI_MARGIN_HAS_P = 0x2
+WEFT_MULTI_MARGIN_HAS_MARGIN = 0x4
+WEFT_MULTILABEL_MARGIN_HAS_REDUCTION = 0x1
+WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION = 0x1
+WEFT_NANMEDIAN_HAS_AXIS = 0x1
+WEFT_NANMEDIAN_HAS_KEEPDIMS = 0x2
+WEFT_NLL_HAS_REDUCTION = 0x1
+WEFT_NLL_HAS_IGNORE_INDEX = 0x2
+WEFT_NLL_HAS_LABEL_SMOOTHING = 0x4
+WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION = 0x1
+WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING = 0x2
+WEFT_TRAPEZOID_HAS_AXIS = 0x1
+WEFT_TRAPEZOID_HAS_DX = 0x2
+WEFT_VANDER_HAS_INCREASING = 0x1
+WEFT_VECDOT_HAS_AXIS = 0x1
 weft_code = c.c_uint32
 WEFT_OK = 0
 WEFT_CANCELLED = 1
@@ -518,6 +617,66 @@ WEFT_QUANTILE_INTERPOLATION_LOWER = 1
 WEFT_QUANTILE_INTERPOLATION_HIGHER = 2
 WEFT_QUANTILE_INTERPOLATION_NEAREST = 3
 WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4
+weft_index_reduce_reducer = c.c_uint32
+WEFT_INDEX_REDUCE_REDUCER_SUM = 0
+WEFT_INDEX_REDUCE_REDUCER_PROD = 1
+WEFT_INDEX_REDUCE_REDUCER_MAX = 2
+WEFT_INDEX_REDUCE_REDUCER_MIN = 3
+WEFT_INDEX_REDUCE_REDUCER_MEAN = 4
+WEFT_INDEX_REDUCE_REDUCER_SET = 5
+weft_scatter_reduce_reducer = c.c_uint32
+WEFT_SCATTER_REDUCE_REDUCER_SUM = 0
+WEFT_SCATTER_REDUCE_REDUCER_PROD = 1
+WEFT_SCATTER_REDUCE_REDUCER_MAX = 2
+WEFT_SCATTER_REDUCE_REDUCER_MIN = 3
+WEFT_SCATTER_REDUCE_REDUCER_MEAN = 4
+WEFT_SCATTER_REDUCE_REDUCER_SET = 5
+weft_lp_pool_padding = c.c_uint32
+WEFT_LP_POOL_PADDING_VALID = 0
+WEFT_LP_POOL_PADDING_SAME = 1
+WEFT_LP_POOL_PADDING_EXPLICIT = 2
+weft_max_pool_with_indices_padding = c.c_uint32
+WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID = 0
+WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME = 1
+WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT = 2
+weft_grid_sample_mode = c.c_uint32
+WEFT_GRID_SAMPLE_MODE_LINEAR = 0
+WEFT_GRID_SAMPLE_MODE_NEAREST = 1
+WEFT_GRID_SAMPLE_MODE_CUBIC = 2
+weft_grid_sample_outside = c.c_uint32
+WEFT_GRID_SAMPLE_OUTSIDE_ZEROS = 0
+WEFT_GRID_SAMPLE_OUTSIDE_BORDER = 1
+WEFT_GRID_SAMPLE_OUTSIDE_REFLECTION = 2
+weft_resize_mode = c.c_uint32
+WEFT_RESIZE_MODE_NEAREST = 0
+WEFT_RESIZE_MODE_NEAREST_EXACT = 1
+WEFT_RESIZE_MODE_LINEAR = 2
+WEFT_RESIZE_MODE_CUBIC = 3
+WEFT_RESIZE_MODE_AREA = 4
+weft_cosine_embedding_reduction = c.c_uint32
+WEFT_COSINE_EMBEDDING_REDUCTION_MEAN = 0
+WEFT_COSINE_EMBEDDING_REDUCTION_SUM = 1
+WEFT_COSINE_EMBEDDING_REDUCTION_NONE = 2
+weft_multi_margin_reduction = c.c_uint32
+WEFT_MULTI_MARGIN_REDUCTION_MEAN = 0
+WEFT_MULTI_MARGIN_REDUCTION_SUM = 1
+WEFT_MULTI_MARGIN_REDUCTION_NONE = 2
+weft_multilabel_margin_reduction = c.c_uint32
+WEFT_MULTILABEL_MARGIN_REDUCTION_MEAN = 0
+WEFT_MULTILABEL_MARGIN_REDUCTION_SUM = 1
+WEFT_MULTILABEL_MARGIN_REDUCTION_NONE = 2
+weft_multilabel_soft_margin_reduction = c.c_uint32
+WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN = 0
+WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM = 1
+WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE = 2
+weft_nll_reduction = c.c_uint32
+WEFT_NLL_REDUCTION_MEAN = 0
+WEFT_NLL_REDUCTION_SUM = 1
+WEFT_NLL_REDUCTION_NONE = 2
+weft_soft_cross_entropy_reduction = c.c_uint32
+WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN = 0
+WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM = 1
+WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2
 
 
 class weft_error(c.c_void_p):
@@ -1371,6 +1530,9 @@ class weft_avg_pool_opts(c.Structure):
         ("reserved_pads", c.c_int32),
         ("pads", c.POINTER(c.c_int64)),
         ("pads_count", c.c_uint64),
+        ("ceil_mode", c.c_int32),
+        ("count_include_pad", c.c_int32),
+        ("divisor", c.c_int64),
     ]
 
 
@@ -1437,6 +1599,10 @@ class weft_max_pool_opts(c.Structure):
         ("reserved_pads", c.c_int32),
         ("pads", c.POINTER(c.c_int64)),
         ("pads_count", c.c_uint64),
+        ("ceil_mode", c.c_int32),
+        ("reserved_dilation", c.c_int32),
+        ("dilation", c.POINTER(c.c_int64)),
+        ("dilation_count", c.c_uint64),
     ]
 
 
@@ -2081,6 +2247,507 @@ class weft_var_mean_opts(c.Structure):
     ]
 
 
+class weft_as_strided_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+    ]
+
+
+class weft_as_strided_scatter_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+    ]
+
+
+class weft_diag_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+    ]
+
+
+class weft_diag_embed_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+        ("axis1", c.c_int64),
+        ("axis2", c.c_int64),
+    ]
+
+
+class weft_diagonal_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+        ("axis1", c.c_int64),
+        ("axis2", c.c_int64),
+    ]
+
+
+class weft_diagonal_scatter_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+        ("axis1", c.c_int64),
+        ("axis2", c.c_int64),
+    ]
+
+
+class weft_index_add_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("alpha", c.c_double),
+    ]
+
+
+class weft_index_copy_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_index_fill_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_index_put_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("accumulate", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_index_reduce_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("include_self", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_put_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("accumulate", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_repeat_interleave_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_rot90_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("k", c.c_int64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+    ]
+
+
+class weft_scatter_reduce_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("include_self", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_select_scatter_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_slice_scatter_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("start", c.c_int64),
+        ("limit", c.c_int64),
+        ("step", c.c_int64),
+    ]
+
+
+class weft_take_along_axis_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_unfold_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("step", c.c_int64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_col2im_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("strides", c.POINTER(c.c_int64)),
+        ("strides_count", c.c_uint64),
+        ("pads", c.POINTER(c.c_int64)),
+        ("pads_count", c.c_uint64),
+        ("dilation", c.POINTER(c.c_int64)),
+        ("dilation_count", c.c_uint64),
+    ]
+
+
+class weft_im2col_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("strides", c.POINTER(c.c_int64)),
+        ("strides_count", c.c_uint64),
+        ("pads", c.POINTER(c.c_int64)),
+        ("pads_count", c.c_uint64),
+        ("dilation", c.POINTER(c.c_int64)),
+        ("dilation_count", c.c_uint64),
+    ]
+
+
+class weft_lp_pool_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("strides", c.POINTER(c.c_int64)),
+        ("strides_count", c.c_uint64),
+        ("padding", weft_lp_pool_padding),
+        ("reserved_pads", c.c_int32),
+        ("pads", c.POINTER(c.c_int64)),
+        ("pads_count", c.c_uint64),
+        ("ceil_mode", c.c_int32),
+        ("reserved_p", c.c_int32),
+        ("p", c.c_double),
+    ]
+
+
+class weft_max_pool_with_indices_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("strides", c.POINTER(c.c_int64)),
+        ("strides_count", c.c_uint64),
+        ("padding", weft_max_pool_with_indices_padding),
+        ("reserved_pads", c.c_int32),
+        ("pads", c.POINTER(c.c_int64)),
+        ("pads_count", c.c_uint64),
+        ("ceil_mode", c.c_int32),
+        ("reserved_dilation", c.c_int32),
+        ("dilation", c.POINTER(c.c_int64)),
+        ("dilation_count", c.c_uint64),
+    ]
+
+
+class weft_affine_grid_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("align_corners", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_grid_sample_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("mode", weft_grid_sample_mode),
+        ("outside", weft_grid_sample_outside),
+        ("align_corners", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_group_norm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("epsilon", c.c_double),
+    ]
+
+
+class weft_instance_norm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("epsilon", c.c_double),
+    ]
+
+
+class weft_local_response_norm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("alpha", c.c_double),
+        ("beta", c.c_double),
+        ("k", c.c_double),
+    ]
+
+
+class weft_resize_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("mode", weft_resize_mode),
+        ("align_corners", c.c_int32),
+        ("scales", c.POINTER(c.c_double)),
+        ("scales_count", c.c_uint64),
+    ]
+
+
+class weft_addmm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("alpha", c.c_double),
+        ("beta", c.c_double),
+    ]
+
+
+class weft_cdist_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("p", c.c_double),
+    ]
+
+
+class weft_cosine_embedding_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_cosine_embedding_reduction),
+        ("reserved_margin", c.c_int32),
+        ("margin", c.c_double),
+    ]
+
+
+class weft_cosine_similarity_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("eps", c.c_double),
+    ]
+
+
+class weft_cov_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("correction", c.c_int64),
+    ]
+
+
+class weft_cross_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_cumulative_trapezoid_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("dx", c.c_double),
+    ]
+
+
+class weft_histc_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("low", c.c_double),
+        ("high", c.c_double),
+    ]
+
+
+class weft_logcumsumexp_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_multi_margin_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_multi_margin_reduction),
+        ("reserved_p", c.c_int32),
+        ("p", c.c_int64),
+        ("margin", c.c_double),
+    ]
+
+
+class weft_multilabel_margin_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_multilabel_margin_reduction),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_multilabel_soft_margin_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_multilabel_soft_margin_reduction),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_nanmedian_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_nll_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_nll_reduction),
+        ("reserved_ignore_index", c.c_int32),
+        ("ignore_index", c.c_int64),
+        ("label_smoothing", c.c_double),
+    ]
+
+
+class weft_soft_cross_entropy_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_soft_cross_entropy_reduction),
+        ("reserved_label_smoothing", c.c_int32),
+        ("label_smoothing", c.c_double),
+    ]
+
+
+class weft_trapezoid_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("dx", c.c_double),
+    ]
+
+
+class weft_vander_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("increasing", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_vecdot_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
 class weft_api_v1(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -2629,6 +3296,53 @@ FUNCTIONS = {
     "weft_quantile_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_std_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_var_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_as_strided_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_as_strided_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diag_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diag_embed_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diagonal_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diagonal_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_add_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_copy_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_fill_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_put_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_index_reduce_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_put_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_repeat_interleave_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_rot90_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_scatter_reduce_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_select_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_slice_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_take_along_axis_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_unfold_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_col2im_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_im2col_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_lp_pool_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_max_pool_with_indices_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_affine_grid_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_grid_sample_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_group_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_instance_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_local_response_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_resize_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_addmm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cdist_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cosine_embedding_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cosine_similarity_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cov_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cross_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cumulative_trapezoid_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_histc_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_logcumsumexp_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_multi_margin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_multilabel_margin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_multilabel_soft_margin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_nanmedian_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_nll_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_soft_cross_entropy_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_trapezoid_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_vander_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_vecdot_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_stop_gradient": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_abs": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_add": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
@@ -2882,6 +3596,70 @@ FUNCTIONS = {
     "weft_std_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_std_mean_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_trace": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_var_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_var_mean_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_as_strided": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_as_strided_opts), c.POINTER(weft_tensor)]),
+    "weft_as_strided_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_as_strided_scatter_opts), c.POINTER(weft_tensor)]),
+    "weft_block_diag": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_diag": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_diag_opts), c.POINTER(weft_tensor)]),
+    "weft_diag_embed": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_diag_embed_opts), c.POINTER(weft_tensor)]),
+    "weft_diagonal": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_diagonal_opts), c.POINTER(weft_tensor)]),
+    "weft_diagonal_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_diagonal_scatter_opts), c.POINTER(weft_tensor)]),
+    "weft_index": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_index_add": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_index_add_opts), c.POINTER(weft_tensor)]),
+    "weft_index_copy": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_index_copy_opts), c.POINTER(weft_tensor)]),
+    "weft_index_fill": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_index_fill_opts), c.POINTER(weft_tensor)]),
+    "weft_index_put": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_index_put_opts), c.POINTER(weft_tensor)]),
+    "weft_index_reduce": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_index_reduce_reducer, c.POINTER(weft_index_reduce_opts), c.POINTER(weft_tensor)]),
+    "weft_masked_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_movedim": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_put": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_put_opts), c.POINTER(weft_tensor)]),
+    "weft_repeat_interleave_static": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_repeat_interleave_static_opts), c.POINTER(weft_tensor)]),
+    "weft_rot90": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_rot90_opts), c.POINTER(weft_tensor)]),
+    "weft_scatter_reduce": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_scatter_reduce_reducer, c.POINTER(weft_scatter_reduce_opts), c.POINTER(weft_tensor)]),
+    "weft_select_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_select_scatter_opts), c.POINTER(weft_tensor)]),
+    "weft_slice_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_slice_scatter_opts), c.POINTER(weft_tensor)]),
+    "weft_take_along_axis": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_take_along_axis_opts), c.POINTER(weft_tensor)]),
+    "weft_unfold": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_unfold_opts), c.POINTER(weft_tensor)]),
+    "weft_adaptive_avg_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_adaptive_max_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_col2im": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_col2im_opts), c.POINTER(weft_tensor)]),
+    "weft_im2col": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_im2col_opts), c.POINTER(weft_tensor)]),
+    "weft_lp_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_lp_pool_opts), c.POINTER(weft_tensor)]),
+    "weft_max_pool_with_indices": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_max_pool_with_indices_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_max_unpool": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_affine_grid": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_affine_grid_opts), c.POINTER(weft_tensor)]),
+    "weft_channel_shuffle": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_grid_sample": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_grid_sample_opts), c.POINTER(weft_tensor)]),
+    "weft_group_norm": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_group_norm_opts), c.POINTER(weft_tensor)]),
+    "weft_instance_norm": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_instance_norm_opts), c.POINTER(weft_tensor)]),
+    "weft_local_response_norm": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_local_response_norm_opts), c.POINTER(weft_tensor)]),
+    "weft_pad_circular": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_pad_reflect": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_pad_replicate": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_pixel_shuffle": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_pixel_unshuffle": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_resize": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_resize_opts), c.POINTER(weft_tensor)]),
+    "weft_addmm": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_addmm_opts), c.POINTER(weft_tensor)]),
+    "weft_cdist": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cdist_opts), c.POINTER(weft_tensor)]),
+    "weft_corrcoef": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_cosine_embedding": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_cosine_embedding_opts), c.POINTER(weft_tensor)]),
+    "weft_cosine_similarity": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cosine_similarity_opts), c.POINTER(weft_tensor)]),
+    "weft_cov": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_cov_opts), c.POINTER(weft_tensor)]),
+    "weft_cross": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cross_opts), c.POINTER(weft_tensor)]),
+    "weft_cumulative_trapezoid": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cumulative_trapezoid_opts), c.POINTER(weft_tensor)]),
+    "weft_histc": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_histc_opts), c.POINTER(weft_tensor)]),
+    "weft_kron": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_logcumsumexp": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_logcumsumexp_opts), c.POINTER(weft_tensor)]),
+    "weft_matrix_power": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_multi_margin": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_multi_margin_opts), c.POINTER(weft_tensor)]),
+    "weft_multilabel_margin": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_multilabel_margin_opts), c.POINTER(weft_tensor)]),
+    "weft_multilabel_soft_margin": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_multilabel_soft_margin_opts), c.POINTER(weft_tensor)]),
+    "weft_nanmedian": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_nanmedian_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_nll": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_nll_opts), c.POINTER(weft_tensor)]),
+    "weft_renorm": (weft_error, [weft_context, weft_tensor, c.c_double, c.c_int64, c.c_double, c.POINTER(weft_tensor)]),
+    "weft_soft_cross_entropy": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_soft_cross_entropy_opts), c.POINTER(weft_tensor)]),
+    "weft_trapezoid": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_trapezoid_opts), c.POINTER(weft_tensor)]),
+    "weft_vander": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_vander_opts), c.POINTER(weft_tensor)]),
+    "weft_vecdot": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_vecdot_opts), c.POINTER(weft_tensor)]),
 }
 
 

@@ -81,10 +81,13 @@ weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* wind
     call.SetInts(0, window, window_count);
     weft_avg_pool_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_avg_pool_opts", &o));
-    call.CheckPresent(o.present, 7u);
+    call.CheckPresent(o.present, 63u);
     if (o.present & WEFT_AVG_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
     if (o.present & WEFT_AVG_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
     if (o.present & WEFT_AVG_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    if (o.present & WEFT_AVG_POOL_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
+    if (o.present & WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD) call.SetBool(5, o.count_include_pad);
+    if (o.present & WEFT_AVG_POOL_HAS_DIVISOR) call.SetInt(6, o.divisor);
     return call.Record({out});
   });
 }
@@ -167,10 +170,12 @@ weft_error* weft_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* wind
     call.SetInts(0, window, window_count);
     weft_max_pool_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_max_pool_opts", &o));
-    call.CheckPresent(o.present, 7u);
+    call.CheckPresent(o.present, 31u);
     if (o.present & WEFT_MAX_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
     if (o.present & WEFT_MAX_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
     if (o.present & WEFT_MAX_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    if (o.present & WEFT_MAX_POOL_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
+    if (o.present & WEFT_MAX_POOL_HAS_DILATION) call.SetInts(5, o.dilation, o.dilation_count);
     return call.Record({out});
   });
 }

@@ -188,4 +188,657 @@ weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean
   });
 }
 
+weft_error* weft_as_strided(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
+                            const int64_t* strides, size_t strides_count, const weft_as_strided_opts* opts,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_as_strided, ctx);
+    call.Operand(x);
+    call.SetInts(0, shape, shape_count);
+    call.SetInts(1, strides, strides_count);
+    weft_as_strided_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_as_strided_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_AS_STRIDED_HAS_OFFSET) call.SetInt(2, o.offset);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_as_strided_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, const int64_t* shape,
+                                    size_t shape_count, const int64_t* strides, size_t strides_count,
+                                    const weft_as_strided_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_as_strided_scatter, ctx);
+    call.Operand(x);
+    call.Operand(source);
+    call.SetInts(0, shape, shape_count);
+    call.SetInts(1, strides, strides_count);
+    weft_as_strided_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_as_strided_scatter_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_AS_STRIDED_SCATTER_HAS_OFFSET) call.SetInt(2, o.offset);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_block_diag(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_block_diag, ctx);
+    call.Variadic(inputs, inputs_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diag(weft_context* ctx, weft_tensor* x, const weft_diag_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diag, ctx);
+    call.Operand(x);
+    weft_diag_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diag_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_DIAG_HAS_OFFSET) call.SetInt(0, o.offset);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diag_embed(weft_context* ctx, weft_tensor* x, const weft_diag_embed_opts* opts,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diag_embed, ctx);
+    call.Operand(x);
+    weft_diag_embed_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diag_embed_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_DIAG_EMBED_HAS_OFFSET) call.SetInt(0, o.offset);
+    if (o.present & WEFT_DIAG_EMBED_HAS_AXIS1) call.SetInt(1, o.axis1);
+    if (o.present & WEFT_DIAG_EMBED_HAS_AXIS2) call.SetInt(2, o.axis2);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diagonal(weft_context* ctx, weft_tensor* x, const weft_diagonal_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diagonal, ctx);
+    call.Operand(x);
+    weft_diagonal_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diagonal_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_DIAGONAL_HAS_OFFSET) call.SetInt(0, o.offset);
+    if (o.present & WEFT_DIAGONAL_HAS_AXIS1) call.SetInt(1, o.axis1);
+    if (o.present & WEFT_DIAGONAL_HAS_AXIS2) call.SetInt(2, o.axis2);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diagonal_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+                                  const weft_diagonal_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diagonal_scatter, ctx);
+    call.Operand(x);
+    call.Operand(source);
+    weft_diagonal_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diagonal_scatter_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_DIAGONAL_SCATTER_HAS_OFFSET) call.SetInt(0, o.offset);
+    if (o.present & WEFT_DIAGONAL_SCATTER_HAS_AXIS1) call.SetInt(1, o.axis1);
+    if (o.present & WEFT_DIAGONAL_SCATTER_HAS_AXIS2) call.SetInt(2, o.axis2);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index(weft_context* ctx, weft_tensor* x, weft_tensor* const* indices, size_t indices_count,
+                       const int64_t* dims, size_t dims_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index, ctx);
+    call.Operand(x);
+    call.Variadic(indices, indices_count);
+    call.SetInts(0, dims, dims_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_add(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+                           const weft_index_add_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_add, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(source);
+    weft_index_add_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_add_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_INDEX_ADD_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_INDEX_ADD_HAS_ALPHA) call.SetDouble(1, o.alpha);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_copy(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+                            const weft_index_copy_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_copy, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(source);
+    weft_index_copy_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_copy_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_INDEX_COPY_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_fill(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* value,
+                            const weft_index_fill_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_fill, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(value);
+    weft_index_fill_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_fill_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_INDEX_FILL_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_put(weft_context* ctx, weft_tensor* x, weft_tensor* values, weft_tensor* const* indices,
+                           size_t indices_count, const int64_t* dims, size_t dims_count,
+                           const weft_index_put_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_put, ctx);
+    call.Operand(x);
+    call.Operand(values);
+    call.Variadic(indices, indices_count);
+    call.SetInts(0, dims, dims_count);
+    weft_index_put_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_put_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_INDEX_PUT_HAS_ACCUMULATE) call.SetBool(1, o.accumulate);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_index_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+                              weft_index_reduce_reducer reducer, const weft_index_reduce_opts* opts,
+                              weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_index_reduce, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(source);
+    call.SetEnum(1, reducer);
+    weft_index_reduce_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_reduce_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_INDEX_REDUCE_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF) call.SetBool(2, o.include_self);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_masked_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor* source,
+                                weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_masked_scatter, ctx, {x, mask, source}, out);
+}
+
+weft_error* weft_movedim(weft_context* ctx, weft_tensor* x, const int64_t* source, size_t source_count,
+                         const int64_t* destination, size_t destination_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_movedim, ctx);
+    call.Operand(x);
+    call.SetInts(0, source, source_count);
+    call.SetInts(1, destination, destination_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_put(weft_context* ctx, weft_tensor* x, weft_tensor* index, weft_tensor* source,
+                     const weft_put_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_put, ctx);
+    call.Operand(x);
+    call.Operand(index);
+    call.Operand(source);
+    weft_put_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_put_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_PUT_HAS_ACCUMULATE) call.SetBool(0, o.accumulate);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_repeat_interleave_static(weft_context* ctx, weft_tensor* x, weft_tensor* repeats, int64_t total,
+                                          const weft_repeat_interleave_static_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_repeat_interleave_static, ctx);
+    call.Operand(x);
+    call.Operand(repeats);
+    call.SetInt(0, total);
+    weft_repeat_interleave_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_repeat_interleave_static_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS) call.SetInt(1, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_rot90(weft_context* ctx, weft_tensor* x, const weft_rot90_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_rot90, ctx);
+    call.Operand(x);
+    weft_rot90_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_rot90_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ROT90_HAS_K) call.SetInt(0, o.k);
+    if (o.present & WEFT_ROT90_HAS_DIMS) call.SetInts(1, o.dims, o.dims_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_scatter_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* indices, weft_tensor* source,
+                                weft_scatter_reduce_reducer reducer, const weft_scatter_reduce_opts* opts,
+                                weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_scatter_reduce, ctx);
+    call.Operand(x);
+    call.Operand(indices);
+    call.Operand(source);
+    call.SetEnum(0, reducer);
+    weft_scatter_reduce_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scatter_reduce_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SCATTER_REDUCE_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF) call.SetBool(2, o.include_self);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_select_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source, int64_t index,
+                                const weft_select_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_select_scatter, ctx);
+    call.Operand(x);
+    call.Operand(source);
+    call.SetInt(0, index);
+    weft_select_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_select_scatter_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SELECT_SCATTER_HAS_AXIS) call.SetInt(1, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_slice_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* source,
+                               const weft_slice_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_slice_scatter, ctx);
+    call.Operand(x);
+    call.Operand(source);
+    weft_slice_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_slice_scatter_opts", &o));
+    call.CheckPresent(o.present, 15u);
+    if (o.present & WEFT_SLICE_SCATTER_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_SLICE_SCATTER_HAS_START) call.SetInt(1, o.start);
+    if (o.present & WEFT_SLICE_SCATTER_HAS_LIMIT) call.SetInt(2, o.limit);
+    if (o.present & WEFT_SLICE_SCATTER_HAS_STEP) call.SetInt(3, o.step);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_take_along_axis(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+                                 const weft_take_along_axis_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_take_along_axis, ctx);
+    call.Operand(x);
+    call.Operand(indices);
+    weft_take_along_axis_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_take_along_axis_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TAKE_ALONG_AXIS_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_unfold(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unfold_opts* opts,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_unfold, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_unfold_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_unfold_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_UNFOLD_HAS_STEP) call.SetInt(1, o.step);
+    if (o.present & WEFT_UNFOLD_HAS_AXIS) call.SetInt(2, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_adaptive_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
+                                   weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_adaptive_avg_pool, ctx);
+    call.Operand(x);
+    call.SetInts(0, size, size_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_adaptive_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
+                                   weft_tensor** out_values, weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_adaptive_max_pool, ctx);
+    call.Operand(x);
+    call.SetInts(0, size, size_count);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_col2im(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
+                        const int64_t* window, size_t window_count, const weft_col2im_opts* opts,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_col2im, ctx);
+    call.Operand(x);
+    call.SetInts(0, size, size_count);
+    call.SetInts(1, window, window_count);
+    weft_col2im_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_col2im_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_COL2IM_HAS_STRIDES) call.SetInts(2, o.strides, o.strides_count);
+    if (o.present & WEFT_COL2IM_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    if (o.present & WEFT_COL2IM_HAS_DILATION) call.SetInts(4, o.dilation, o.dilation_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_im2col(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
+                        const weft_im2col_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_im2col, ctx);
+    call.Operand(x);
+    call.SetInts(0, window, window_count);
+    weft_im2col_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_im2col_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_IM2COL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
+    if (o.present & WEFT_IM2COL_HAS_PADS) call.SetInts(2, o.pads, o.pads_count);
+    if (o.present & WEFT_IM2COL_HAS_DILATION) call.SetInts(3, o.dilation, o.dilation_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_lp_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
+                         const weft_lp_pool_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_lp_pool, ctx);
+    call.Operand(x);
+    call.SetInts(0, window, window_count);
+    weft_lp_pool_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lp_pool_opts", &o));
+    call.CheckPresent(o.present, 31u);
+    if (o.present & WEFT_LP_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
+    if (o.present & WEFT_LP_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
+    if (o.present & WEFT_LP_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    if (o.present & WEFT_LP_POOL_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
+    if (o.present & WEFT_LP_POOL_HAS_P) call.SetDouble(5, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_max_pool_with_indices(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
+                                       const weft_max_pool_with_indices_opts* opts, weft_tensor** out_values,
+                                       weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_max_pool_with_indices, ctx);
+    call.Operand(x);
+    call.SetInts(0, window, window_count);
+    weft_max_pool_with_indices_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_max_pool_with_indices_opts", &o));
+    call.CheckPresent(o.present, 31u);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING) call.SetEnum(2, o.padding);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION) call.SetInts(5, o.dilation, o.dilation_count);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_max_unpool(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const int64_t* size,
+                            size_t size_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_max_unpool, ctx);
+    call.Operand(x);
+    call.Operand(indices);
+    call.SetInts(0, size, size_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_affine_grid(weft_context* ctx, weft_tensor* theta, const int64_t* size, size_t size_count,
+                             const weft_affine_grid_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_affine_grid, ctx);
+    call.Operand(theta);
+    call.SetInts(0, size, size_count);
+    weft_affine_grid_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_affine_grid_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS) call.SetBool(1, o.align_corners);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_channel_shuffle(weft_context* ctx, weft_tensor* x, int64_t groups, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_channel_shuffle, ctx);
+    call.Operand(x);
+    call.SetInt(0, groups);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_grid_sample(weft_context* ctx, weft_tensor* x, weft_tensor* grid, const weft_grid_sample_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_grid_sample, ctx);
+    call.Operand(x);
+    call.Operand(grid);
+    weft_grid_sample_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_grid_sample_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_GRID_SAMPLE_HAS_MODE) call.SetEnum(0, o.mode);
+    if (o.present & WEFT_GRID_SAMPLE_HAS_OUTSIDE) call.SetEnum(1, o.outside);
+    if (o.present & WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS) call.SetBool(2, o.align_corners);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_group_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, int64_t groups,
+                            const weft_group_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_group_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    call.Optional(offset);
+    call.SetInt(0, groups);
+    weft_group_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_group_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_GROUP_NORM_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_GROUP_NORM_HAS_EPSILON) call.SetDouble(2, o.epsilon);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_instance_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                               const weft_instance_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_instance_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    call.Optional(offset);
+    weft_instance_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_instance_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_INSTANCE_NORM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_INSTANCE_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_local_response_norm(weft_context* ctx, weft_tensor* x, int64_t size,
+                                     const weft_local_response_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_local_response_norm, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_local_response_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_local_response_norm_opts", &o));
+    call.CheckPresent(o.present, 15u);
+    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA) call.SetDouble(2, o.alpha);
+    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_BETA) call.SetDouble(3, o.beta);
+    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_K) call.SetDouble(4, o.k);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pad_circular(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
+                              const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pad_circular, ctx);
+    call.Operand(x);
+    call.SetInts(0, low, low_count);
+    call.SetInts(1, high, high_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pad_reflect(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
+                             const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pad_reflect, ctx);
+    call.Operand(x);
+    call.SetInts(0, low, low_count);
+    call.SetInts(1, high, high_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pad_replicate(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
+                               const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pad_replicate, ctx);
+    call.Operand(x);
+    call.SetInts(0, low, low_count);
+    call.SetInts(1, high, high_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pixel_shuffle(weft_context* ctx, weft_tensor* x, int64_t factor, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pixel_shuffle, ctx);
+    call.Operand(x);
+    call.SetInt(0, factor);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pixel_unshuffle(weft_context* ctx, weft_tensor* x, int64_t factor, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pixel_unshuffle, ctx);
+    call.Operand(x);
+    call.SetInt(0, factor);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_resize(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
+                        const weft_resize_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_resize, ctx);
+    call.Operand(x);
+    call.SetInts(0, size, size_count);
+    weft_resize_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_resize_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_RESIZE_HAS_MODE) call.SetEnum(1, o.mode);
+    if (o.present & WEFT_RESIZE_HAS_ALIGN_CORNERS) call.SetBool(2, o.align_corners);
+    if (o.present & WEFT_RESIZE_HAS_SCALES) call.SetDoubles(3, o.scales, o.scales_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_addmm(weft_context* ctx, weft_tensor* x, weft_tensor* a, weft_tensor* b, const weft_addmm_opts* opts,
+                       weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_addmm, ctx);
+    call.Operand(x);
+    call.Operand(a);
+    call.Operand(b);
+    weft_addmm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_addmm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ADDMM_HAS_ALPHA) call.SetDouble(0, o.alpha);
+    if (o.present & WEFT_ADDMM_HAS_BETA) call.SetDouble(1, o.beta);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cdist(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_cdist_opts* opts,
+                       weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cdist, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_cdist_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cdist_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_CDIST_HAS_P) call.SetDouble(0, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_corrcoef(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_corrcoef, ctx, {x}, out);
+}
+
+weft_error* weft_cosine_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* other, weft_tensor* y,
+                                  const weft_cosine_embedding_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cosine_embedding, ctx);
+    call.Operand(x);
+    call.Operand(other);
+    call.Operand(y);
+    weft_cosine_embedding_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cosine_embedding_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_COSINE_EMBEDDING_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_COSINE_EMBEDDING_HAS_MARGIN) call.SetDouble(1, o.margin);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cosine_similarity(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                   const weft_cosine_similarity_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cosine_similarity, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_cosine_similarity_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cosine_similarity_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_COSINE_SIMILARITY_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_COSINE_SIMILARITY_HAS_EPS) call.SetDouble(1, o.eps);
+    return call.Record({out});
+  });
+}
+
 }  // extern "C"

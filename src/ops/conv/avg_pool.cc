@@ -2,36 +2,84 @@
 #include <algorithm>
 
 #include "src/ops/conv/pool.h"
-#include "src/ops/generated/attributes.h"
 
 namespace weft::ops {
 namespace {
 
 using namespace ir;
 
-// Padding is not counted: a window at the edge is divided by the elements it really has.
+constexpr AttrDef kAvgPoolAttrs[] = {
+    kPoolAttrs[0],
+    kPoolAttrs[1],
+    kPoolAttrs[2],
+    kPoolAttrs[3],
+    kCeilAttr,
+    {"count_include_pad", AttrType::kBool, "padding counts as elements that are 0", false, "false"},
+    {"divisor", AttrType::kInt, "divides each sum; absent: how many elements it has"}};
+
+// What the windows are read from: the attributes that all pools have.
+Attrs Shared(const Attrs& attrs) {
+  Attrs shared;
+  for (size_t i = 0; i <= AttrPosition<kAvgPoolAttrs, "ceil_mode">(); ++i) {
+    if (attrs.has(i)) shared.set(i, attrs.at(i));
+  }
+  return shared;
+}
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  if (HasAttr<kAvgPoolAttrs, "divisor">(call.attrs) && Attr<kAvgPoolAttrs, "divisor">(call.attrs) == 0) {
+    return UserError("divisor is 0; it must be another number");
+  }
+  const Attrs shared = Shared(call.attrs);
+  return InferPool(InferCall{call.op, call.operands, shared}, results);
+}
+
+// A window at the edge is divided by the elements it really has, and with count_include_pad by those of the padding, too; not by
+// what ceil_mode adds.
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const Attrs attrs, PoolAttrs(call.op, call.attrs, x.dims(), Reducer::kSum));
-  Value sum = Call(b, kOp_reduce_window, {x}, attrs);
-  const ReduceWindowAttrs pooled{attrs};
-  const Ints& padding = pooled.padding();
-  if (std::all_of(padding.begin(), padding.end(), [](int64_t p) { return p == 0; })) {
-    double count = 1;  // of a window, which may be larger than any tensor where there are no windows
-    for (int64_t size : pooled.window_dimensions()) count *= static_cast<double>(size);
-    results[0] = Mul(b, sum, 1.0 / count);
-  } else {
-    results[0] = Div(b, sum, Call(b, kOp_reduce_window, {FullLike(b, x, 1)}, attrs));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, PoolWindows(call.op, Shared(call.attrs), x.dims()));
+  const Attrs attrs = PoolAttrs(windows, Reducer::kSum);
+  const Value sum = Call(b, kOp_reduce_window, {x}, attrs);
+  if (HasAttr<kAvgPoolAttrs, "divisor">(call.attrs)) {
+    results[0] = Mul(b, sum, 1.0 / static_cast<double>(Attr<kAvgPoolAttrs, "divisor">(call.attrs)));
+    return absl::OkStatus();
   }
+  if (std::ranges::all_of(windows, [](const Window& w) { return w.low == 0 && w.high == 0; })) {
+    double count = 1;  // of a window, which may be larger than any tensor where there are no windows
+    for (const Window& w : windows) count *= static_cast<double>(w.size);
+    results[0] = Mul(b, sum, 1.0 / count);
+    return absl::OkStatus();
+  }
+  Attrs plain = Shared(call.attrs);
+  plain.set(AttrPosition<kAvgPoolAttrs, "ceil_mode">(), int64_t{0});
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Window> given, PoolWindows(call.op, plain, x.dims()));
+  const bool padding = Attr<kAvgPoolAttrs, "count_include_pad">(call.attrs);
+  Value ones = Full(b, x.dtype(), x.dims(), 1);
+  std::vector<Window> counting = windows;
+  if (padding) {
+    Dims dims = x.dims();
+    for (size_t d = 0; d < windows.size(); ++d) {
+      dims[1 + d] += given[d].low + given[d].high;
+      counting[d] = windows[d];
+      counting[d].in = dims[1 + d];
+      counting[d].low = 0;
+      counting[d].high = windows[d].high - given[d].high;
+    }
+    ones = Full(b, x.dtype(), dims, 1);
+  }
+  results[0] = Div(b, sum, Call(b, kOp_reduce_window, {ones}, PoolAttrs(counting, Reducer::kSum)));
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,4,6,3] window=[2,2]"},
-                               {"T[1,5,7,2] window=[3,3] strides=[2,2] padding=same"},
-                               {"T[1,5,5,1] window=[3,2] strides=[1,2] padding=explicit pads=[1,1,0,1]"},
-                               {"T[2,7,3] window=[3]"},
-                               {"T[0,4,4,1] window=[2,2]"}};
+constexpr Sample kSamples[] = {
+    {"T[2,4,6,3] window=[2,2]"},
+    {"T[1,5,7,2] window=[3,3] strides=[2,2] padding=same"},
+    {"T[1,5,5,1] window=[3,2] strides=[1,2] padding=explicit pads=[1,1,0,1]"},
+    {"T[2,7,3] window=[3]"},
+    {"T[0,4,4,1] window=[2,2]"},
+    {"T[1,5,4,2] window=[2,3] padding=explicit pads=[1,0,1,1] ceil_mode=true count_include_pad=true"}};
 
 }  // namespace
 
@@ -39,12 +87,12 @@ constinit const OpDef kOp_avg_pool = {
     .name = "weft.avg_pool",
     .c_name = "avg_pool",
     .kind = Kind::kMacro,
-    .doc = "The mean under each window of channels-last data; padding is not counted.",
+    .doc = "The mean under each window of channels-last data; padding is not counted unless count_include_pad says so.",
     .example = "h = wf_avg_pool(s, h, WF_INTS(7, 7));",
     .operands = kPoolOperands,
-    .attrs = kPoolAttrs,
+    .attrs = kAvgPoolAttrs,
     .results = kResult,
-    .infer = InferPool,
+    .infer = Infer,
     .expand = Expand,
     .lowering = Lowering::kExpand,
     .samples = kSamples,

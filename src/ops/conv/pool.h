@@ -1,4 +1,4 @@
-// What max_pool and avg_pool share: windows over the spatial dimensions of channels-last data.
+// What max_pool, avg_pool and their kin share: windows over the spatial dimensions of channels-last data.
 #pragma once
 
 #include "src/ops/conv/window.h"
@@ -6,6 +6,8 @@
 namespace weft::ops {
 
 inline constexpr ir::OperandDef kPoolOperands[] = {{"x", ir::kF, "[batch, spatial…, features], NHWC for images"}};
+inline constexpr ir::OperandDef kMaxPoolOperands[] = {
+    {"x", ir::kNumber, "[batch, spatial…, features], NHWC for images"}};
 inline constexpr ir::AttrDef kPoolAttrs[] = {
     {"window", ir::AttrType::kInts, "size of the window in each spatial dimension", true},
     {"strides", ir::AttrType::kInts, "step of the window; absent: its size"},
@@ -13,9 +15,21 @@ inline constexpr ir::AttrDef kPoolAttrs[] = {
      kPaddingNames},
     {"pads", ir::AttrType::kInts, "padding before and after each spatial dimension: [low0, high0, low1, …]"},
 };
+inline constexpr ir::AttrDef kCeilAttr = {"ceil_mode", ir::AttrType::kBool,
+                                          "with windows that begin inside and end behind the padding", false, "false"};
+inline constexpr ir::AttrDef kMaxPoolAttrs[] = {
+    kPoolAttrs[0], kPoolAttrs[1], kPoolAttrs[2],
+    kPoolAttrs[3], kCeilAttr,     {"dilation", ir::AttrType::kInts, "spacing of the window's elements; absent: 1"}};
 
+// The windows over the spatial dimensions, padding and all. Attributes are those of kMaxPoolAttrs, or the first of them.
+absl::StatusOr<std::vector<Window>> PoolWindows(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& x);
 // The attributes of reduce_window.
+ir::Attrs PoolAttrs(std::span<const Window> windows, Reducer reducer);
 absl::StatusOr<ir::Attrs> PoolAttrs(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& x, Reducer reducer);
 absl::Status InferPool(const ir::InferCall& call, ir::Types* results);
+
+// The largest elements and where each is, counted over the spatial dimensions as one row.
+absl::Status LargestUnder(ir::Builder& b, const ir::Value& x, std::span<const Window> windows, ir::Value* values,
+                          ir::Value* indices);
 
 }  // namespace weft::ops

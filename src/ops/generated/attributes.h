@@ -676,13 +676,17 @@ struct TriangularSolveAttrs {
 };
 
 struct AvgPoolAttrs {
-  enum Position : size_t { kWindow, kStrides, kPadding, kPads };
+  enum Position : size_t { kWindow, kStrides, kPadding, kPads, kCeilMode, kCountIncludePad, kDivisor };
   const ir::Ints& window() const { return attrs.IntList(kWindow); }
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
   int64_t padding() const { return attrs.Int(kPadding); }
   bool has_pads() const { return attrs.has(kPads); }
   const ir::Ints& pads() const { return attrs.IntList(kPads); }
+  bool ceil_mode() const { return attrs.Bool(kCeilMode); }
+  bool count_include_pad() const { return attrs.Bool(kCountIncludePad); }
+  bool has_divisor() const { return attrs.has(kDivisor); }
+  int64_t divisor() const { return attrs.Int(kDivisor); }
 
   const ir::Attrs& attrs;
 };
@@ -811,13 +815,16 @@ struct DynamicConvAttrs {
 };
 
 struct MaxPoolAttrs {
-  enum Position : size_t { kWindow, kStrides, kPadding, kPads };
+  enum Position : size_t { kWindow, kStrides, kPadding, kPads, kCeilMode, kDilation };
   const ir::Ints& window() const { return attrs.IntList(kWindow); }
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
   int64_t padding() const { return attrs.Int(kPadding); }
   bool has_pads() const { return attrs.has(kPads); }
   const ir::Ints& pads() const { return attrs.IntList(kPads); }
+  bool ceil_mode() const { return attrs.Bool(kCeilMode); }
+  bool has_dilation() const { return attrs.has(kDilation); }
+  const ir::Ints& dilation() const { return attrs.IntList(kDilation); }
 
   const ir::Attrs& attrs;
 };
@@ -1197,322 +1204,6 @@ struct ScanAttrs {
   bool kept() const { return attrs.Bool(kKept); }
   int64_t unroll() const { return attrs.Int(kUnroll); }
   int64_t keep_every() const { return attrs.Int(kKeepEvery); }
-
-  const ir::Attrs& attrs;
-};
-
-struct AddcdivAttrs {
-  enum Position : size_t { kValue };
-  double value() const { return attrs.Double(kValue); }
-
-  const ir::Attrs& attrs;
-};
-
-struct AddcmulAttrs {
-  enum Position : size_t { kValue };
-  double value() const { return attrs.Double(kValue); }
-
-  const ir::Attrs& attrs;
-};
-
-struct AllcloseAttrs {
-  enum Position : size_t { kRtol, kAtol, kEqualNan };
-  double rtol() const { return attrs.Double(kRtol); }
-  double atol() const { return attrs.Double(kAtol); }
-  bool equal_nan() const { return attrs.Bool(kEqualNan); }
-
-  const ir::Attrs& attrs;
-};
-
-struct IscloseAttrs {
-  enum Position : size_t { kRtol, kAtol, kEqualNan };
-  double rtol() const { return attrs.Double(kRtol); }
-  double atol() const { return attrs.Double(kAtol); }
-  bool equal_nan() const { return attrs.Bool(kEqualNan); }
-
-  const ir::Attrs& attrs;
-};
-
-struct LogitAttrs {
-  enum Position : size_t { kEps };
-  bool has_eps() const { return attrs.has(kEps); }
-  double eps() const { return attrs.Double(kEps); }
-
-  const ir::Attrs& attrs;
-};
-
-struct NanToNumAttrs {
-  enum Position : size_t { kNan, kPosinf, kNeginf };
-  double nan() const { return attrs.Double(kNan); }
-  bool has_posinf() const { return attrs.has(kPosinf); }
-  double posinf() const { return attrs.Double(kPosinf); }
-  bool has_neginf() const { return attrs.has(kNeginf); }
-  double neginf() const { return attrs.Double(kNeginf); }
-
-  const ir::Attrs& attrs;
-};
-
-struct RoundDecimalsAttrs {
-  enum Position : size_t { kDecimals };
-  int64_t decimals() const { return attrs.Int(kDecimals); }
-
-  const ir::Attrs& attrs;
-};
-
-struct CeluAttrs {
-  enum Position : size_t { kAlpha };
-  double alpha() const { return attrs.Double(kAlpha); }
-
-  const ir::Attrs& attrs;
-};
-
-struct GluAttrs {
-  enum Position : size_t { kAxis };
-  int64_t axis() const { return attrs.Int(kAxis); }
-
-  const ir::Attrs& attrs;
-};
-
-struct HardshrinkAttrs {
-  enum Position : size_t { kLambd };
-  double lambd() const { return attrs.Double(kLambd); }
-
-  const ir::Attrs& attrs;
-};
-
-struct HardtanhAttrs {
-  enum Position : size_t { kLow, kHigh };
-  double low() const { return attrs.Double(kLow); }
-  double high() const { return attrs.Double(kHigh); }
-
-  const ir::Attrs& attrs;
-};
-
-struct SoftminAttrs {
-  enum Position : size_t { kAxis };
-  int64_t axis() const { return attrs.Int(kAxis); }
-
-  const ir::Attrs& attrs;
-};
-
-struct SoftplusBetaAttrs {
-  enum Position : size_t { kBeta, kThreshold };
-  double beta() const { return attrs.Double(kBeta); }
-  double threshold() const { return attrs.Double(kThreshold); }
-
-  const ir::Attrs& attrs;
-};
-
-struct SoftshrinkAttrs {
-  enum Position : size_t { kLambd };
-  double lambd() const { return attrs.Double(kLambd); }
-
-  const ir::Attrs& attrs;
-};
-
-struct ThresholdAttrs {
-  enum Position : size_t { kThreshold, kValue };
-  double threshold() const { return attrs.Double(kThreshold); }
-  double value() const { return attrs.Double(kValue); }
-
-  const ir::Attrs& attrs;
-};
-
-struct BceAttrs {
-  enum Position : size_t { kReduction };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-
-  const ir::Attrs& attrs;
-};
-
-struct BceWithLogitsAttrs {
-  enum Position : size_t { kReduction };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-
-  const ir::Attrs& attrs;
-};
-
-struct GaussianNllAttrs {
-  enum Position : size_t { kReduction, kFull, kEps };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-  bool full() const { return attrs.Bool(kFull); }
-  double eps() const { return attrs.Double(kEps); }
-
-  const ir::Attrs& attrs;
-};
-
-struct HingeEmbeddingAttrs {
-  enum Position : size_t { kReduction, kMargin };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-  double margin() const { return attrs.Double(kMargin); }
-
-  const ir::Attrs& attrs;
-};
-
-struct HuberAttrs {
-  enum Position : size_t { kReduction, kDelta };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-  double delta() const { return attrs.Double(kDelta); }
-
-  const ir::Attrs& attrs;
-};
-
-struct KlDivAttrs {
-  enum Position : size_t { kReduction, kLogTarget };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-  bool log_target() const { return attrs.Bool(kLogTarget); }
-
-  const ir::Attrs& attrs;
-};
-
-struct L1Attrs {
-  enum Position : size_t { kReduction };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-
-  const ir::Attrs& attrs;
-};
-
-struct MarginRankingAttrs {
-  enum Position : size_t { kReduction, kMargin };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-  double margin() const { return attrs.Double(kMargin); }
-
-  const ir::Attrs& attrs;
-};
-
-struct PairwiseDistanceAttrs {
-  enum Position : size_t { kP, kEps, kKeepdims };
-  double p() const { return attrs.Double(kP); }
-  double eps() const { return attrs.Double(kEps); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-
-  const ir::Attrs& attrs;
-};
-
-struct PoissonNllAttrs {
-  enum Position : size_t { kReduction, kLogInput, kFull, kEps };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-  bool log_input() const { return attrs.Bool(kLogInput); }
-  bool full() const { return attrs.Bool(kFull); }
-  double eps() const { return attrs.Double(kEps); }
-
-  const ir::Attrs& attrs;
-};
-
-struct SmoothL1Attrs {
-  enum Position : size_t { kReduction, kBeta };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-  double beta() const { return attrs.Double(kBeta); }
-
-  const ir::Attrs& attrs;
-};
-
-struct SoftMarginAttrs {
-  enum Position : size_t { kReduction };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-
-  const ir::Attrs& attrs;
-};
-
-struct TripletMarginAttrs {
-  enum Position : size_t { kReduction, kMargin, kP, kEps, kSwap };
-  int64_t reduction() const { return attrs.Int(kReduction); }
-  double margin() const { return attrs.Double(kMargin); }
-  double p() const { return attrs.Double(kP); }
-  double eps() const { return attrs.Double(kEps); }
-  bool swap() const { return attrs.Bool(kSwap); }
-
-  const ir::Attrs& attrs;
-};
-
-struct AminmaxAttrs {
-  enum Position : size_t { kDims, kKeepdims };
-  bool has_dims() const { return attrs.has(kDims); }
-  const ir::Ints& dims() const { return attrs.IntList(kDims); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-
-  const ir::Attrs& attrs;
-};
-
-struct CountNonzeroAttrs {
-  enum Position : size_t { kDims, kKeepdims };
-  bool has_dims() const { return attrs.has(kDims); }
-  const ir::Ints& dims() const { return attrs.IntList(kDims); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-
-  const ir::Attrs& attrs;
-};
-
-struct KthvalueAttrs {
-  enum Position : size_t { kK, kAxis, kKeepdims };
-  int64_t k() const { return attrs.Int(kK); }
-  int64_t axis() const { return attrs.Int(kAxis); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-
-  const ir::Attrs& attrs;
-};
-
-struct MedianAttrs {
-  enum Position : size_t { kAxis, kKeepdims };
-  int64_t axis() const { return attrs.Int(kAxis); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-
-  const ir::Attrs& attrs;
-};
-
-struct NanmeanAttrs {
-  enum Position : size_t { kDims, kKeepdims };
-  bool has_dims() const { return attrs.has(kDims); }
-  const ir::Ints& dims() const { return attrs.IntList(kDims); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-
-  const ir::Attrs& attrs;
-};
-
-struct NansumAttrs {
-  enum Position : size_t { kDims, kKeepdims };
-  bool has_dims() const { return attrs.has(kDims); }
-  const ir::Ints& dims() const { return attrs.IntList(kDims); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-
-  const ir::Attrs& attrs;
-};
-
-struct NormAttrs {
-  enum Position : size_t { kDims, kKeepdims, kP };
-  bool has_dims() const { return attrs.has(kDims); }
-  const ir::Ints& dims() const { return attrs.IntList(kDims); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-  double p() const { return attrs.Double(kP); }
-
-  const ir::Attrs& attrs;
-};
-
-struct QuantileAttrs {
-  enum Position : size_t { kAxis, kKeepdims, kInterpolation };
-  int64_t axis() const { return attrs.Int(kAxis); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-  int64_t interpolation() const { return attrs.Int(kInterpolation); }
-
-  const ir::Attrs& attrs;
-};
-
-struct StdMeanAttrs {
-  enum Position : size_t { kDims, kKeepdims, kCorrection };
-  bool has_dims() const { return attrs.has(kDims); }
-  const ir::Ints& dims() const { return attrs.IntList(kDims); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-  int64_t correction() const { return attrs.Int(kCorrection); }
-
-  const ir::Attrs& attrs;
-};
-
-struct VarMeanAttrs {
-  enum Position : size_t { kDims, kKeepdims, kCorrection };
-  bool has_dims() const { return attrs.has(kDims); }
-  const ir::Ints& dims() const { return attrs.IntList(kDims); }
-  bool keepdims() const { return attrs.Bool(kKeepdims); }
-  int64_t correction() const { return attrs.Int(kCorrection); }
 
   const ir::Attrs& attrs;
 };

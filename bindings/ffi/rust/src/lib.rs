@@ -178,6 +178,9 @@ pub const WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A: u64 = 1 << 3;
 pub const WEFT_AVG_POOL_HAS_STRIDES: u64 = 1 << 0;
 pub const WEFT_AVG_POOL_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_AVG_POOL_HAS_PADS: u64 = 1 << 2;
+pub const WEFT_AVG_POOL_HAS_CEIL_MODE: u64 = 1 << 3;
+pub const WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD: u64 = 1 << 4;
+pub const WEFT_AVG_POOL_HAS_DIVISOR: u64 = 1 << 5;
 pub const WEFT_CONV_HAS_STRIDES: u64 = 1 << 0;
 pub const WEFT_CONV_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_CONV_HAS_PADS: u64 = 1 << 2;
@@ -200,6 +203,8 @@ pub const WEFT_CONVOLUTION_HAS_PRECISION: u64 = 1 << 4;
 pub const WEFT_MAX_POOL_HAS_STRIDES: u64 = 1 << 0;
 pub const WEFT_MAX_POOL_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_MAX_POOL_HAS_PADS: u64 = 1 << 2;
+pub const WEFT_MAX_POOL_HAS_CEIL_MODE: u64 = 1 << 3;
+pub const WEFT_MAX_POOL_HAS_DILATION: u64 = 1 << 4;
 pub const WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES: u64 = 1 << 0;
 pub const WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS: u64 = 1 << 1;
 pub const WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS: u64 = 1 << 2;
@@ -319,6 +324,100 @@ pub const WEFT_STD_MEAN_HAS_CORRECTION: u64 = 1 << 2;
 pub const WEFT_VAR_MEAN_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_VAR_MEAN_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_MEAN_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_AS_STRIDED_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_AS_STRIDED_SCATTER_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAG_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAG_EMBED_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAG_EMBED_HAS_AXIS1: u64 = 1 << 1;
+pub const WEFT_DIAG_EMBED_HAS_AXIS2: u64 = 1 << 2;
+pub const WEFT_DIAGONAL_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAGONAL_HAS_AXIS1: u64 = 1 << 1;
+pub const WEFT_DIAGONAL_HAS_AXIS2: u64 = 1 << 2;
+pub const WEFT_DIAGONAL_SCATTER_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_DIAGONAL_SCATTER_HAS_AXIS1: u64 = 1 << 1;
+pub const WEFT_DIAGONAL_SCATTER_HAS_AXIS2: u64 = 1 << 2;
+pub const WEFT_INDEX_ADD_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INDEX_ADD_HAS_ALPHA: u64 = 1 << 1;
+pub const WEFT_INDEX_COPY_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INDEX_FILL_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INDEX_PUT_HAS_ACCUMULATE: u64 = 1 << 0;
+pub const WEFT_INDEX_REDUCE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF: u64 = 1 << 1;
+pub const WEFT_PUT_HAS_ACCUMULATE: u64 = 1 << 0;
+pub const WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_ROT90_HAS_K: u64 = 1 << 0;
+pub const WEFT_ROT90_HAS_DIMS: u64 = 1 << 1;
+pub const WEFT_SCATTER_REDUCE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF: u64 = 1 << 1;
+pub const WEFT_SELECT_SCATTER_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SLICE_SCATTER_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SLICE_SCATTER_HAS_START: u64 = 1 << 1;
+pub const WEFT_SLICE_SCATTER_HAS_LIMIT: u64 = 1 << 2;
+pub const WEFT_SLICE_SCATTER_HAS_STEP: u64 = 1 << 3;
+pub const WEFT_TAKE_ALONG_AXIS_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_UNFOLD_HAS_STEP: u64 = 1 << 0;
+pub const WEFT_UNFOLD_HAS_AXIS: u64 = 1 << 1;
+pub const WEFT_COL2IM_HAS_STRIDES: u64 = 1 << 0;
+pub const WEFT_COL2IM_HAS_PADS: u64 = 1 << 1;
+pub const WEFT_COL2IM_HAS_DILATION: u64 = 1 << 2;
+pub const WEFT_IM2COL_HAS_STRIDES: u64 = 1 << 0;
+pub const WEFT_IM2COL_HAS_PADS: u64 = 1 << 1;
+pub const WEFT_IM2COL_HAS_DILATION: u64 = 1 << 2;
+pub const WEFT_LP_POOL_HAS_STRIDES: u64 = 1 << 0;
+pub const WEFT_LP_POOL_HAS_PADDING: u64 = 1 << 1;
+pub const WEFT_LP_POOL_HAS_PADS: u64 = 1 << 2;
+pub const WEFT_LP_POOL_HAS_CEIL_MODE: u64 = 1 << 3;
+pub const WEFT_LP_POOL_HAS_P: u64 = 1 << 4;
+pub const WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES: u64 = 1 << 0;
+pub const WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING: u64 = 1 << 1;
+pub const WEFT_MAX_POOL_WITH_INDICES_HAS_PADS: u64 = 1 << 2;
+pub const WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE: u64 = 1 << 3;
+pub const WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION: u64 = 1 << 4;
+pub const WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS: u64 = 1 << 0;
+pub const WEFT_GRID_SAMPLE_HAS_MODE: u64 = 1 << 0;
+pub const WEFT_GRID_SAMPLE_HAS_OUTSIDE: u64 = 1 << 1;
+pub const WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS: u64 = 1 << 2;
+pub const WEFT_GROUP_NORM_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_GROUP_NORM_HAS_EPSILON: u64 = 1 << 1;
+pub const WEFT_INSTANCE_NORM_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_INSTANCE_NORM_HAS_EPSILON: u64 = 1 << 1;
+pub const WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA: u64 = 1 << 1;
+pub const WEFT_LOCAL_RESPONSE_NORM_HAS_BETA: u64 = 1 << 2;
+pub const WEFT_LOCAL_RESPONSE_NORM_HAS_K: u64 = 1 << 3;
+pub const WEFT_RESIZE_HAS_MODE: u64 = 1 << 0;
+pub const WEFT_RESIZE_HAS_ALIGN_CORNERS: u64 = 1 << 1;
+pub const WEFT_RESIZE_HAS_SCALES: u64 = 1 << 2;
+pub const WEFT_ADDMM_HAS_ALPHA: u64 = 1 << 0;
+pub const WEFT_ADDMM_HAS_BETA: u64 = 1 << 1;
+pub const WEFT_CDIST_HAS_P: u64 = 1 << 0;
+pub const WEFT_COSINE_EMBEDDING_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_COSINE_EMBEDDING_HAS_MARGIN: u64 = 1 << 1;
+pub const WEFT_COSINE_SIMILARITY_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_COSINE_SIMILARITY_HAS_EPS: u64 = 1 << 1;
+pub const WEFT_COV_HAS_CORRECTION: u64 = 1 << 0;
+pub const WEFT_CROSS_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMULATIVE_TRAPEZOID_HAS_DX: u64 = 1 << 1;
+pub const WEFT_HISTC_HAS_LOW: u64 = 1 << 0;
+pub const WEFT_HISTC_HAS_HIGH: u64 = 1 << 1;
+pub const WEFT_LOGCUMSUMEXP_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_MULTI_MARGIN_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_MULTI_MARGIN_HAS_P: u64 = 1 << 1;
+pub const WEFT_MULTI_MARGIN_HAS_MARGIN: u64 = 1 << 2;
+pub const WEFT_MULTILABEL_MARGIN_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_NANMEDIAN_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_NANMEDIAN_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_NLL_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_NLL_HAS_IGNORE_INDEX: u64 = 1 << 1;
+pub const WEFT_NLL_HAS_LABEL_SMOOTHING: u64 = 1 << 2;
+pub const WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING: u64 = 1 << 1;
+pub const WEFT_TRAPEZOID_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_TRAPEZOID_HAS_DX: u64 = 1 << 1;
+pub const WEFT_VANDER_HAS_INCREASING: u64 = 1 << 0;
+pub const WEFT_VECDOT_HAS_AXIS: u64 = 1 << 0;
 
 pub type weft_code = u32;
 pub const WEFT_OK: weft_code = 0;
@@ -636,6 +735,79 @@ pub const WEFT_QUANTILE_INTERPOLATION_LOWER: weft_quantile_interpolation = 1;
 pub const WEFT_QUANTILE_INTERPOLATION_HIGHER: weft_quantile_interpolation = 2;
 pub const WEFT_QUANTILE_INTERPOLATION_NEAREST: weft_quantile_interpolation = 3;
 pub const WEFT_QUANTILE_INTERPOLATION_MIDPOINT: weft_quantile_interpolation = 4;
+
+pub type weft_index_reduce_reducer = u32;
+pub const WEFT_INDEX_REDUCE_REDUCER_SUM: weft_index_reduce_reducer = 0;
+pub const WEFT_INDEX_REDUCE_REDUCER_PROD: weft_index_reduce_reducer = 1;
+pub const WEFT_INDEX_REDUCE_REDUCER_MAX: weft_index_reduce_reducer = 2;
+pub const WEFT_INDEX_REDUCE_REDUCER_MIN: weft_index_reduce_reducer = 3;
+pub const WEFT_INDEX_REDUCE_REDUCER_MEAN: weft_index_reduce_reducer = 4;
+pub const WEFT_INDEX_REDUCE_REDUCER_SET: weft_index_reduce_reducer = 5;
+
+pub type weft_scatter_reduce_reducer = u32;
+pub const WEFT_SCATTER_REDUCE_REDUCER_SUM: weft_scatter_reduce_reducer = 0;
+pub const WEFT_SCATTER_REDUCE_REDUCER_PROD: weft_scatter_reduce_reducer = 1;
+pub const WEFT_SCATTER_REDUCE_REDUCER_MAX: weft_scatter_reduce_reducer = 2;
+pub const WEFT_SCATTER_REDUCE_REDUCER_MIN: weft_scatter_reduce_reducer = 3;
+pub const WEFT_SCATTER_REDUCE_REDUCER_MEAN: weft_scatter_reduce_reducer = 4;
+pub const WEFT_SCATTER_REDUCE_REDUCER_SET: weft_scatter_reduce_reducer = 5;
+
+pub type weft_lp_pool_padding = u32;
+pub const WEFT_LP_POOL_PADDING_VALID: weft_lp_pool_padding = 0;
+pub const WEFT_LP_POOL_PADDING_SAME: weft_lp_pool_padding = 1;
+pub const WEFT_LP_POOL_PADDING_EXPLICIT: weft_lp_pool_padding = 2;
+
+pub type weft_max_pool_with_indices_padding = u32;
+pub const WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID: weft_max_pool_with_indices_padding = 0;
+pub const WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME: weft_max_pool_with_indices_padding = 1;
+pub const WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT: weft_max_pool_with_indices_padding = 2;
+
+pub type weft_grid_sample_mode = u32;
+pub const WEFT_GRID_SAMPLE_MODE_LINEAR: weft_grid_sample_mode = 0;
+pub const WEFT_GRID_SAMPLE_MODE_NEAREST: weft_grid_sample_mode = 1;
+pub const WEFT_GRID_SAMPLE_MODE_CUBIC: weft_grid_sample_mode = 2;
+
+pub type weft_grid_sample_outside = u32;
+pub const WEFT_GRID_SAMPLE_OUTSIDE_ZEROS: weft_grid_sample_outside = 0;
+pub const WEFT_GRID_SAMPLE_OUTSIDE_BORDER: weft_grid_sample_outside = 1;
+pub const WEFT_GRID_SAMPLE_OUTSIDE_REFLECTION: weft_grid_sample_outside = 2;
+
+pub type weft_resize_mode = u32;
+pub const WEFT_RESIZE_MODE_NEAREST: weft_resize_mode = 0;
+pub const WEFT_RESIZE_MODE_NEAREST_EXACT: weft_resize_mode = 1;
+pub const WEFT_RESIZE_MODE_LINEAR: weft_resize_mode = 2;
+pub const WEFT_RESIZE_MODE_CUBIC: weft_resize_mode = 3;
+pub const WEFT_RESIZE_MODE_AREA: weft_resize_mode = 4;
+
+pub type weft_cosine_embedding_reduction = u32;
+pub const WEFT_COSINE_EMBEDDING_REDUCTION_MEAN: weft_cosine_embedding_reduction = 0;
+pub const WEFT_COSINE_EMBEDDING_REDUCTION_SUM: weft_cosine_embedding_reduction = 1;
+pub const WEFT_COSINE_EMBEDDING_REDUCTION_NONE: weft_cosine_embedding_reduction = 2;
+
+pub type weft_multi_margin_reduction = u32;
+pub const WEFT_MULTI_MARGIN_REDUCTION_MEAN: weft_multi_margin_reduction = 0;
+pub const WEFT_MULTI_MARGIN_REDUCTION_SUM: weft_multi_margin_reduction = 1;
+pub const WEFT_MULTI_MARGIN_REDUCTION_NONE: weft_multi_margin_reduction = 2;
+
+pub type weft_multilabel_margin_reduction = u32;
+pub const WEFT_MULTILABEL_MARGIN_REDUCTION_MEAN: weft_multilabel_margin_reduction = 0;
+pub const WEFT_MULTILABEL_MARGIN_REDUCTION_SUM: weft_multilabel_margin_reduction = 1;
+pub const WEFT_MULTILABEL_MARGIN_REDUCTION_NONE: weft_multilabel_margin_reduction = 2;
+
+pub type weft_multilabel_soft_margin_reduction = u32;
+pub const WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN: weft_multilabel_soft_margin_reduction = 0;
+pub const WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM: weft_multilabel_soft_margin_reduction = 1;
+pub const WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE: weft_multilabel_soft_margin_reduction = 2;
+
+pub type weft_nll_reduction = u32;
+pub const WEFT_NLL_REDUCTION_MEAN: weft_nll_reduction = 0;
+pub const WEFT_NLL_REDUCTION_SUM: weft_nll_reduction = 1;
+pub const WEFT_NLL_REDUCTION_NONE: weft_nll_reduction = 2;
+
+pub type weft_soft_cross_entropy_reduction = u32;
+pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN: weft_soft_cross_entropy_reduction = 0;
+pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM: weft_soft_cross_entropy_reduction = 1;
+pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE: weft_soft_cross_entropy_reduction = 2;
 
 pub type weft_proc = Option<unsafe extern "C" fn()>;
 pub type weft_release_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
@@ -1440,6 +1612,9 @@ pub struct weft_avg_pool_opts {
     pub reserved_pads: i32,
     pub pads: *const i64,
     pub pads_count: u64,
+    pub ceil_mode: i32,
+    pub count_include_pad: i32,
+    pub divisor: i64,
 }
 
 #[repr(C)]
@@ -1506,6 +1681,10 @@ pub struct weft_max_pool_opts {
     pub reserved_pads: i32,
     pub pads: *const i64,
     pub pads_count: u64,
+    pub ceil_mode: i32,
+    pub reserved_dilation: i32,
+    pub dilation: *const i64,
+    pub dilation_count: u64,
 }
 
 #[repr(C)]
@@ -2151,6 +2330,507 @@ pub struct weft_var_mean_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_as_strided_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_as_strided_scatter_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diag_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diag_embed_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+    pub axis1: i64,
+    pub axis2: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diagonal_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+    pub axis1: i64,
+    pub axis2: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diagonal_scatter_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+    pub axis1: i64,
+    pub axis2: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_add_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub alpha: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_copy_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_fill_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_put_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub accumulate: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_index_reduce_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub include_self: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_put_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub accumulate: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_repeat_interleave_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_rot90_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub k: i64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_scatter_reduce_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub include_self: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_select_scatter_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_slice_scatter_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub start: i64,
+    pub limit: i64,
+    pub step: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_take_along_axis_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_unfold_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub step: i64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_col2im_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub strides: *const i64,
+    pub strides_count: u64,
+    pub pads: *const i64,
+    pub pads_count: u64,
+    pub dilation: *const i64,
+    pub dilation_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_im2col_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub strides: *const i64,
+    pub strides_count: u64,
+    pub pads: *const i64,
+    pub pads_count: u64,
+    pub dilation: *const i64,
+    pub dilation_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_lp_pool_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub strides: *const i64,
+    pub strides_count: u64,
+    pub padding: weft_lp_pool_padding,
+    pub reserved_pads: i32,
+    pub pads: *const i64,
+    pub pads_count: u64,
+    pub ceil_mode: i32,
+    pub reserved_p: i32,
+    pub p: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_max_pool_with_indices_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub strides: *const i64,
+    pub strides_count: u64,
+    pub padding: weft_max_pool_with_indices_padding,
+    pub reserved_pads: i32,
+    pub pads: *const i64,
+    pub pads_count: u64,
+    pub ceil_mode: i32,
+    pub reserved_dilation: i32,
+    pub dilation: *const i64,
+    pub dilation_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_affine_grid_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub align_corners: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_grid_sample_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub mode: weft_grid_sample_mode,
+    pub outside: weft_grid_sample_outside,
+    pub align_corners: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_group_norm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub epsilon: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_instance_norm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub epsilon: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_local_response_norm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub alpha: f64,
+    pub beta: f64,
+    pub k: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_resize_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub mode: weft_resize_mode,
+    pub align_corners: i32,
+    pub scales: *const f64,
+    pub scales_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_addmm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub alpha: f64,
+    pub beta: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cdist_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub p: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cosine_embedding_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_cosine_embedding_reduction,
+    pub reserved_margin: i32,
+    pub margin: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cosine_similarity_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub eps: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cov_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub correction: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cross_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cumulative_trapezoid_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub dx: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_histc_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub low: f64,
+    pub high: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_logcumsumexp_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_multi_margin_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_multi_margin_reduction,
+    pub reserved_p: i32,
+    pub p: i64,
+    pub margin: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_multilabel_margin_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_multilabel_margin_reduction,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_multilabel_soft_margin_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_multilabel_soft_margin_reduction,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_nanmedian_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_nll_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_nll_reduction,
+    pub reserved_ignore_index: i32,
+    pub ignore_index: i64,
+    pub label_smoothing: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_soft_cross_entropy_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_soft_cross_entropy_reduction,
+    pub reserved_label_smoothing: i32,
+    pub label_smoothing: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_trapezoid_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub dx: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_vander_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub increasing: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_vecdot_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_api_v1 {
     pub struct_size: usize,
     pub release_version: Option<unsafe extern "C" fn() -> *const c_char>,
@@ -2697,6 +3377,53 @@ extern "C" {
     pub fn weft_quantile_opts_init(options: *mut c_void, size: usize);
     pub fn weft_std_mean_opts_init(options: *mut c_void, size: usize);
     pub fn weft_var_mean_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_as_strided_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_as_strided_scatter_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diag_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diag_embed_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diagonal_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diagonal_scatter_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_add_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_copy_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_fill_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_put_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_index_reduce_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_put_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_repeat_interleave_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_rot90_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_scatter_reduce_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_select_scatter_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_slice_scatter_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_take_along_axis_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_unfold_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_col2im_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_im2col_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_lp_pool_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_max_pool_with_indices_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_affine_grid_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_grid_sample_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_group_norm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_instance_norm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_local_response_norm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_resize_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_addmm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cdist_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cosine_embedding_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cosine_similarity_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cov_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cross_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cumulative_trapezoid_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_histc_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_logcumsumexp_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_multi_margin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_multilabel_margin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_multilabel_soft_margin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_nanmedian_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_nll_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_soft_cross_entropy_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_trapezoid_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_vander_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_vecdot_opts_init(options: *mut c_void, size: usize);
     pub fn weft_stop_gradient(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_abs(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_add(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -2950,4 +3677,68 @@ extern "C" {
     pub fn weft_std_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_std_mean_opts, out_std: *mut *mut weft_tensor, out_mean: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_trace(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_var_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_var_mean_opts, out_var: *mut *mut weft_tensor, out_mean: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_as_strided(ctx: *mut weft_context, x: *mut weft_tensor, shape: *const i64, shape_count: usize, strides: *const i64, strides_count: usize, opts: *const weft_as_strided_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_as_strided_scatter(ctx: *mut weft_context, x: *mut weft_tensor, source: *mut weft_tensor, shape: *const i64, shape_count: usize, strides: *const i64, strides_count: usize, opts: *const weft_as_strided_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_block_diag(ctx: *mut weft_context, inputs: *const *mut weft_tensor, inputs_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diag(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_diag_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diag_embed(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_diag_embed_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diagonal(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_diagonal_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diagonal_scatter(ctx: *mut weft_context, x: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_diagonal_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index(ctx: *mut weft_context, x: *mut weft_tensor, indices: *const *mut weft_tensor, indices_count: usize, dims: *const i64, dims_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_add(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_index_add_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_copy(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_index_copy_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_fill(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, value: *mut weft_tensor, opts: *const weft_index_fill_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_put(ctx: *mut weft_context, x: *mut weft_tensor, values: *mut weft_tensor, indices: *const *mut weft_tensor, indices_count: usize, dims: *const i64, dims_count: usize, opts: *const weft_index_put_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_index_reduce(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, source: *mut weft_tensor, reducer: weft_index_reduce_reducer, opts: *const weft_index_reduce_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_masked_scatter(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, source: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_movedim(ctx: *mut weft_context, x: *mut weft_tensor, source: *const i64, source_count: usize, destination: *const i64, destination_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_put(ctx: *mut weft_context, x: *mut weft_tensor, index: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_put_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_repeat_interleave_static(ctx: *mut weft_context, x: *mut weft_tensor, repeats: *mut weft_tensor, total: i64, opts: *const weft_repeat_interleave_static_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_rot90(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_rot90_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_scatter_reduce(ctx: *mut weft_context, x: *mut weft_tensor, indices: *mut weft_tensor, source: *mut weft_tensor, reducer: weft_scatter_reduce_reducer, opts: *const weft_scatter_reduce_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_select_scatter(ctx: *mut weft_context, x: *mut weft_tensor, source: *mut weft_tensor, index: i64, opts: *const weft_select_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_slice_scatter(ctx: *mut weft_context, x: *mut weft_tensor, source: *mut weft_tensor, opts: *const weft_slice_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_take_along_axis(ctx: *mut weft_context, x: *mut weft_tensor, indices: *mut weft_tensor, opts: *const weft_take_along_axis_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_unfold(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_unfold_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_adaptive_avg_pool(ctx: *mut weft_context, x: *mut weft_tensor, size: *const i64, size_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_adaptive_max_pool(ctx: *mut weft_context, x: *mut weft_tensor, size: *const i64, size_count: usize, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_col2im(ctx: *mut weft_context, x: *mut weft_tensor, size: *const i64, size_count: usize, window: *const i64, window_count: usize, opts: *const weft_col2im_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_im2col(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_im2col_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_lp_pool(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_lp_pool_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_max_pool_with_indices(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_max_pool_with_indices_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_max_unpool(ctx: *mut weft_context, x: *mut weft_tensor, indices: *mut weft_tensor, size: *const i64, size_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_affine_grid(ctx: *mut weft_context, theta: *mut weft_tensor, size: *const i64, size_count: usize, opts: *const weft_affine_grid_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_channel_shuffle(ctx: *mut weft_context, x: *mut weft_tensor, groups: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_grid_sample(ctx: *mut weft_context, x: *mut weft_tensor, grid: *mut weft_tensor, opts: *const weft_grid_sample_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_group_norm(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, offset: *mut weft_tensor, groups: i64, opts: *const weft_group_norm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_instance_norm(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, offset: *mut weft_tensor, opts: *const weft_instance_norm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_local_response_norm(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_local_response_norm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_pad_circular(ctx: *mut weft_context, x: *mut weft_tensor, low: *const i64, low_count: usize, high: *const i64, high_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_pad_reflect(ctx: *mut weft_context, x: *mut weft_tensor, low: *const i64, low_count: usize, high: *const i64, high_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_pad_replicate(ctx: *mut weft_context, x: *mut weft_tensor, low: *const i64, low_count: usize, high: *const i64, high_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_pixel_shuffle(ctx: *mut weft_context, x: *mut weft_tensor, factor: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_pixel_unshuffle(ctx: *mut weft_context, x: *mut weft_tensor, factor: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_resize(ctx: *mut weft_context, x: *mut weft_tensor, size: *const i64, size_count: usize, opts: *const weft_resize_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_addmm(ctx: *mut weft_context, x: *mut weft_tensor, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_addmm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cdist(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_cdist_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_corrcoef(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cosine_embedding(ctx: *mut weft_context, x: *mut weft_tensor, other: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_cosine_embedding_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cosine_similarity(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_cosine_similarity_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cov(ctx: *mut weft_context, x: *mut weft_tensor, counts: *mut weft_tensor, weights: *mut weft_tensor, opts: *const weft_cov_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cross(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_cross_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cumulative_trapezoid(ctx: *mut weft_context, y: *mut weft_tensor, x: *mut weft_tensor, opts: *const weft_cumulative_trapezoid_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_histc(ctx: *mut weft_context, x: *mut weft_tensor, bins: i64, opts: *const weft_histc_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_kron(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logcumsumexp(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_logcumsumexp_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_matrix_power(ctx: *mut weft_context, x: *mut weft_tensor, n: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_multi_margin(ctx: *mut weft_context, x: *mut weft_tensor, labels: *mut weft_tensor, weight: *mut weft_tensor, opts: *const weft_multi_margin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_multilabel_margin(ctx: *mut weft_context, x: *mut weft_tensor, labels: *mut weft_tensor, opts: *const weft_multilabel_margin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_multilabel_soft_margin(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, weight: *mut weft_tensor, opts: *const weft_multilabel_soft_margin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nanmedian(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_nanmedian_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nll(ctx: *mut weft_context, x: *mut weft_tensor, labels: *mut weft_tensor, weight: *mut weft_tensor, opts: *const weft_nll_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_renorm(ctx: *mut weft_context, x: *mut weft_tensor, p: f64, axis: i64, most: f64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_soft_cross_entropy(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, weight: *mut weft_tensor, opts: *const weft_soft_cross_entropy_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_trapezoid(ctx: *mut weft_context, y: *mut weft_tensor, x: *mut weft_tensor, opts: *const weft_trapezoid_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_vander(ctx: *mut weft_context, x: *mut weft_tensor, count: i64, opts: *const weft_vander_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_vecdot(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_vecdot_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
 }

@@ -4,54 +4,6 @@
 
 namespace weft::fuzz {
 
-void Call_weft_cumsum_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cumsum_opts), &size);
-  f.Enter();
-  weft_cumsum_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_logsumexp_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_logsumexp_opts), &size);
-  f.Enter();
-  weft_logsumexp_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_max_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_max_opts), &size);
-  f.Enter();
-  weft_max_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_mean_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_mean_opts), &size);
-  f.Enter();
-  weft_mean_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_min_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_min_opts), &size);
-  f.Enter();
-  weft_min_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_prod_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_prod_opts), &size);
-  f.Enter();
-  weft_prod_opts_init(options, size);
-  f.LeaveVoid();
-}
-
 void Call_weft_std_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_std_opts), &size);
@@ -684,175 +636,172 @@ void Call_weft_var_mean_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
-void Call_weft_stop_gradient(Fuzz& f) {
-  f.BeginOp(kOps[0]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_as_strided_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_as_strided_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_stop_gradient(ctx, x, out))) return;
-  f.Keep(out);
+  weft_as_strided_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_abs(Fuzz& f) {
-  f.BeginOp(kOps[1]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_as_strided_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_as_strided_scatter_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_abs(ctx, x, out))) return;
-  f.Keep(out);
+  weft_as_strided_scatter_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_add(Fuzz& f) {
-  f.BeginOp(kOps[2]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_diag_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diag_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_add(ctx, x, y, out))) return;
-  f.Keep(out);
+  weft_diag_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_bitwise_and(Fuzz& f) {
-  f.BeginOp(kOps[3]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_diag_embed_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diag_embed_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_bitwise_and(ctx, x, y, out))) return;
-  f.Keep(out);
+  weft_diag_embed_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_atan2(Fuzz& f) {
-  f.BeginOp(kOps[4]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_diagonal_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diagonal_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
-  f.Keep(out);
+  weft_diagonal_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_bitcast_convert(Fuzz& f) {
-  f.BeginOp(kOps[5]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dtype dtype = {};
-  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_diagonal_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diagonal_scatter_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_bitcast_convert(ctx, x, dtype, out))) return;
-  f.Keep(out);
+  weft_diagonal_scatter_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_cbrt(Fuzz& f) {
-  f.BeginOp(kOps[6]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_index_add_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_add_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_cbrt(ctx, x, out))) return;
-  f.Keep(out);
+  weft_index_add_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_ceil(Fuzz& f) {
-  f.BeginOp(kOps[7]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_index_copy_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_copy_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_ceil(ctx, x, out))) return;
-  f.Keep(out);
+  weft_index_copy_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_clamp(Fuzz& f) {
-  f.BeginOp(kOps[8]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const low = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_tensor* const high = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_index_fill_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_fill_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
-  f.Keep(out);
+  weft_index_fill_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_clip(Fuzz& f) {
-  f.BeginOp(kOps[9]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
-    opts->low = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
-    opts->high = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_index_put_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_put_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
-  f.Keep(out);
+  weft_index_put_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_compare(Fuzz& f) {
-  f.BeginOp(kOps[10]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_compare_direction direction = {};
-  direction = static_cast<weft_compare_direction>(f.EnumAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_index_reduce_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_reduce_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_compare(ctx, x, y, direction, out))) return;
-  f.Keep(out);
+  weft_index_reduce_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_complex(Fuzz& f) {
-  f.BeginOp(kOps[11]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const re = f.Operand(0);
-  weft_tensor* const im = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_put_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_put_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_complex(ctx, re, im, out))) return;
-  f.Keep(out);
+  weft_put_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_conj(Fuzz& f) {
-  f.BeginOp(kOps[12]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_repeat_interleave_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_repeat_interleave_static_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_conj(ctx, x, out))) return;
-  f.Keep(out);
+  weft_repeat_interleave_static_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_convert(Fuzz& f) {
-  f.BeginOp(kOps[13]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dtype dtype = {};
-  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_rot90_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rot90_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
-  f.Keep(out);
+  weft_rot90_opts_init(options, size);
+  f.LeaveVoid();
 }
 
-void Call_weft_cos(Fuzz& f) {
-  f.BeginOp(kOps[14]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
+void Call_weft_scatter_reduce_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scatter_reduce_opts), &size);
   f.Enter();
-  if (!f.Leave(weft_cos(ctx, x, out))) return;
-  f.Keep(out);
+  weft_scatter_reduce_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_select_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_select_scatter_opts), &size);
+  f.Enter();
+  weft_select_scatter_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_slice_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_slice_scatter_opts), &size);
+  f.Enter();
+  weft_slice_scatter_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_take_along_axis_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_take_along_axis_opts), &size);
+  f.Enter();
+  weft_take_along_axis_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_unfold_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_unfold_opts), &size);
+  f.Enter();
+  weft_unfold_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_col2im_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_col2im_opts), &size);
+  f.Enter();
+  weft_col2im_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_im2col_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_im2col_opts), &size);
+  f.Enter();
+  weft_im2col_opts_init(options, size);
+  f.LeaveVoid();
 }
 
 }  // namespace weft::fuzz

@@ -4,6 +4,385 @@
 
 namespace weft::fuzz {
 
+void Call_weft_lp_pool_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_lp_pool_opts), &size);
+  f.Enter();
+  weft_lp_pool_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_max_pool_with_indices_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_max_pool_with_indices_opts), &size);
+  f.Enter();
+  weft_max_pool_with_indices_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_affine_grid_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_affine_grid_opts), &size);
+  f.Enter();
+  weft_affine_grid_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_grid_sample_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_grid_sample_opts), &size);
+  f.Enter();
+  weft_grid_sample_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_group_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_group_norm_opts), &size);
+  f.Enter();
+  weft_group_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_instance_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_instance_norm_opts), &size);
+  f.Enter();
+  weft_instance_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_local_response_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_local_response_norm_opts), &size);
+  f.Enter();
+  weft_local_response_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_resize_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_resize_opts), &size);
+  f.Enter();
+  weft_resize_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_addmm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_addmm_opts), &size);
+  f.Enter();
+  weft_addmm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cdist_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cdist_opts), &size);
+  f.Enter();
+  weft_cdist_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cosine_embedding_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cosine_embedding_opts), &size);
+  f.Enter();
+  weft_cosine_embedding_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cosine_similarity_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cosine_similarity_opts), &size);
+  f.Enter();
+  weft_cosine_similarity_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cov_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cov_opts), &size);
+  f.Enter();
+  weft_cov_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cross_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cross_opts), &size);
+  f.Enter();
+  weft_cross_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cumulative_trapezoid_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumulative_trapezoid_opts), &size);
+  f.Enter();
+  weft_cumulative_trapezoid_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_histc_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_histc_opts), &size);
+  f.Enter();
+  weft_histc_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_logcumsumexp_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_logcumsumexp_opts), &size);
+  f.Enter();
+  weft_logcumsumexp_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_multi_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_multi_margin_opts), &size);
+  f.Enter();
+  weft_multi_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_multilabel_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_multilabel_margin_opts), &size);
+  f.Enter();
+  weft_multilabel_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_multilabel_soft_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_multilabel_soft_margin_opts), &size);
+  f.Enter();
+  weft_multilabel_soft_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nanmedian_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nanmedian_opts), &size);
+  f.Enter();
+  weft_nanmedian_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nll_opts), &size);
+  f.Enter();
+  weft_nll_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_soft_cross_entropy_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_soft_cross_entropy_opts), &size);
+  f.Enter();
+  weft_soft_cross_entropy_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_trapezoid_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_trapezoid_opts), &size);
+  f.Enter();
+  weft_trapezoid_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_vander_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_vander_opts), &size);
+  f.Enter();
+  weft_vander_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_vecdot_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_vecdot_opts), &size);
+  f.Enter();
+  weft_vecdot_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_stop_gradient(Fuzz& f) {
+  f.BeginOp(kOps[0]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_stop_gradient(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_abs(Fuzz& f) {
+  f.BeginOp(kOps[1]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_abs(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_add(Fuzz& f) {
+  f.BeginOp(kOps[2]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_add(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitwise_and(Fuzz& f) {
+  f.BeginOp(kOps[3]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitwise_and(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_atan2(Fuzz& f) {
+  f.BeginOp(kOps[4]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitcast_convert(Fuzz& f) {
+  f.BeginOp(kOps[5]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitcast_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cbrt(Fuzz& f) {
+  f.BeginOp(kOps[6]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cbrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ceil(Fuzz& f) {
+  f.BeginOp(kOps[7]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ceil(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clamp(Fuzz& f) {
+  f.BeginOp(kOps[8]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const low = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor* const high = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clip(Fuzz& f) {
+  f.BeginOp(kOps[9]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_compare(Fuzz& f) {
+  f.BeginOp(kOps[10]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_compare_direction direction = {};
+  direction = static_cast<weft_compare_direction>(f.EnumAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_compare(ctx, x, y, direction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_complex(Fuzz& f) {
+  f.BeginOp(kOps[11]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const re = f.Operand(0);
+  weft_tensor* const im = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_complex(ctx, re, im, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_conj(Fuzz& f) {
+  f.BeginOp(kOps[12]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_conj(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convert(Fuzz& f) {
+  f.BeginOp(kOps[13]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cos(Fuzz& f) {
+  f.BeginOp(kOps[14]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cos(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_clz(Fuzz& f) {
   f.BeginOp(kOps[15]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -683,759 +1062,6 @@ void Call_weft_full(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_full(ctx, shape, shape_count, value, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gather(Fuzz& f) {
-  f.BeginOp(kOps[74]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const start_indices = f.Operand(1);
-  const int64_t* offset_dims = {};
-  size_t offset_dims_count = {};
-  f.Ints(0, &offset_dims, &offset_dims_count);
-  const int64_t* collapsed_slice_dims = {};
-  size_t collapsed_slice_dims_count = {};
-  f.Ints(1, &collapsed_slice_dims, &collapsed_slice_dims_count);
-  const int64_t* start_index_map = {};
-  size_t start_index_map_count = {};
-  f.Ints(2, &start_index_map, &start_index_map_count);
-  int64_t index_vector_dim = {};
-  index_vector_dim = f.IntAttr(3);
-  const int64_t* slice_sizes = {};
-  size_t slice_sizes_count = {};
-  f.Ints(4, &slice_sizes, &slice_sizes_count);
-  weft_gather_opts* const opts = f.Options<weft_gather_opts>();
-  if (opts != nullptr) {
-    if (f.Given(5)) opts->present |= WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS;
-    f.Ints(5, &opts->operand_batching_dims, &opts->operand_batching_dims_count);
-    if (f.Given(6)) opts->present |= WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS;
-    f.Ints(6, &opts->start_indices_batching_dims, &opts->start_indices_batching_dims_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gather(ctx, x, start_indices, offset_dims, offset_dims_count, collapsed_slice_dims, collapsed_slice_dims_count, start_index_map, start_index_map_count, index_vector_dim, slice_sizes, slice_sizes_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_iota(Fuzz& f) {
-  f.BeginOp(kOps[75]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  int64_t dimension = {};
-  dimension = f.IntAttr(1);
-  weft_iota_opts* const opts = f.Options<weft_iota_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_IOTA_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_iota(ctx, shape, shape_count, dimension, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linspace(Fuzz& f) {
-  f.BeginOp(kOps[76]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  double start = {};
-  start = f.DoubleAttr(0);
-  double stop = {};
-  stop = f.DoubleAttr(1);
-  int64_t count = {};
-  count = f.IntAttr(2);
-  weft_linspace_opts* const opts = f.Options<weft_linspace_opts>();
-  if (opts != nullptr) {
-    if (f.Given(3)) opts->present |= WEFT_LINSPACE_HAS_ENDPOINT;
-    opts->endpoint = static_cast<int32_t>(f.BoolAttr(3));
-    if (f.Given(4)) opts->present |= WEFT_LINSPACE_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linspace(ctx, start, stop, count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pad(Fuzz& f) {
-  f.BeginOp(kOps[77]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const value = f.Operand(1);
-  const int64_t* edge_padding_low = {};
-  size_t edge_padding_low_count = {};
-  f.Ints(0, &edge_padding_low, &edge_padding_low_count);
-  const int64_t* edge_padding_high = {};
-  size_t edge_padding_high_count = {};
-  f.Ints(1, &edge_padding_high, &edge_padding_high_count);
-  const int64_t* interior_padding = {};
-  size_t interior_padding_count = {};
-  f.Ints(2, &interior_padding, &interior_padding_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pad(ctx, x, value, edge_padding_low, edge_padding_low_count, edge_padding_high, edge_padding_high_count, interior_padding, interior_padding_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_repeat_interleave(Fuzz& f) {
-  f.BeginOp(kOps[78]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t repeats = {};
-  repeats = f.IntAttr(0);
-  weft_repeat_interleave_opts* const opts = f.Options<weft_repeat_interleave_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_repeat_interleave(ctx, x, repeats, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reshape(Fuzz& f) {
-  f.BeginOp(kOps[79]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reshape(ctx, x, shape, shape_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reverse(Fuzz& f) {
-  f.BeginOp(kOps[80]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dimensions = {};
-  size_t dimensions_count = {};
-  f.Ints(0, &dimensions, &dimensions_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reverse(ctx, x, dimensions, dimensions_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_roll(Fuzz& f) {
-  f.BeginOp(kOps[81]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shifts = {};
-  size_t shifts_count = {};
-  f.Ints(0, &shifts, &shifts_count);
-  weft_roll_opts* const opts = f.Options<weft_roll_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_ROLL_HAS_DIMS;
-    f.Ints(1, &opts->dims, &opts->dims_count);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_roll(ctx, x, shifts, shifts_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scatter(Fuzz& f) {
-  f.BeginOp(kOps[82]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scatter_indices = f.Operand(1);
-  weft_tensor* const updates = f.Operand(2);
-  const int64_t* update_window_dims = {};
-  size_t update_window_dims_count = {};
-  f.Ints(0, &update_window_dims, &update_window_dims_count);
-  const int64_t* inserted_window_dims = {};
-  size_t inserted_window_dims_count = {};
-  f.Ints(1, &inserted_window_dims, &inserted_window_dims_count);
-  const int64_t* scatter_dims_to_operand_dims = {};
-  size_t scatter_dims_to_operand_dims_count = {};
-  f.Ints(2, &scatter_dims_to_operand_dims, &scatter_dims_to_operand_dims_count);
-  int64_t index_vector_dim = {};
-  index_vector_dim = f.IntAttr(3);
-  weft_scatter_reducer reducer = {};
-  reducer = static_cast<weft_scatter_reducer>(f.EnumAttr(4));
-  weft_scatter_opts* const opts = f.Options<weft_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(5)) opts->present |= WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS;
-    f.Ints(5, &opts->input_batching_dims, &opts->input_batching_dims_count);
-    if (f.Given(6)) opts->present |= WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS;
-    f.Ints(6, &opts->scatter_indices_batching_dims, &opts->scatter_indices_batching_dims_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scatter(ctx, x, scatter_indices, updates, update_window_dims, update_window_dims_count, inserted_window_dims, inserted_window_dims_count, scatter_dims_to_operand_dims, scatter_dims_to_operand_dims_count, index_vector_dim, reducer, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_slice(Fuzz& f) {
-  f.BeginOp(kOps[83]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* start_indices = {};
-  size_t start_indices_count = {};
-  f.Ints(0, &start_indices, &start_indices_count);
-  const int64_t* limit_indices = {};
-  size_t limit_indices_count = {};
-  f.Ints(1, &limit_indices, &limit_indices_count);
-  const int64_t* strides = {};
-  size_t strides_count = {};
-  f.Ints(2, &strides, &strides_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_slice(ctx, x, start_indices, start_indices_count, limit_indices, limit_indices_count, strides, strides_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_slice_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[84]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t axis = {};
-  axis = f.IntAttr(0);
-  weft_slice_in_dim_opts* const opts = f.Options<weft_slice_in_dim_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_SLICE_IN_DIM_HAS_START;
-    opts->start = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SLICE_IN_DIM_HAS_LIMIT;
-    opts->limit = f.IntAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_SLICE_IN_DIM_HAS_STEP;
-    opts->step = f.IntAttr(3);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_slice_in_dim(ctx, x, axis, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_squeeze(Fuzz& f) {
-  f.BeginOp(kOps[85]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SQUEEZE_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_squeeze(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_stack(Fuzz& f) {
-  f.BeginOp(kOps[86]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  size_t inputs_count = 0;
-  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
-  weft_stack_opts* const opts = f.Options<weft_stack_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_STACK_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_stack(ctx, inputs, inputs_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_take(Fuzz& f) {
-  f.BeginOp(kOps[87]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const indices = f.Operand(1);
-  weft_take_opts* const opts = f.Options<weft_take_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TAKE_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_take(ctx, x, indices, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tile(Fuzz& f) {
-  f.BeginOp(kOps[88]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* reps = {};
-  size_t reps_count = {};
-  f.Ints(0, &reps, &reps_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tile(ctx, x, reps, reps_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_transpose(Fuzz& f) {
-  f.BeginOp(kOps[89]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* permutation = {};
-  size_t permutation_count = {};
-  f.Ints(0, &permutation, &permutation_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_transpose(ctx, x, permutation, permutation_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tril(Fuzz& f) {
-  f.BeginOp(kOps[90]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tril_opts* const opts = f.Options<weft_tril_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRIL_HAS_DIAGONAL;
-    opts->diagonal = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tril(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_triu(Fuzz& f) {
-  f.BeginOp(kOps[91]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_triu_opts* const opts = f.Options<weft_triu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRIU_HAS_DIAGONAL;
-    opts->diagonal = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_triu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_all(Fuzz& f) {
-  f.BeginOp(kOps[92]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_all_opts* const opts = f.Options<weft_all_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ALL_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_ALL_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_all(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_any(Fuzz& f) {
-  f.BeginOp(kOps[93]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_any_opts* const opts = f.Options<weft_any_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ANY_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_ANY_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_any(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argmax(Fuzz& f) {
-  f.BeginOp(kOps[94]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGMAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_ARGMAX_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argmin(Fuzz& f) {
-  f.BeginOp(kOps[95]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGMIN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGMIN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_ARGMIN_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argmin(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cummax(Fuzz& f) {
-  f.BeginOp(kOps[96]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cummax_opts* const opts = f.Options<weft_cummax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMMAX_HAS_REVERSE;
-    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cummax(ctx, x, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_cummin(Fuzz& f) {
-  f.BeginOp(kOps[97]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cummin_opts* const opts = f.Options<weft_cummin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMMIN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMMIN_HAS_REVERSE;
-    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cummin(ctx, x, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_cumprod(Fuzz& f) {
-  f.BeginOp(kOps[98]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cumprod_opts* const opts = f.Options<weft_cumprod_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMPROD_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMPROD_HAS_REVERSE;
-    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cumprod(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cumsum(Fuzz& f) {
-  f.BeginOp(kOps[99]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cumsum_opts* const opts = f.Options<weft_cumsum_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMSUM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMSUM_HAS_REVERSE;
-    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cumsum(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logsumexp(Fuzz& f) {
-  f.BeginOp(kOps[100]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOGSUMEXP_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_LOGSUMEXP_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logsumexp(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[101]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_max_opts* const opts = f.Options<weft_max_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MAX_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_max(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[102]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_mean_opts* const opts = f.Options<weft_mean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mean(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[103]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_min_opts* const opts = f.Options<weft_min_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MIN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MIN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_min(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[104]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_prod_opts* const opts = f.Options<weft_prod_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_PROD_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_PROD_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_prod(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[105]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dimensions = {};
-  size_t dimensions_count = {};
-  f.Ints(0, &dimensions, &dimensions_count);
-  weft_reduce_reducer reducer = {};
-  reducer = static_cast<weft_reduce_reducer>(f.EnumAttr(1));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce(ctx, x, dimensions, dimensions_count, reducer, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[106]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_std_opts* const opts = f.Options<weft_std_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_STD_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_STD_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_STD_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_std(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[107]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_sum_opts* const opts = f.Options<weft_sum_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SUM_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_SUM_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sum(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[108]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_var_opts* const opts = f.Options<weft_var_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VAR_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_VAR_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_VAR_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_var(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argsort(Fuzz& f) {
-  f.BeginOp(kOps[109]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
-    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_isin(Fuzz& f) {
-  f.BeginOp(kOps[110]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const among = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_isin(ctx, x, among, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_searchsorted(Fuzz& f) {
-  f.BeginOp(kOps[111]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const sorted = f.Operand(0);
-  weft_tensor* const values = f.Operand(1);
-  weft_searchsorted_opts* const opts = f.Options<weft_searchsorted_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SEARCHSORTED_HAS_RIGHT;
-    opts->right = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_searchsorted(ctx, sorted, values, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sort(Fuzz& f) {
-  f.BeginOp(kOps[112]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_sort_opts* const opts = f.Options<weft_sort_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SORT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_SORT_HAS_DESCENDING;
-    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sort(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[113]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t k = {};
-  k = f.IntAttr(0);
-  weft_top_k_opts* const opts = f.Options<weft_top_k_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_TOP_K_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_bincount(Fuzz& f) {
-  f.BeginOp(kOps[114]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const weights = f.Operand(1);
-  int64_t length = {};
-  length = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bincount(ctx, x, weights, length, out))) return;
   f.Keep(out);
 }
 

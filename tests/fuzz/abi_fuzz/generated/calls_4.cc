@@ -4,6 +4,759 @@
 
 namespace weft::fuzz {
 
+void Call_weft_gather(Fuzz& f) {
+  f.BeginOp(kOps[74]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const start_indices = f.Operand(1);
+  const int64_t* offset_dims = {};
+  size_t offset_dims_count = {};
+  f.Ints(0, &offset_dims, &offset_dims_count);
+  const int64_t* collapsed_slice_dims = {};
+  size_t collapsed_slice_dims_count = {};
+  f.Ints(1, &collapsed_slice_dims, &collapsed_slice_dims_count);
+  const int64_t* start_index_map = {};
+  size_t start_index_map_count = {};
+  f.Ints(2, &start_index_map, &start_index_map_count);
+  int64_t index_vector_dim = {};
+  index_vector_dim = f.IntAttr(3);
+  const int64_t* slice_sizes = {};
+  size_t slice_sizes_count = {};
+  f.Ints(4, &slice_sizes, &slice_sizes_count);
+  weft_gather_opts* const opts = f.Options<weft_gather_opts>();
+  if (opts != nullptr) {
+    if (f.Given(5)) opts->present |= WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS;
+    f.Ints(5, &opts->operand_batching_dims, &opts->operand_batching_dims_count);
+    if (f.Given(6)) opts->present |= WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS;
+    f.Ints(6, &opts->start_indices_batching_dims, &opts->start_indices_batching_dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gather(ctx, x, start_indices, offset_dims, offset_dims_count, collapsed_slice_dims, collapsed_slice_dims_count, start_index_map, start_index_map_count, index_vector_dim, slice_sizes, slice_sizes_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_iota(Fuzz& f) {
+  f.BeginOp(kOps[75]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  int64_t dimension = {};
+  dimension = f.IntAttr(1);
+  weft_iota_opts* const opts = f.Options<weft_iota_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_IOTA_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_iota(ctx, shape, shape_count, dimension, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linspace(Fuzz& f) {
+  f.BeginOp(kOps[76]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  double start = {};
+  start = f.DoubleAttr(0);
+  double stop = {};
+  stop = f.DoubleAttr(1);
+  int64_t count = {};
+  count = f.IntAttr(2);
+  weft_linspace_opts* const opts = f.Options<weft_linspace_opts>();
+  if (opts != nullptr) {
+    if (f.Given(3)) opts->present |= WEFT_LINSPACE_HAS_ENDPOINT;
+    opts->endpoint = static_cast<int32_t>(f.BoolAttr(3));
+    if (f.Given(4)) opts->present |= WEFT_LINSPACE_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linspace(ctx, start, stop, count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pad(Fuzz& f) {
+  f.BeginOp(kOps[77]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const value = f.Operand(1);
+  const int64_t* edge_padding_low = {};
+  size_t edge_padding_low_count = {};
+  f.Ints(0, &edge_padding_low, &edge_padding_low_count);
+  const int64_t* edge_padding_high = {};
+  size_t edge_padding_high_count = {};
+  f.Ints(1, &edge_padding_high, &edge_padding_high_count);
+  const int64_t* interior_padding = {};
+  size_t interior_padding_count = {};
+  f.Ints(2, &interior_padding, &interior_padding_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pad(ctx, x, value, edge_padding_low, edge_padding_low_count, edge_padding_high, edge_padding_high_count, interior_padding, interior_padding_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_repeat_interleave(Fuzz& f) {
+  f.BeginOp(kOps[78]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t repeats = {};
+  repeats = f.IntAttr(0);
+  weft_repeat_interleave_opts* const opts = f.Options<weft_repeat_interleave_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_repeat_interleave(ctx, x, repeats, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reshape(Fuzz& f) {
+  f.BeginOp(kOps[79]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reshape(ctx, x, shape, shape_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reverse(Fuzz& f) {
+  f.BeginOp(kOps[80]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dimensions = {};
+  size_t dimensions_count = {};
+  f.Ints(0, &dimensions, &dimensions_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reverse(ctx, x, dimensions, dimensions_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_roll(Fuzz& f) {
+  f.BeginOp(kOps[81]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shifts = {};
+  size_t shifts_count = {};
+  f.Ints(0, &shifts, &shifts_count);
+  weft_roll_opts* const opts = f.Options<weft_roll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ROLL_HAS_DIMS;
+    f.Ints(1, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_roll(ctx, x, shifts, shifts_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scatter(Fuzz& f) {
+  f.BeginOp(kOps[82]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scatter_indices = f.Operand(1);
+  weft_tensor* const updates = f.Operand(2);
+  const int64_t* update_window_dims = {};
+  size_t update_window_dims_count = {};
+  f.Ints(0, &update_window_dims, &update_window_dims_count);
+  const int64_t* inserted_window_dims = {};
+  size_t inserted_window_dims_count = {};
+  f.Ints(1, &inserted_window_dims, &inserted_window_dims_count);
+  const int64_t* scatter_dims_to_operand_dims = {};
+  size_t scatter_dims_to_operand_dims_count = {};
+  f.Ints(2, &scatter_dims_to_operand_dims, &scatter_dims_to_operand_dims_count);
+  int64_t index_vector_dim = {};
+  index_vector_dim = f.IntAttr(3);
+  weft_scatter_reducer reducer = {};
+  reducer = static_cast<weft_scatter_reducer>(f.EnumAttr(4));
+  weft_scatter_opts* const opts = f.Options<weft_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(5)) opts->present |= WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS;
+    f.Ints(5, &opts->input_batching_dims, &opts->input_batching_dims_count);
+    if (f.Given(6)) opts->present |= WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS;
+    f.Ints(6, &opts->scatter_indices_batching_dims, &opts->scatter_indices_batching_dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scatter(ctx, x, scatter_indices, updates, update_window_dims, update_window_dims_count, inserted_window_dims, inserted_window_dims_count, scatter_dims_to_operand_dims, scatter_dims_to_operand_dims_count, index_vector_dim, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice(Fuzz& f) {
+  f.BeginOp(kOps[83]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* start_indices = {};
+  size_t start_indices_count = {};
+  f.Ints(0, &start_indices, &start_indices_count);
+  const int64_t* limit_indices = {};
+  size_t limit_indices_count = {};
+  f.Ints(1, &limit_indices, &limit_indices_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(2, &strides, &strides_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice(ctx, x, start_indices, start_indices_count, limit_indices, limit_indices_count, strides, strides_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice_in_dim(Fuzz& f) {
+  f.BeginOp(kOps[84]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t axis = {};
+  axis = f.IntAttr(0);
+  weft_slice_in_dim_opts* const opts = f.Options<weft_slice_in_dim_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SLICE_IN_DIM_HAS_START;
+    opts->start = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SLICE_IN_DIM_HAS_LIMIT;
+    opts->limit = f.IntAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_SLICE_IN_DIM_HAS_STEP;
+    opts->step = f.IntAttr(3);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice_in_dim(ctx, x, axis, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_squeeze(Fuzz& f) {
+  f.BeginOp(kOps[85]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SQUEEZE_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_squeeze(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_stack(Fuzz& f) {
+  f.BeginOp(kOps[86]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_stack_opts* const opts = f.Options<weft_stack_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STACK_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_stack(ctx, inputs, inputs_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_take(Fuzz& f) {
+  f.BeginOp(kOps[87]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  weft_take_opts* const opts = f.Options<weft_take_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TAKE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_take(ctx, x, indices, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tile(Fuzz& f) {
+  f.BeginOp(kOps[88]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* reps = {};
+  size_t reps_count = {};
+  f.Ints(0, &reps, &reps_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tile(ctx, x, reps, reps_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_transpose(Fuzz& f) {
+  f.BeginOp(kOps[89]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* permutation = {};
+  size_t permutation_count = {};
+  f.Ints(0, &permutation, &permutation_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_transpose(ctx, x, permutation, permutation_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tril(Fuzz& f) {
+  f.BeginOp(kOps[90]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tril_opts* const opts = f.Options<weft_tril_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIL_HAS_DIAGONAL;
+    opts->diagonal = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tril(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_triu(Fuzz& f) {
+  f.BeginOp(kOps[91]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_triu_opts* const opts = f.Options<weft_triu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIU_HAS_DIAGONAL;
+    opts->diagonal = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_all(Fuzz& f) {
+  f.BeginOp(kOps[92]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_all_opts* const opts = f.Options<weft_all_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ALL_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_ALL_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_all(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_any(Fuzz& f) {
+  f.BeginOp(kOps[93]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_any_opts* const opts = f.Options<weft_any_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ANY_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_ANY_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_any(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argmax(Fuzz& f) {
+  f.BeginOp(kOps[94]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGMAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_ARGMAX_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argmin(Fuzz& f) {
+  f.BeginOp(kOps[95]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGMIN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_ARGMIN_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argmin(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cummax(Fuzz& f) {
+  f.BeginOp(kOps[96]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cummax_opts* const opts = f.Options<weft_cummax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMMAX_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cummax(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cummin(Fuzz& f) {
+  f.BeginOp(kOps[97]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cummin_opts* const opts = f.Options<weft_cummin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMMIN_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cummin(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cumprod(Fuzz& f) {
+  f.BeginOp(kOps[98]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cumprod_opts* const opts = f.Options<weft_cumprod_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMPROD_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMPROD_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cumprod(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cumsum(Fuzz& f) {
+  f.BeginOp(kOps[99]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cumsum_opts* const opts = f.Options<weft_cumsum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMSUM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMSUM_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cumsum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logsumexp(Fuzz& f) {
+  f.BeginOp(kOps[100]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOGSUMEXP_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_LOGSUMEXP_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsumexp(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_max(Fuzz& f) {
+  f.BeginOp(kOps[101]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_max_opts* const opts = f.Options<weft_max_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MAX_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_max(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mean(Fuzz& f) {
+  f.BeginOp(kOps[102]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_mean_opts* const opts = f.Options<weft_mean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mean(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_min(Fuzz& f) {
+  f.BeginOp(kOps[103]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_min_opts* const opts = f.Options<weft_min_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MIN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MIN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_min(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_prod(Fuzz& f) {
+  f.BeginOp(kOps[104]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_prod_opts* const opts = f.Options<weft_prod_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PROD_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_PROD_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_prod(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reduce(Fuzz& f) {
+  f.BeginOp(kOps[105]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dimensions = {};
+  size_t dimensions_count = {};
+  f.Ints(0, &dimensions, &dimensions_count);
+  weft_reduce_reducer reducer = {};
+  reducer = static_cast<weft_reduce_reducer>(f.EnumAttr(1));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce(ctx, x, dimensions, dimensions_count, reducer, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_std(Fuzz& f) {
+  f.BeginOp(kOps[106]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_std_opts* const opts = f.Options<weft_std_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STD_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_STD_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_STD_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_std(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sum(Fuzz& f) {
+  f.BeginOp(kOps[107]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_sum_opts* const opts = f.Options<weft_sum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SUM_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_SUM_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_var(Fuzz& f) {
+  f.BeginOp(kOps[108]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_var_opts* const opts = f.Options<weft_var_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_VAR_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_VAR_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_VAR_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_var(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argsort(Fuzz& f) {
+  f.BeginOp(kOps[109]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_isin(Fuzz& f) {
+  f.BeginOp(kOps[110]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const among = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_isin(ctx, x, among, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_searchsorted(Fuzz& f) {
+  f.BeginOp(kOps[111]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const sorted = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  weft_searchsorted_opts* const opts = f.Options<weft_searchsorted_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SEARCHSORTED_HAS_RIGHT;
+    opts->right = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_searchsorted(ctx, sorted, values, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sort(Fuzz& f) {
+  f.BeginOp(kOps[112]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_sort_opts* const opts = f.Options<weft_sort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_top_k(Fuzz& f) {
+  f.BeginOp(kOps[113]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t k = {};
+  k = f.IntAttr(0);
+  weft_top_k_opts* const opts = f.Options<weft_top_k_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_TOP_K_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_bincount(Fuzz& f) {
+  f.BeginOp(kOps[114]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const weights = f.Operand(1);
+  int64_t length = {};
+  length = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bincount(ctx, x, weights, length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_boolean_mask_static(Fuzz& f) {
   f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -215,7 +968,13 @@ void Call_weft_avg_pool(Fuzz& f) {
     opts->padding = static_cast<weft_avg_pool_padding>(f.EnumAttr(2));
     if (f.Given(3)) opts->present |= WEFT_AVG_POOL_HAS_PADS;
     f.Ints(3, &opts->pads, &opts->pads_count);
-    opts->present ^= f.StrayBits(3);
+    if (f.Given(4)) opts->present |= WEFT_AVG_POOL_HAS_CEIL_MODE;
+    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD;
+    opts->count_include_pad = static_cast<int32_t>(f.BoolAttr(5));
+    if (f.Given(6)) opts->present |= WEFT_AVG_POOL_HAS_DIVISOR;
+    opts->divisor = f.IntAttr(6);
+    opts->present ^= f.StrayBits(6);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -342,7 +1101,11 @@ void Call_weft_max_pool(Fuzz& f) {
     opts->padding = static_cast<weft_max_pool_padding>(f.EnumAttr(2));
     if (f.Given(3)) opts->present |= WEFT_MAX_POOL_HAS_PADS;
     f.Ints(3, &opts->pads, &opts->pads_count);
-    opts->present ^= f.StrayBits(3);
+    if (f.Given(4)) opts->present |= WEFT_MAX_POOL_HAS_CEIL_MODE;
+    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_MAX_POOL_HAS_DILATION;
+    f.Ints(5, &opts->dilation, &opts->dilation_count);
+    opts->present ^= f.StrayBits(5);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1048,505 +1811,6 @@ void Call_weft_bessel_i1e(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_bessel_i1e(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_addcdiv(Fuzz& f) {
-  f.BeginOp(kOps[174]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const z = f.Operand(2);
-  weft_addcdiv_opts* const opts = f.Options<weft_addcdiv_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ADDCDIV_HAS_VALUE;
-    opts->value = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_addcdiv(ctx, x, y, z, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_addcmul(Fuzz& f) {
-  f.BeginOp(kOps[175]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const z = f.Operand(2);
-  weft_addcmul_opts* const opts = f.Options<weft_addcmul_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ADDCMUL_HAS_VALUE;
-    opts->value = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_addcmul(ctx, x, y, z, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_allclose(Fuzz& f) {
-  f.BeginOp(kOps[176]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_allclose_opts* const opts = f.Options<weft_allclose_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ALLCLOSE_HAS_RTOL;
-    opts->rtol = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ALLCLOSE_HAS_ATOL;
-    opts->atol = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_ALLCLOSE_HAS_EQUAL_NAN;
-    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_allclose(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_angle(Fuzz& f) {
-  f.BeginOp(kOps[177]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_angle(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_copysign(Fuzz& f) {
-  f.BeginOp(kOps[178]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_copysign(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_deg2rad(Fuzz& f) {
-  f.BeginOp(kOps[179]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_deg2rad(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_entr(Fuzz& f) {
-  f.BeginOp(kOps[180]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_entr(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_floor_divide(Fuzz& f) {
-  f.BeginOp(kOps[181]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_floor_divide(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_fmax(Fuzz& f) {
-  f.BeginOp(kOps[182]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_fmax(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_fmin(Fuzz& f) {
-  f.BeginOp(kOps[183]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_fmin(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_frac(Fuzz& f) {
-  f.BeginOp(kOps[184]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_frac(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_heaviside(Fuzz& f) {
-  f.BeginOp(kOps[185]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const values = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_heaviside(ctx, x, values, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hypot(Fuzz& f) {
-  f.BeginOp(kOps[186]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hypot(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_inf(Fuzz& f) {
-  f.BeginOp(kOps[187]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_inf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_neg_inf(Fuzz& f) {
-  f.BeginOp(kOps[188]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_neg_inf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_pos_inf(Fuzz& f) {
-  f.BeginOp(kOps[189]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_pos_inf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_isclose(Fuzz& f) {
-  f.BeginOp(kOps[190]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_isclose_opts* const opts = f.Options<weft_isclose_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ISCLOSE_HAS_RTOL;
-    opts->rtol = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ISCLOSE_HAS_ATOL;
-    opts->atol = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_ISCLOSE_HAS_EQUAL_NAN;
-    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_isclose(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ldexp(Fuzz& f) {
-  f.BeginOp(kOps[191]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const n = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ldexp(ctx, x, n, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lerp(Fuzz& f) {
-  f.BeginOp(kOps[192]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lerp(ctx, x, y, weight, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log10(Fuzz& f) {
-  f.BeginOp(kOps[193]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log10(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logaddexp(Fuzz& f) {
-  f.BeginOp(kOps[194]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logaddexp(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logaddexp2(Fuzz& f) {
-  f.BeginOp(kOps[195]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logaddexp2(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logical_and(Fuzz& f) {
-  f.BeginOp(kOps[196]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logical_and(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logical_not(Fuzz& f) {
-  f.BeginOp(kOps[197]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logical_not(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logical_or(Fuzz& f) {
-  f.BeginOp(kOps[198]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logical_or(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logical_xor(Fuzz& f) {
-  f.BeginOp(kOps[199]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logical_xor(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logit(Fuzz& f) {
-  f.BeginOp(kOps[200]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_logit_opts* const opts = f.Options<weft_logit_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOGIT_HAS_EPS;
-    opts->eps = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logit(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_masked_fill(Fuzz& f) {
-  f.BeginOp(kOps[201]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const mask = f.Operand(1);
-  weft_tensor* const value = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_masked_fill(ctx, x, mask, value, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mod(Fuzz& f) {
-  f.BeginOp(kOps[202]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mod(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_nan_to_num(Fuzz& f) {
-  f.BeginOp(kOps[203]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_nan_to_num_opts* const opts = f.Options<weft_nan_to_num_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NAN_TO_NUM_HAS_NAN;
-    opts->nan = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_NAN_TO_NUM_HAS_POSINF;
-    opts->posinf = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_NAN_TO_NUM_HAS_NEGINF;
-    opts->neginf = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nan_to_num(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_nextafter(Fuzz& f) {
-  f.BeginOp(kOps[204]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nextafter(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rad2deg(Fuzz& f) {
-  f.BeginOp(kOps[205]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rad2deg(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reciprocal(Fuzz& f) {
-  f.BeginOp(kOps[206]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reciprocal(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_round_decimals(Fuzz& f) {
-  f.BeginOp(kOps[207]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t decimals = {};
-  decimals = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_round_decimals(ctx, x, decimals, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_signbit(Fuzz& f) {
-  f.BeginOp(kOps[208]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_signbit(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sinc(Fuzz& f) {
-  f.BeginOp(kOps[209]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sinc(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_trunc_divide(Fuzz& f) {
-  f.BeginOp(kOps[210]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_trunc_divide(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_xlog1py(Fuzz& f) {
-  f.BeginOp(kOps[211]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_xlog1py(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_xlogy(Fuzz& f) {
-  f.BeginOp(kOps[212]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_xlogy(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_celu(Fuzz& f) {
-  f.BeginOp(kOps[213]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_celu_opts* const opts = f.Options<weft_celu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CELU_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_celu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_glu(Fuzz& f) {
-  f.BeginOp(kOps[214]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_glu_opts* const opts = f.Options<weft_glu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GLU_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_glu(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

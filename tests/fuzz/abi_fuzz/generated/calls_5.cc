@@ -4,6 +4,505 @@
 
 namespace weft::fuzz {
 
+void Call_weft_addcdiv(Fuzz& f) {
+  f.BeginOp(kOps[174]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const z = f.Operand(2);
+  weft_addcdiv_opts* const opts = f.Options<weft_addcdiv_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDCDIV_HAS_VALUE;
+    opts->value = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addcdiv(ctx, x, y, z, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_addcmul(Fuzz& f) {
+  f.BeginOp(kOps[175]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const z = f.Operand(2);
+  weft_addcmul_opts* const opts = f.Options<weft_addcmul_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDCMUL_HAS_VALUE;
+    opts->value = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addcmul(ctx, x, y, z, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_allclose(Fuzz& f) {
+  f.BeginOp(kOps[176]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_allclose_opts* const opts = f.Options<weft_allclose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ALLCLOSE_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ALLCLOSE_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ALLCLOSE_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_allclose(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_angle(Fuzz& f) {
+  f.BeginOp(kOps[177]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_angle(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_copysign(Fuzz& f) {
+  f.BeginOp(kOps[178]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_copysign(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_deg2rad(Fuzz& f) {
+  f.BeginOp(kOps[179]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_deg2rad(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_entr(Fuzz& f) {
+  f.BeginOp(kOps[180]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_entr(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_floor_divide(Fuzz& f) {
+  f.BeginOp(kOps[181]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_floor_divide(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_fmax(Fuzz& f) {
+  f.BeginOp(kOps[182]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fmax(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_fmin(Fuzz& f) {
+  f.BeginOp(kOps[183]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fmin(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_frac(Fuzz& f) {
+  f.BeginOp(kOps[184]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_frac(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_heaviside(Fuzz& f) {
+  f.BeginOp(kOps[185]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_heaviside(ctx, x, values, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hypot(Fuzz& f) {
+  f.BeginOp(kOps[186]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hypot(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_inf(Fuzz& f) {
+  f.BeginOp(kOps[187]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_neg_inf(Fuzz& f) {
+  f.BeginOp(kOps[188]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_neg_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_pos_inf(Fuzz& f) {
+  f.BeginOp(kOps[189]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_pos_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_isclose(Fuzz& f) {
+  f.BeginOp(kOps[190]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_isclose_opts* const opts = f.Options<weft_isclose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ISCLOSE_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ISCLOSE_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ISCLOSE_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_isclose(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ldexp(Fuzz& f) {
+  f.BeginOp(kOps[191]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const n = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ldexp(ctx, x, n, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lerp(Fuzz& f) {
+  f.BeginOp(kOps[192]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lerp(ctx, x, y, weight, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log10(Fuzz& f) {
+  f.BeginOp(kOps[193]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log10(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logaddexp(Fuzz& f) {
+  f.BeginOp(kOps[194]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logaddexp(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logaddexp2(Fuzz& f) {
+  f.BeginOp(kOps[195]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logaddexp2(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_and(Fuzz& f) {
+  f.BeginOp(kOps[196]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_and(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_not(Fuzz& f) {
+  f.BeginOp(kOps[197]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_not(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_or(Fuzz& f) {
+  f.BeginOp(kOps[198]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_or(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logical_xor(Fuzz& f) {
+  f.BeginOp(kOps[199]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logical_xor(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logit(Fuzz& f) {
+  f.BeginOp(kOps[200]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_logit_opts* const opts = f.Options<weft_logit_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOGIT_HAS_EPS;
+    opts->eps = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logit(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_masked_fill(Fuzz& f) {
+  f.BeginOp(kOps[201]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  weft_tensor* const value = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_fill(ctx, x, mask, value, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mod(Fuzz& f) {
+  f.BeginOp(kOps[202]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mod(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nan_to_num(Fuzz& f) {
+  f.BeginOp(kOps[203]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_nan_to_num_opts* const opts = f.Options<weft_nan_to_num_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NAN_TO_NUM_HAS_NAN;
+    opts->nan = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_NAN_TO_NUM_HAS_POSINF;
+    opts->posinf = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_NAN_TO_NUM_HAS_NEGINF;
+    opts->neginf = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nan_to_num(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nextafter(Fuzz& f) {
+  f.BeginOp(kOps[204]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nextafter(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rad2deg(Fuzz& f) {
+  f.BeginOp(kOps[205]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rad2deg(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reciprocal(Fuzz& f) {
+  f.BeginOp(kOps[206]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reciprocal(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_round_decimals(Fuzz& f) {
+  f.BeginOp(kOps[207]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t decimals = {};
+  decimals = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_round_decimals(ctx, x, decimals, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_signbit(Fuzz& f) {
+  f.BeginOp(kOps[208]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_signbit(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sinc(Fuzz& f) {
+  f.BeginOp(kOps[209]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sinc(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_trunc_divide(Fuzz& f) {
+  f.BeginOp(kOps[210]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trunc_divide(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_xlog1py(Fuzz& f) {
+  f.BeginOp(kOps[211]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_xlog1py(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_xlogy(Fuzz& f) {
+  f.BeginOp(kOps[212]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_xlogy(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_celu(Fuzz& f) {
+  f.BeginOp(kOps[213]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_celu_opts* const opts = f.Options<weft_celu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_celu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_glu(Fuzz& f) {
+  f.BeginOp(kOps[214]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_glu_opts* const opts = f.Options<weft_glu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GLU_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_glu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_hardshrink(Fuzz& f) {
   f.BeginOp(kOps[215]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -651,6 +1150,401 @@ void Call_weft_var_mean(Fuzz& f) {
   if (!f.Leave(weft_var_mean(ctx, x, opts, out_var, out_mean))) return;
   f.Keep(out_var);
   f.Keep(out_mean);
+}
+
+void Call_weft_as_strided(Fuzz& f) {
+  f.BeginOp(kOps[253]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(1, &strides, &strides_count);
+  weft_as_strided_opts* const opts = f.Options<weft_as_strided_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_AS_STRIDED_HAS_OFFSET;
+    opts->offset = f.IntAttr(2);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_as_strided(ctx, x, shape, shape_count, strides, strides_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_as_strided_scatter(Fuzz& f) {
+  f.BeginOp(kOps[254]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(1, &strides, &strides_count);
+  weft_as_strided_scatter_opts* const opts = f.Options<weft_as_strided_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_AS_STRIDED_SCATTER_HAS_OFFSET;
+    opts->offset = f.IntAttr(2);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_as_strided_scatter(ctx, x, source, shape, shape_count, strides, strides_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_block_diag(Fuzz& f) {
+  f.BeginOp(kOps[255]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_block_diag(ctx, inputs, inputs_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diag(Fuzz& f) {
+  f.BeginOp(kOps[256]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diag_opts* const opts = f.Options<weft_diag_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIAG_HAS_OFFSET;
+    opts->offset = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diag(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diag_embed(Fuzz& f) {
+  f.BeginOp(kOps[257]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diag_embed_opts* const opts = f.Options<weft_diag_embed_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIAG_EMBED_HAS_OFFSET;
+    opts->offset = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIAG_EMBED_HAS_AXIS1;
+    opts->axis1 = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_DIAG_EMBED_HAS_AXIS2;
+    opts->axis2 = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diag_embed(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diagonal(Fuzz& f) {
+  f.BeginOp(kOps[258]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diagonal_opts* const opts = f.Options<weft_diagonal_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIAGONAL_HAS_OFFSET;
+    opts->offset = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIAGONAL_HAS_AXIS1;
+    opts->axis1 = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_DIAGONAL_HAS_AXIS2;
+    opts->axis2 = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diagonal(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diagonal_scatter(Fuzz& f) {
+  f.BeginOp(kOps[259]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  weft_diagonal_scatter_opts* const opts = f.Options<weft_diagonal_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_OFFSET;
+    opts->offset = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS1;
+    opts->axis1 = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS2;
+    opts->axis2 = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diagonal_scatter(ctx, x, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index(Fuzz& f) {
+  f.BeginOp(kOps[260]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  size_t indices_count = 0;
+  weft_tensor* const* const indices = f.Operands(1, &indices_count);
+  const int64_t* dims = {};
+  size_t dims_count = {};
+  f.Ints(0, &dims, &dims_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index(ctx, x, indices, indices_count, dims, dims_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_add(Fuzz& f) {
+  f.BeginOp(kOps[261]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_index_add_opts* const opts = f.Options<weft_index_add_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_INDEX_ADD_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_INDEX_ADD_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_add(ctx, x, index, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_copy(Fuzz& f) {
+  f.BeginOp(kOps[262]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_index_copy_opts* const opts = f.Options<weft_index_copy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_INDEX_COPY_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_copy(ctx, x, index, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_fill(Fuzz& f) {
+  f.BeginOp(kOps[263]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const value = f.Operand(2);
+  weft_index_fill_opts* const opts = f.Options<weft_index_fill_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_INDEX_FILL_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_fill(ctx, x, index, value, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_put(Fuzz& f) {
+  f.BeginOp(kOps[264]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  size_t indices_count = 0;
+  weft_tensor* const* const indices = f.Operands(2, &indices_count);
+  const int64_t* dims = {};
+  size_t dims_count = {};
+  f.Ints(0, &dims, &dims_count);
+  weft_index_put_opts* const opts = f.Options<weft_index_put_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_INDEX_PUT_HAS_ACCUMULATE;
+    opts->accumulate = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_put(ctx, x, values, indices, indices_count, dims, dims_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_reduce(Fuzz& f) {
+  f.BeginOp(kOps[265]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_index_reduce_reducer reducer = {};
+  reducer = static_cast<weft_index_reduce_reducer>(f.EnumAttr(1));
+  weft_index_reduce_opts* const opts = f.Options<weft_index_reduce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_INDEX_REDUCE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(2)) opts->present |= WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF;
+    opts->include_self = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_reduce(ctx, x, index, source, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_masked_scatter(Fuzz& f) {
+  f.BeginOp(kOps[266]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_scatter(ctx, x, mask, source, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_movedim(Fuzz& f) {
+  f.BeginOp(kOps[267]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* source = {};
+  size_t source_count = {};
+  f.Ints(0, &source, &source_count);
+  const int64_t* destination = {};
+  size_t destination_count = {};
+  f.Ints(1, &destination, &destination_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_movedim(ctx, x, source, source_count, destination, destination_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_put(Fuzz& f) {
+  f.BeginOp(kOps[268]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_put_opts* const opts = f.Options<weft_put_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PUT_HAS_ACCUMULATE;
+    opts->accumulate = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_put(ctx, x, index, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_repeat_interleave_static(Fuzz& f) {
+  f.BeginOp(kOps[269]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const repeats = f.Operand(1);
+  int64_t total = {};
+  total = f.IntAttr(0);
+  weft_repeat_interleave_static_opts* const opts = f.Options<weft_repeat_interleave_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_repeat_interleave_static(ctx, x, repeats, total, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rot90(Fuzz& f) {
+  f.BeginOp(kOps[270]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_rot90_opts* const opts = f.Options<weft_rot90_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ROT90_HAS_K;
+    opts->k = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ROT90_HAS_DIMS;
+    f.Ints(1, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rot90(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scatter_reduce(Fuzz& f) {
+  f.BeginOp(kOps[271]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_scatter_reduce_reducer reducer = {};
+  reducer = static_cast<weft_scatter_reduce_reducer>(f.EnumAttr(0));
+  weft_scatter_reduce_opts* const opts = f.Options<weft_scatter_reduce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SCATTER_REDUCE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF;
+    opts->include_self = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scatter_reduce(ctx, x, indices, source, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_select_scatter(Fuzz& f) {
+  f.BeginOp(kOps[272]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  int64_t index = {};
+  index = f.IntAttr(0);
+  weft_select_scatter_opts* const opts = f.Options<weft_select_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SELECT_SCATTER_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_select_scatter(ctx, x, source, index, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice_scatter(Fuzz& f) {
+  f.BeginOp(kOps[273]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  weft_slice_scatter_opts* const opts = f.Options<weft_slice_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SLICE_SCATTER_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SLICE_SCATTER_HAS_START;
+    opts->start = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SLICE_SCATTER_HAS_LIMIT;
+    opts->limit = f.IntAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_SLICE_SCATTER_HAS_STEP;
+    opts->step = f.IntAttr(3);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice_scatter(ctx, x, source, opts, out))) return;
+  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

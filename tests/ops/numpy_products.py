@@ -1,0 +1,128 @@
+"""Part of numpy_test.py: products, statistics and losses of classes that are formulas."""
+import numpy as np
+from numpy_judge import INF, NAN, expect, refused, rng
+
+
+def products():
+    a, b, c = rng(40).normal(size=(2, 3, 4)), rng(41).normal(size=(4, 5)), rng(42).normal(size=5)
+    expect("addmm", [c, a, b], 3 * c - 2 * (a @ b), tolerance=1e-13, floor=1, alpha=-2.0, beta=3.0)
+    expect("addmm", [np.full(5, NAN), a, b], a @ b, tolerance=1e-13, floor=1, beta=0.0)
+    u = np.arange(6, dtype="u1").reshape(2, 3)
+    expect("addmm", [u[:, :2], u, u.T], (u[:, :2] - u @ u.T).astype("u1"), alpha=-1.0)
+    for x, y in ((a, c), (b[0], b), (a, b), (a + 1j, 1j * b)):
+        expect("kron", [x, y], np.kron(x, y), tolerance=1e-13)
+    p, q = rng(43).normal(size=(5, 3)), rng(44).normal(size=3)
+    expect("cross", [p, q], np.cross(p, q), tolerance=1e-13, floor=1)
+    expect("cross", [p.T, q[:, None]], np.cross(p, q).T, tolerance=1e-13, floor=1, axis=0)
+    expect("vecdot", [p + 1j * p[::-1], p.astype("c16")], np.sum(np.conj(p + 1j * p[::-1]) * p, -1), tolerance=1e-13, floor=1)
+    r = rng(45).normal(size=(2, 4, 3))
+    apart = np.abs(p[None, :, None] - r[:, None])
+    for d, f in ((0.0, lambda v: (v != 0).sum(-1)), (1.0, lambda v: v.sum(-1)), (2.0, lambda v: np.sqrt((v * v).sum(-1))), (INF, lambda v: v.max(-1)), (3.0, lambda v: (v ** 3).sum(-1) ** (1 / 3))):
+        expect("cdist", [p, r], f(apart).astype("f8"), tolerance=1e-12, p=d)
+    expect("vander", [p[0]], np.vander(p[0], 5), tolerance=1e-13, count=5)
+    expect("vander", [p], np.stack([np.vander(v, 2, True) for v in p]), tolerance=1e-13, count=2, increasing=True)
+    m = rng(46).normal(size=(2, 3, 3))
+    for n in (0, 1, 5):
+        expect("matrix_power", [m], np.linalg.matrix_power(m, n), tolerance=1e-11, floor=1, n=n)
+
+
+def statistics():
+    x = rng(47).normal(size=(4, 9)) * 30
+    for axis in (0, 1):
+        expect("logcumsumexp", [x], np.logaddexp.accumulate(x, axis), tolerance=1e-13, axis=axis)
+    expect("logcumsumexp", [np.array([-INF, -INF, 1.0, INF, 2.0])], np.array([-INF, -INF, 1, INF, INF]))
+    holes = np.where(x > 20, NAN, x)
+    holes[2] = NAN
+    order = np.argsort(holes, 1)
+    middle = np.maximum((~np.isnan(holes)).sum(1) - 1, 0) // 2
+    at = order[np.arange(4), middle]
+    expect("nanmedian", [holes], [holes[np.arange(4), at], at.astype("i4")], tolerance=0)
+    v = np.array([-1.0, 1.0, 0.5, NAN, 3, -2, 0.999, 0, 0.25])
+    expect("histc", [v], np.histogram(v[~np.isnan(v)], 4, (-1, 1))[0].astype("f8"), bins=4, low=-1.0, high=1.0)
+    expect("histc", [x], np.histogram(x, 7)[0].astype("f8"), bins=7)
+    places = np.sort(rng(48).normal(size=9))
+    expect("trapezoid", [x, places], np.trapezoid(x, places), tolerance=1e-12, floor=1)
+    expect("trapezoid", [x, None], np.trapezoid(x, dx=0.5, axis=0), tolerance=1e-12, floor=1, axis=0, dx=0.5)
+    steps = (x[:, 1:] + x[:, :-1]) / 2 * np.diff(places)
+    expect("cumulative_trapezoid", [x, places], np.cumsum(steps, 1), tolerance=1e-12, floor=1)
+    counts, weights = np.array([1.0, 2, 0, 3, 1, 1, 2, 1, 1]), rng(49).uniform(0.1, 1, 9)
+    expect("cov", [x, None, None], np.cov(x), tolerance=1e-12, floor=1)
+    expect("cov", [x, counts, weights], np.cov(x, fweights=counts.astype(int), aweights=weights), tolerance=1e-12, floor=1)
+    expect("cov", [x[0], None, weights], np.cov(x[0], aweights=weights, ddof=0), tolerance=1e-12, floor=1, correction=0)
+    expect("corrcoef", [x], np.corrcoef(x), tolerance=1e-12)
+    lengths = np.sqrt((x * x).sum(1, keepdims=True))
+    expect("renorm", [x], np.where(lengths > 90, x * 90 / (lengths + 1e-7), x), tolerance=1e-12, p=2.0, axis=0, most=90.0)
+    y = rng(50).normal(size=(4, 9))
+    even = lambda z: z / np.maximum(np.sqrt((z * z).sum(1, keepdims=True)), 1e-8)
+    expect("cosine_similarity", [x, y], (even(x) * even(y)).sum(1), tolerance=1e-12)
+    rows = np.sort(rng(51).integers(0, 9, (3, 7)), 1).astype("f8")
+    values = rng(52).integers(-1, 10, (3, 5)).astype("f8")
+    for right in (False, True):
+        wanted = np.stack([np.searchsorted(r, w, "right" if right else "left") for r, w in zip(rows, values)])
+        expect("searchsorted", [rows, values], wanted.astype("i4"), right=right)
+
+
+def losses():
+    x = rng(53).normal(size=(6, 5))
+    logp = x - np.log(np.exp(x).sum(1, keepdims=True))
+    labels, weight = np.array([0, 4, 2, -7, 1, 4]), rng(54).uniform(0.1, 1, 5)
+    there = labels != -7
+    safe = np.where(there, labels, 0)
+    each = np.where(there, weight[safe], 0)
+    plain, smooth = -logp[np.arange(6), safe] * each, np.where(there, -(logp * weight).sum(1), 0)
+    for smoothing in (0.0, 0.2):
+        rows = (1 - smoothing) * plain + smoothing / 5 * smooth
+        for reduction, wanted in (("none", rows), ("sum", rows.sum()), ("mean", rows.sum() / each.sum())):
+            expect("nll", [logp, labels, weight], wanted, tolerance=1e-12, reduction=reduction, ignore_index=-7, label_smoothing=smoothing)
+    y = rng(55).dirichlet(np.ones(5), 6)
+    expect("soft_cross_entropy", [x, y, weight], -(logp * y * weight).sum(1).mean(), tolerance=1e-12)
+    hard = np.array([0, 4, 2, 3, 1, 4])
+    near = np.maximum(0, 0.7 + x - x[np.arange(6), hard][:, None]) ** 2 * weight[hard][:, None]
+    near[np.arange(6), hard] = 0
+    expect("multi_margin", [x, hard, weight], near.sum(1) / 5, tolerance=1e-12, p=2, margin=0.7, reduction="none")
+    lists = np.array([[3, 0, -1, 1, 2], [-1, 0, 1, 2, 3], [4, 3, 2, 1, 0]])
+    wanted = []
+    for row, given in zip(x, lists):
+        listed = [int(c) for c in given[:list(given).index(-1)]] if -1 in given else list(given)
+        wanted.append(sum(max(0, 1 - row[t] + row[c]) for t in listed for c in range(5) if c not in listed) / 5)
+    expect("multilabel_margin", [x[:3], lists], np.array(wanted), tolerance=1e-12, reduction="none")
+    sigmoid = 1 / (1 + np.exp(-x))
+    bits = (y > 0.2).astype("f8")
+    soft = -(bits * np.log(sigmoid) + (1 - bits) * np.log(1 - sigmoid))
+    expect("multilabel_soft_margin", [x, bits, weight], (soft * weight).mean(1).mean(), tolerance=1e-12)
+    other, side = rng(56).normal(size=(6, 5)), np.array([1.0, -1, 1, -1, -1, 1])
+    cosine = (x * other).sum(1) / np.sqrt((x * x).sum(1) * (other * other).sum(1))
+    expect("cosine_embedding", [x, other, side], np.where(side == 1, 1 - cosine, np.maximum(0, cosine - 0.1)), tolerance=1e-10, reduction="none", margin=0.1)
+
+
+def refusals():
+    x, i = np.zeros((4, 5)), np.zeros(4, "i8")
+    for op, inputs, attrs, text in (
+            ("addmm", [x, x, x.T], {}, "x has shape [4, 5], which does not broadcast to [4, 4]"),
+            ("addmm", [i[0], i, i], {"alpha": 0.5}, "alpha is 0.5; of i64 it must be a whole number"),
+            ("cross", [x, x], {}, "axis 1 has 5 elements; a cross product is of 3"),
+            ("vecdot", [x, x], {"axis": 2}, "axis"),
+            ("cdist", [x, x.T], {}, "x has 5 features and y 4; they must be equal"),
+            ("cdist", [x, x], {"p": -1.0}, "p is -1; it must be at least 0"),
+            ("vander", [x], {"count": -1}, "count is -1; it must be 0 to 2^31 - 1"),
+            ("matrix_power", [x], {"n": 2}, "x has shape [4, 5]; square matrices are needed"),
+            ("matrix_power", [x[:, :4]], {"n": -1}, "n is -1; it must be at least 0"),
+            ("logcumsumexp", [x], {"axis": 2}, "axis"),
+            ("nanmedian", [x[:0]], {"axis": 0}, "axis 0 has size 0: there is no element to find"),
+            ("histc", [x], {"bins": 0}, "bins is 0; it must be 1 to 2^31 - 1"),
+            ("histc", [x], {"bins": 2, "low": 2.0, "high": 1.0}, "low is 2 and high 1; they must be finite, and low at most high"),
+            ("trapezoid", [x, x[0, :3]], {}, "x has shape [3]; [5] or [4, 5] is needed"),
+            ("cov", [x, x[0, :3]], {}, "counts must have shape [5], not [3]"),
+            ("corrcoef", [x[None]], {}, "x has shape [1, 4, 5]; [variables, observations] is needed"),
+            ("renorm", [x], {"p": 0.0, "axis": 0, "most": 1.0}, "p is 0; it must be above 0"),
+            ("cosine_similarity", [x, x], {"eps": -1.0}, "eps is -1; it must be at least 0"),
+            ("nll", [x, i[:3]], {}, "labels must have shape [4], not [3]"),
+            ("nll", [x, i], {"label_smoothing": 2.0}, "label_smoothing is 2; it must be 0 to 1"),
+            ("soft_cross_entropy", [x, x, x[:, 0]], {}, "weight must have shape [5], not [4]"),
+            ("multi_margin", [x, i], {"p": 3}, "p is 3; it must be 1 or 2"),
+            ("multilabel_margin", [x, i], {}, "labels must have shape [4, 5], not [4]"),
+            ("cosine_embedding", [x, x, x], {}, "y must have shape [4], not [4, 5]")):
+        refused(op, inputs, text, **attrs)
+
+
+PARTS = (products, statistics, losses, refusals)
