@@ -1426,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_NODE_TUPLE);
   VALUE(WEFT_NODE_TENSOR);
   VALUE(WEFT_NODE_BOOL);
+}
+
+static void part_7(void) {
   VALUE(WEFT_NODE_I64);
   VALUE(WEFT_NODE_F64);
   VALUE(WEFT_NODE_TEXT);
@@ -1433,9 +1436,6 @@ static void part_6(void) {
   VALUE(WEFT_NODE_ALIAS);
   SIZE(weft_custom_kind);
   VALUE(WEFT_CUSTOM_ELEMENTS);
-}
-
-static void part_7(void) {
   VALUE(WEFT_CUSTOM_BUFFERS);
   SIZE(weft_custom_threads);
   VALUE(WEFT_CUSTOM_ONE_THREAD);
@@ -1549,9 +1549,6 @@ static void part_7(void) {
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_SUM);
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_NONE);
   SIZE(weft_huber_reduction);
-}
-
-static void part_6(void) {
   VALUE(WEFT_HUBER_REDUCTION_MEAN);
   VALUE(WEFT_HUBER_REDUCTION_SUM);
   VALUE(WEFT_HUBER_REDUCTION_NONE);
@@ -1632,6 +1629,9 @@ static void part_6(void) {
   VALUE(WEFT_COSINE_EMBEDDING_REDUCTION_NONE);
   SIZE(weft_multi_margin_reduction);
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_MEAN);
+}
+
+static void part_8(void) {
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_SUM);
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_NONE);
   SIZE(weft_multilabel_margin_reduction);
@@ -1639,9 +1639,6 @@ static void part_6(void) {
   VALUE(WEFT_MULTILABEL_MARGIN_REDUCTION_SUM);
   VALUE(WEFT_MULTILABEL_MARGIN_REDUCTION_NONE);
   SIZE(weft_multilabel_soft_margin_reduction);
-}
-
-static void part_8(void) {
   VALUE(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN);
   VALUE(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM);
   VALUE(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE);
@@ -1820,9 +1817,6 @@ static void part_8(void) {
   VALUE(WEFT_CATEGORICAL_HAS_DTYPE);
   VALUE(WEFT_NORMAL_HAS_MEAN);
   VALUE(WEFT_NORMAL_HAS_DEVIATION);
-}
-
-static void part_7(void) {
   VALUE(WEFT_NORMAL_HAS_DTYPE);
   VALUE(WEFT_RNG_BIT_GENERATOR_HAS_DTYPE);
   VALUE(WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM);
@@ -1838,6 +1832,9 @@ static void part_7(void) {
   VALUE(WEFT_ISCLOSE_HAS_ATOL);
   VALUE(WEFT_ISCLOSE_HAS_EQUAL_NAN);
   VALUE(WEFT_LOGIT_HAS_EPS);
+}
+
+static void part_9(void) {
   VALUE(WEFT_NAN_TO_NUM_HAS_NAN);
   VALUE(WEFT_NAN_TO_NUM_HAS_POSINF);
   VALUE(WEFT_NAN_TO_NUM_HAS_NEGINF);
@@ -1845,9 +1842,6 @@ static void part_7(void) {
   VALUE(WEFT_GLU_HAS_AXIS);
   VALUE(WEFT_HARDSHRINK_HAS_LAMBD);
   VALUE(WEFT_HARDTANH_HAS_LOW);
-}
-
-static void part_9(void) {
   VALUE(WEFT_HARDTANH_HAS_HIGH);
   VALUE(WEFT_SOFTMIN_HAS_AXIS);
   VALUE(WEFT_SOFTPLUS_BETA_HAS_BETA);
@@ -2041,6 +2035,9 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, tensor_from_i64);
   OFFSET(struct weft_api_v1, tensor_from_dlpack);
   OFFSET(struct weft_api_v1, tensor_from_dlpack_legacy);
+}
+
+static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_to_dlpack);
   OFFSET(struct weft_api_v1, tensor_to_dlpack_legacy);
   OFFSET(struct weft_api_v1, tensor_dtype);
@@ -2048,9 +2045,6 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, tensor_dims);
   OFFSET(struct weft_api_v1, tensor_count);
   OFFSET(struct weft_api_v1, tensor_size);
-}
-
-static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_device);
   OFFSET(struct weft_api_v1, tensor_to_host);
   OFFSET(struct weft_api_v1, tensor_item_f64);
@@ -2123,9 +2117,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, cache_read_stats);
   OFFSET(struct weft_api_v1, cache_flush);
   OFFSET(struct weft_api_v1, cache_retain);
-}
-
-static void part_8(void) {
   OFFSET(struct weft_api_v1, cache_release);
   OFFSET(struct weft_api_v1, metric_get);
   OFFSET(struct weft_api_v1, metrics_report);

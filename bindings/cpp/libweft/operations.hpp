@@ -2691,9 +2691,9 @@ struct argsort_options {
 struct searchsorted_options {
   maybe<bool> right = {}; /* behind equal elements; else before them; default false */
 };
-/* Where in a row in ascending order each value belongs, as i32: how many elements are smaller, or, with right, not
- * larger. NaN counts as larger than everything.
- *   sorted: [n], in ascending order, NaN at the end; any type but complex
+/* Where in a row in ascending order, or its own of many rows, each value belongs, as i32: how many elements are
+ * smaller, or, with right, not larger. NaN counts as larger than everything.
+ *   sorted: [n], or [..., n] beside values [..., m], in ascending order, NaN at the end; any type but complex
  *   values: what is looked for; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -3203,8 +3203,11 @@ struct avg_pool_options {
   /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
   maybe<avg_pool_padding> padding = {};
   ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
+  maybe<bool> ceil_mode = {}; /* with windows that begin inside and end behind the padding; default false */
+  maybe<bool> count_include_pad = {}; /* padding counts as elements that are 0; default false */
+  maybe<std::int64_t> divisor = {}; /* divides each sum; absent: how many elements it has */
 };
-/* The mean under each window of channels-last data; padding is not counted.
+/* The mean under each window of channels-last data; padding is not counted unless count_include_pad says so.
  *   x: [batch, spatial…, features], NHWC for images; float
  *   window: size of the window in each spatial dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
@@ -3227,6 +3230,18 @@ struct avg_pool_options {
     o.present |= WEFT_AVG_POOL_HAS_PADS;
     o.pads = options.pads.data();
     o.pads_count = options.pads.size();
+  }
+  if (options.ceil_mode) {
+    o.present |= WEFT_AVG_POOL_HAS_CEIL_MODE;
+    o.ceil_mode = *options.ceil_mode ? 1 : 0;
+  }
+  if (options.count_include_pad) {
+    o.present |= WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD;
+    o.count_include_pad = *options.count_include_pad ? 1 : 0;
+  }
+  if (options.divisor) {
+    o.present |= WEFT_AVG_POOL_HAS_DIVISOR;
+    o.divisor = *options.divisor;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_avg_pool(context, x.get(), window.data(), window.size(), &o, &out);
@@ -3473,10 +3488,12 @@ struct max_pool_options {
   /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
   maybe<max_pool_padding> padding = {};
   ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
+  maybe<bool> ceil_mode = {}; /* with windows that begin inside and end behind the padding; default false */
+  ints dilation = {}; /* spacing of the window's elements; absent: 1 */
 };
 /* The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first of equals,
  * or to the first NaN.
- *   x: [batch, spatial…, features], NHWC for images; float
+ *   x: [batch, spatial…, features], NHWC for images; any real number
  *   window: size of the window in each spatial dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -3498,6 +3515,15 @@ struct max_pool_options {
     o.present |= WEFT_MAX_POOL_HAS_PADS;
     o.pads = options.pads.data();
     o.pads_count = options.pads.size();
+  }
+  if (options.ceil_mode) {
+    o.present |= WEFT_MAX_POOL_HAS_CEIL_MODE;
+    o.ceil_mode = *options.ceil_mode ? 1 : 0;
+  }
+  if (options.dilation.given()) {
+    o.present |= WEFT_MAX_POOL_HAS_DILATION;
+    o.dilation = options.dilation.data();
+    o.dilation_count = options.dilation.size();
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_max_pool(context, x.get(), window.data(), window.size(), &o, &out);
@@ -6946,6 +6972,2001 @@ struct var_mean_results {
 }
 [[nodiscard]] inline var_mean_results var_mean(const tensor& x, const var_mean_options& options = {}) {
   return detail::must(try_var_mean(x, options));
+}
+
+/* Options of weft::as_strided, by name and in this order. Since 1.2. */
+struct as_strided_options {
+  maybe<std::int64_t> offset = {}; /* place of the first element, at least 0; default 0 */
+};
+/* Elements of x as one row, a stride apart along each dimension of the result: a copy, whose gradient adds up what was
+ * read several times.
+ *   x: operand; any type
+ *   shape: of the result; list of integers
+ *   strides: step in x as one row along each dimension, at least 0; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_as_strided(const tensor& x, const ints& shape, const ints& strides,
+    const as_strided_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_as_strided_opts o{};
+  o.struct_size = sizeof o;
+  if (options.offset) {
+    o.present |= WEFT_AS_STRIDED_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_as_strided(context, x.get(), shape.data(), shape.size(), strides.data(),
+    strides.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor as_strided(const tensor& x, const ints& shape, const ints& strides,
+    const as_strided_options& options = {}) {
+  return detail::must(try_as_strided(x, shape, strides, options));
+}
+
+/* Options of weft::as_strided_scatter, by name and in this order. Since 1.2. */
+struct as_strided_scatter_options {
+  maybe<std::int64_t> offset = {}; /* place of the first element, at least 0; default 0 */
+};
+/* x with the source in the place of what as_strided gives. Of several elements for one place the last stays on the CPU.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   shape: of the result; list of integers
+ *   strides: step in x as one row along each dimension, at least 0; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_as_strided_scatter(const tensor& x, const tensor& source, const ints& shape,
+    const ints& strides, const as_strided_scatter_options& options = {}) {
+  weft_context* const context = detail::context_of(x, source);
+  weft_as_strided_scatter_opts o{};
+  o.struct_size = sizeof o;
+  if (options.offset) {
+    o.present |= WEFT_AS_STRIDED_SCATTER_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_as_strided_scatter(context, x.get(), source.get(), shape.data(), shape.size(),
+    strides.data(), strides.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor as_strided_scatter(const tensor& x, const tensor& source, const ints& shape,
+    const ints& strides, const as_strided_scatter_options& options = {}) {
+  return detail::must(try_as_strided_scatter(x, source, shape, strides, options));
+}
+
+/* A matrix with the given ones along its diagonal, and 0 elsewhere.
+ *   inputs: matrices; rows and scalars are matrices of one row; any type; one or more
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_block_diag(const tensor_refs& inputs) {
+  weft_context* const context = detail::context_of(inputs);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_block_diag(context, inputs.data(), inputs.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor block_diag(const tensor_refs& inputs) {
+  return detail::must(try_block_diag(inputs));
+}
+
+/* Options of weft::diag, by name and in this order. Since 1.2. */
+struct diag_options {
+  maybe<std::int64_t> offset = {}; /* diagonal; those above the main one count up; default 0 */
+};
+/* The diagonal of a matrix, or the matrix of a row, which is 0 beside its diagonal.
+ *   x: operand; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_diag(const tensor& x, const diag_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_diag_opts o{};
+  o.struct_size = sizeof o;
+  if (options.offset) {
+    o.present |= WEFT_DIAG_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_diag(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor diag(const tensor& x, const diag_options& options = {}) {
+  return detail::must(try_diag(x, options));
+}
+
+/* Options of weft::diag_embed, by name and in this order. Since 1.2. */
+struct diag_embed_options {
+  maybe<std::int64_t> offset = {}; /* diagonal; those above the main one count up; default 0 */
+  maybe<std::int64_t> axis1 = {}; /* axis of the rows; negative counts from the end; default -2 */
+  maybe<std::int64_t> axis2 = {}; /* axis of the columns; negative counts from the end; default -1 */
+};
+/* Square matrices along two axes of the result, whose diagonals are the rows of x and which are 0 elsewhere.
+ *   x: operand; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_diag_embed(const tensor& x, const diag_embed_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_diag_embed_opts o{};
+  o.struct_size = sizeof o;
+  if (options.offset) {
+    o.present |= WEFT_DIAG_EMBED_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  if (options.axis1) {
+    o.present |= WEFT_DIAG_EMBED_HAS_AXIS1;
+    o.axis1 = *options.axis1;
+  }
+  if (options.axis2) {
+    o.present |= WEFT_DIAG_EMBED_HAS_AXIS2;
+    o.axis2 = *options.axis2;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_diag_embed(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor diag_embed(const tensor& x, const diag_embed_options& options = {}) {
+  return detail::must(try_diag_embed(x, options));
+}
+
+/* Options of weft::diagonal, by name and in this order. Since 1.2. */
+struct diagonal_options {
+  maybe<std::int64_t> offset = {}; /* diagonal; those above the main one count up; default 0 */
+  maybe<std::int64_t> axis1 = {}; /* axis of the rows; negative counts from the end; default -2 */
+  maybe<std::int64_t> axis2 = {}; /* axis of the columns; negative counts from the end; default -1 */
+};
+/* A diagonal of the matrices that two axes make, behind the other axes.
+ *   x: operand; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_diagonal(const tensor& x, const diagonal_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_diagonal_opts o{};
+  o.struct_size = sizeof o;
+  if (options.offset) {
+    o.present |= WEFT_DIAGONAL_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  if (options.axis1) {
+    o.present |= WEFT_DIAGONAL_HAS_AXIS1;
+    o.axis1 = *options.axis1;
+  }
+  if (options.axis2) {
+    o.present |= WEFT_DIAGONAL_HAS_AXIS2;
+    o.axis2 = *options.axis2;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_diagonal(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor diagonal(const tensor& x, const diagonal_options& options = {}) {
+  return detail::must(try_diagonal(x, options));
+}
+
+/* Options of weft::diagonal_scatter, by name and in this order. Since 1.2. */
+struct diagonal_scatter_options {
+  maybe<std::int64_t> offset = {}; /* diagonal; those above the main one count up; default 0 */
+  maybe<std::int64_t> axis1 = {}; /* axis of the rows; negative counts from the end; default -2 */
+  maybe<std::int64_t> axis2 = {}; /* axis of the columns; negative counts from the end; default -1 */
+};
+/* x with the source in the place of what diagonal gives.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_diagonal_scatter(const tensor& x, const tensor& source,
+    const diagonal_scatter_options& options = {}) {
+  weft_context* const context = detail::context_of(x, source);
+  weft_diagonal_scatter_opts o{};
+  o.struct_size = sizeof o;
+  if (options.offset) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  if (options.axis1) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS1;
+    o.axis1 = *options.axis1;
+  }
+  if (options.axis2) {
+    o.present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS2;
+    o.axis2 = *options.axis2;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_diagonal_scatter(context, x.get(), source.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor diagonal_scatter(const tensor& x, const tensor& source,
+    const diagonal_scatter_options& options = {}) {
+  return detail::must(try_diagonal_scatter(x, source, options));
+}
+
+/* The elements or slices of x at integer tensors along some axes, as NumPy's x[..., i, j]: the indices' dimensions
+ * stand in the place of axes side by side, else in front. Negative indices count from the end; those outside are held
+ * to the ends.
+ *   x: operand; any type
+ *   indices: integer tensors that broadcast; signed integer, unsigned integer; one or more
+ *   dims: axis of each index, ascending; negative ones count from the end; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_index(const tensor& x, const tensor_refs& indices, const ints& dims) {
+  weft_context* const context = detail::context_of(x, indices);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_index(context, x.get(), indices.data(), indices.size(), dims.data(), dims.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor index(const tensor& x, const tensor_refs& indices, const ints& dims) {
+  return detail::must(try_index(x, indices, dims));
+}
+
+/* Options of weft::index_add, by name and in this order. Since 1.2. */
+struct index_add_options {
+  maybe<std::int64_t> axis = {}; /* axis that the indices count along; negative counts from the end; default 0 */
+  maybe<double> alpha = {}; /* what the source is multiplied by; default 1 */
+};
+/* Adds alpha times each slice of the source to the slice of x at its place along one axis. What lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_index_add(const tensor& x, const tensor& index, const tensor& source,
+    const index_add_options& options = {}) {
+  weft_context* const context = detail::context_of(x, index, source);
+  weft_index_add_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_INDEX_ADD_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.alpha) {
+    o.present |= WEFT_INDEX_ADD_HAS_ALPHA;
+    o.alpha = *options.alpha;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_index_add(context, x.get(), index.get(), source.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor index_add(const tensor& x, const tensor& index, const tensor& source,
+    const index_add_options& options = {}) {
+  return detail::must(try_index_add(x, index, source, options));
+}
+
+/* Options of weft::index_copy, by name and in this order. Since 1.2. */
+struct index_copy_options {
+  maybe<std::int64_t> axis = {}; /* axis that the indices count along; negative counts from the end; default 0 */
+};
+/* Puts each slice of the source in the place of the slice of x at its index along one axis. What lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_index_copy(const tensor& x, const tensor& index, const tensor& source,
+    const index_copy_options& options = {}) {
+  weft_context* const context = detail::context_of(x, index, source);
+  weft_index_copy_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_INDEX_COPY_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_index_copy(context, x.get(), index.get(), source.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor index_copy(const tensor& x, const tensor& index, const tensor& source,
+    const index_copy_options& options = {}) {
+  return detail::must(try_index_copy(x, index, source, options));
+}
+
+/* Options of weft::index_fill, by name and in this order. Since 1.2. */
+struct index_fill_options {
+  maybe<std::int64_t> axis = {}; /* axis that the indices count along; negative counts from the end; default 0 */
+};
+/* Fills the slices of x at the indices along one axis with a value. What lies outside is left out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   value: a scalar; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_index_fill(const tensor& x, const tensor& index, const tensor& value,
+    const index_fill_options& options = {}) {
+  weft_context* const context = detail::context_of(x, index, value);
+  weft_index_fill_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_INDEX_FILL_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_index_fill(context, x.get(), index.get(), value.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor index_fill(const tensor& x, const tensor& index, const tensor& value,
+    const index_fill_options& options = {}) {
+  return detail::must(try_index_fill(x, index, value, options));
+}
+
+/* Options of weft::index_put, by name and in this order. Since 1.2. */
+struct index_put_options {
+  maybe<bool> accumulate = {}; /* adds, where else the last value stays; default false */
+};
+/* Puts values in the places of x that index would give, or adds them. Negative indices count from the end; what lies
+ * outside is left out.
+ *   x: operand; any type
+ *   values: broadcasts to what index gives; any type
+ *   indices: integer tensors that broadcast; signed integer, unsigned integer; one or more
+ *   dims: axis of each index, ascending; negative ones count from the end; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_index_put(const tensor& x, const tensor& values, const tensor_refs& indices,
+    const ints& dims, const index_put_options& options = {}) {
+  weft_context* const context = detail::context_of(x, values, indices);
+  weft_index_put_opts o{};
+  o.struct_size = sizeof o;
+  if (options.accumulate) {
+    o.present |= WEFT_INDEX_PUT_HAS_ACCUMULATE;
+    o.accumulate = *options.accumulate ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_index_put(context, x.get(), values.get(), indices.data(), indices.size(), dims.data(),
+    dims.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor index_put(const tensor& x, const tensor& values, const tensor_refs& indices,
+    const ints& dims, const index_put_options& options = {}) {
+  return detail::must(try_index_put(x, values, indices, dims, options));
+}
+
+/* Values of the attribute reducer of weft::index_reduce. Since 1.2. */
+enum class index_reduce_reducer : std::int32_t {
+  sum = WEFT_INDEX_REDUCE_REDUCER_SUM,
+  prod = WEFT_INDEX_REDUCE_REDUCER_PROD,
+  max = WEFT_INDEX_REDUCE_REDUCER_MAX,
+  min = WEFT_INDEX_REDUCE_REDUCER_MIN,
+  mean = WEFT_INDEX_REDUCE_REDUCER_MEAN,
+  set = WEFT_INDEX_REDUCE_REDUCER_SET,
+};
+/* Options of weft::index_reduce, by name and in this order. Since 1.2. */
+struct index_reduce_options {
+  maybe<std::int64_t> axis = {}; /* axis that the indices count along; negative counts from the end; default 0 */
+  maybe<bool> include_self = {}; /* x takes part where something is combined in; default true */
+};
+/* Combines each slice of the source into the slice of x at its place along one axis. What lies outside is left out.
+ *   x: operand; any type
+ *   index: a row of places; signed integer, unsigned integer
+ *   source: slices, as many as places; any type
+ *   reducer: how elements of one place combine; one of sum, prod, max, min, mean, set
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_index_reduce(const tensor& x, const tensor& index, const tensor& source,
+    index_reduce_reducer reducer, const index_reduce_options& options = {}) {
+  weft_context* const context = detail::context_of(x, index, source);
+  weft_index_reduce_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_INDEX_REDUCE_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.include_self) {
+    o.present |= WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF;
+    o.include_self = *options.include_self ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_index_reduce(context, x.get(), index.get(), source.get(),
+    static_cast<weft_index_reduce_reducer>(reducer), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor index_reduce(const tensor& x, const tensor& index, const tensor& source,
+    index_reduce_reducer reducer, const index_reduce_options& options = {}) {
+  return detail::must(try_index_reduce(x, index, source, reducer, options));
+}
+
+/* x with the elements of the source, one after the other, where the mask is true. Where the source has too few, its
+ * last one is repeated.
+ *   x: operand; any type
+ *   mask: broadcasts to x; bool
+ *   source: elements, in their order; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_masked_scatter(const tensor& x, const tensor& mask, const tensor& source) {
+  weft_context* const context = detail::context_of(x, mask, source);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_masked_scatter(context, x.get(), mask.get(), source.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor masked_scatter(const tensor& x, const tensor& mask, const tensor& source) {
+  return detail::must(try_masked_scatter(x, mask, source));
+}
+
+/* x with some axes at other places; the rest keep their order.
+ *   x: operand; any type
+ *   source: axes that move; negative ones count from the end; list of integers
+ *   destination: where each of them goes; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_movedim(const tensor& x, const ints& source, const ints& destination) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_movedim(context, x.get(), source.data(), source.size(), destination.data(),
+    destination.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor movedim(const tensor& x, const ints& source, const ints& destination) {
+  return detail::must(try_movedim(x, source, destination));
+}
+
+/* Options of weft::put, by name and in this order. Since 1.2. */
+struct put_options {
+  maybe<bool> accumulate = {}; /* adds, where else the last value stays; default false */
+};
+/* Puts elements in places of x as one row, or adds them. Negative places count from the end; what lies outside is left
+ * out.
+ *   x: operand; any type
+ *   index: places in x as one row; signed integer, unsigned integer
+ *   source: as many elements as places; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_put(const tensor& x, const tensor& index, const tensor& source,
+    const put_options& options = {}) {
+  weft_context* const context = detail::context_of(x, index, source);
+  weft_put_opts o{};
+  o.struct_size = sizeof o;
+  if (options.accumulate) {
+    o.present |= WEFT_PUT_HAS_ACCUMULATE;
+    o.accumulate = *options.accumulate ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_put(context, x.get(), index.get(), source.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor put(const tensor& x, const tensor& index, const tensor& source,
+    const put_options& options = {}) {
+  return detail::must(try_put(x, index, source, options));
+}
+
+/* Options of weft::repeat_interleave_static, by name and in this order. Since 1.2. */
+struct repeat_interleave_static_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default 0 */
+};
+/* Each slice along an axis as often as its entry of repeats says, one after the other. What is missing to the total
+ * repeats the last slice.
+ *   x: operand; any type
+ *   repeats: how often each slice comes, a row; signed integer, unsigned integer
+ *   total: sum of the repetitions, the size of the result's axis; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_repeat_interleave_static(const tensor& x, const tensor& repeats,
+    std::int64_t total, const repeat_interleave_static_options& options = {}) {
+  weft_context* const context = detail::context_of(x, repeats);
+  weft_repeat_interleave_static_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_repeat_interleave_static(context, x.get(), repeats.get(), total, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor repeat_interleave_static(const tensor& x, const tensor& repeats, std::int64_t total,
+    const repeat_interleave_static_options& options = {}) {
+  return detail::must(try_repeat_interleave_static(x, repeats, total, options));
+}
+
+/* Options of weft::rot90, by name and in this order. Since 1.2. */
+struct rot90_options {
+  maybe<std::int64_t> k = {}; /* quarters of a turn; default 1 */
+  ints dims = {}; /* the plane, from its first axis to its second; absent: 0 and 1 */
+};
+/* x turned by quarters in the plane of two axes, from the first to the second.
+ *   x: operand; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_rot90(const tensor& x, const rot90_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_rot90_opts o{};
+  o.struct_size = sizeof o;
+  if (options.k) {
+    o.present |= WEFT_ROT90_HAS_K;
+    o.k = *options.k;
+  }
+  if (options.dims.given()) {
+    o.present |= WEFT_ROT90_HAS_DIMS;
+    o.dims = options.dims.data();
+    o.dims_count = options.dims.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_rot90(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor rot90(const tensor& x, const rot90_options& options = {}) {
+  return detail::must(try_rot90(x, options));
+}
+
+/* Values of the attribute reducer of weft::scatter_reduce. Since 1.2. */
+enum class scatter_reduce_reducer : std::int32_t {
+  sum = WEFT_SCATTER_REDUCE_REDUCER_SUM,
+  prod = WEFT_SCATTER_REDUCE_REDUCER_PROD,
+  max = WEFT_SCATTER_REDUCE_REDUCER_MAX,
+  min = WEFT_SCATTER_REDUCE_REDUCER_MIN,
+  mean = WEFT_SCATTER_REDUCE_REDUCER_MEAN,
+  set = WEFT_SCATTER_REDUCE_REDUCER_SET,
+};
+/* Options of weft::scatter_reduce, by name and in this order. Since 1.2. */
+struct scatter_reduce_options {
+  maybe<std::int64_t> axis = {}; /* axis that the indices count along; negative counts from the end; default 0 */
+  maybe<bool> include_self = {}; /* x takes part where something is combined in; default true */
+};
+/* Combines each element of the source into x at its index along one axis, the other coordinates being its own:
+ * PyTorch's scatter, scatter_add and scatter_reduce. What lies outside is left out.
+ *   x: operand; any type
+ *   indices: of x's rank, no larger than source; signed integer, unsigned integer
+ *   source: of x's rank; any type
+ *   reducer: how elements of one place combine; one of sum, prod, max, min, mean, set
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_scatter_reduce(const tensor& x, const tensor& indices, const tensor& source,
+    scatter_reduce_reducer reducer, const scatter_reduce_options& options = {}) {
+  weft_context* const context = detail::context_of(x, indices, source);
+  weft_scatter_reduce_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_SCATTER_REDUCE_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.include_self) {
+    o.present |= WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF;
+    o.include_self = *options.include_self ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_scatter_reduce(context, x.get(), indices.get(), source.get(),
+    static_cast<weft_scatter_reduce_reducer>(reducer), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor scatter_reduce(const tensor& x, const tensor& indices, const tensor& source,
+    scatter_reduce_reducer reducer, const scatter_reduce_options& options = {}) {
+  return detail::must(try_scatter_reduce(x, indices, source, reducer, options));
+}
+
+/* Options of weft::select_scatter, by name and in this order. Since 1.2. */
+struct select_scatter_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default 0 */
+};
+/* x with the source in the place of one slice along an axis.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ *   index: which slice; negative counts from the end; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_select_scatter(const tensor& x, const tensor& source, std::int64_t index,
+    const select_scatter_options& options = {}) {
+  weft_context* const context = detail::context_of(x, source);
+  weft_select_scatter_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_SELECT_SCATTER_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_select_scatter(context, x.get(), source.get(), index, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor select_scatter(const tensor& x, const tensor& source, std::int64_t index,
+    const select_scatter_options& options = {}) {
+  return detail::must(try_select_scatter(x, source, index, options));
+}
+
+/* Options of weft::slice_scatter, by name and in this order. Since 1.2. */
+struct slice_scatter_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default 0 */
+  maybe<std::int64_t> start = {}; /* first slice; negative counts from the end; default 0 */
+  /* behind the last slice; negative counts from the end; absent: the size of the axis */
+  maybe<std::int64_t> limit = {};
+  maybe<std::int64_t> step = {}; /* from one slice to the next, at least 1; default 1 */
+};
+/* x with the source in the place of the slices [start : limit : step] along an axis; start and limit are held to its
+ * ends, as Python's.
+ *   x: operand; any type
+ *   source: what takes the place; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_slice_scatter(const tensor& x, const tensor& source,
+    const slice_scatter_options& options = {}) {
+  weft_context* const context = detail::context_of(x, source);
+  weft_slice_scatter_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.start) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_START;
+    o.start = *options.start;
+  }
+  if (options.limit) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_LIMIT;
+    o.limit = *options.limit;
+  }
+  if (options.step) {
+    o.present |= WEFT_SLICE_SCATTER_HAS_STEP;
+    o.step = *options.step;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_slice_scatter(context, x.get(), source.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor slice_scatter(const tensor& x, const tensor& source,
+    const slice_scatter_options& options = {}) {
+  return detail::must(try_slice_scatter(x, source, options));
+}
+
+/* Options of weft::take_along_axis, by name and in this order. Since 1.2. */
+struct take_along_axis_options {
+  maybe<std::int64_t> axis = {}; /* axis that the indices count along; negative counts from the end; default 0 */
+};
+/* The element of x at each index along one axis, the other coordinates being the index's own: PyTorch's gather. Indices
+ * outside are held to the ends.
+ *   x: operand; any type
+ *   indices: of x's rank; signed integer, unsigned integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_take_along_axis(const tensor& x, const tensor& indices,
+    const take_along_axis_options& options = {}) {
+  weft_context* const context = detail::context_of(x, indices);
+  weft_take_along_axis_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_TAKE_ALONG_AXIS_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_take_along_axis(context, x.get(), indices.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor take_along_axis(const tensor& x, const tensor& indices,
+    const take_along_axis_options& options = {}) {
+  return detail::must(try_take_along_axis(x, indices, options));
+}
+
+/* Options of weft::unfold, by name and in this order. Since 1.2. */
+struct unfold_options {
+  maybe<std::int64_t> step = {}; /* from one window to the next, at least 1; default 1 */
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default 0 */
+};
+/* The windows of a size that slide along an axis by a step, each one row of a new last dimension.
+ *   x: operand; any type
+ *   size: elements of a window, at least 0; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_unfold(const tensor& x, std::int64_t size, const unfold_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_unfold_opts o{};
+  o.struct_size = sizeof o;
+  if (options.step) {
+    o.present |= WEFT_UNFOLD_HAS_STEP;
+    o.step = *options.step;
+  }
+  if (options.axis) {
+    o.present |= WEFT_UNFOLD_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_unfold(context, x.get(), size, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor unfold(const tensor& x, std::int64_t size, const unfold_options& options = {}) {
+  return detail::must(try_unfold(x, size, options));
+}
+
+/* The mean of each of so many parts of the spatial dimensions: element i of n stands for the elements from floor(i size
+ * / n) to ceil((i + 1) size / n).
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   size: of the result in each spatial dimension, at least 0; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_adaptive_avg_pool(const tensor& x, const ints& size) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_adaptive_avg_pool(context, x.get(), size.data(), size.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor adaptive_avg_pool(const tensor& x, const ints& size) {
+  return detail::must(try_adaptive_avg_pool(x, size));
+}
+
+/* Results of weft::adaptive_max_pool. Since 1.2. */
+struct adaptive_max_pool_results {
+  tensor values;
+  tensor indices;
+};
+/* The largest element of each of so many parts of the spatial dimensions, which are adaptive_avg_pool's, and its place,
+ * counted over these as one row.
+ *   x: [batch, spatial…, features], NHWC for images; any real number
+ *   size: of the result in each spatial dimension, at least 0; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<adaptive_max_pool_results> try_adaptive_max_pool(const tensor& x, const ints& size) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_adaptive_max_pool(context, x.get(), size.data(), size.size(), &out0, &out1);
+  if (raw != nullptr) return result<adaptive_max_pool_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return adaptive_max_pool_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline adaptive_max_pool_results adaptive_max_pool(const tensor& x, const ints& size) {
+  return detail::must(try_adaptive_max_pool(x, size));
+}
+
+/* Options of weft::col2im, by name and in this order. Since 1.2. */
+struct col2im_options {
+  ints strides = {}; /* step of the window; absent: 1 */
+  ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0 */
+  ints dilation = {}; /* spacing of the window's elements; absent: 1 */
+};
+/* Adds the windows that im2col gives up to channels-last data of the given spatial sizes. PyTorch's fold.
+ *   x: [batch, windows, features times elements of a window]; float, signed integer, unsigned integer, complex
+ *   size: of the result in each spatial dimension, at least 0; list of integers
+ *   window: size of the window in each spatial dimension; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_col2im(const tensor& x, const ints& size, const ints& window,
+    const col2im_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_col2im_opts o{};
+  o.struct_size = sizeof o;
+  if (options.strides.given()) {
+    o.present |= WEFT_COL2IM_HAS_STRIDES;
+    o.strides = options.strides.data();
+    o.strides_count = options.strides.size();
+  }
+  if (options.pads.given()) {
+    o.present |= WEFT_COL2IM_HAS_PADS;
+    o.pads = options.pads.data();
+    o.pads_count = options.pads.size();
+  }
+  if (options.dilation.given()) {
+    o.present |= WEFT_COL2IM_HAS_DILATION;
+    o.dilation = options.dilation.data();
+    o.dilation_count = options.dilation.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_col2im(context, x.get(), size.data(), size.size(), window.data(), window.size(), &o,
+    &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor col2im(const tensor& x, const ints& size, const ints& window,
+    const col2im_options& options = {}) {
+  return detail::must(try_col2im(x, size, window, options));
+}
+
+/* Options of weft::im2col, by name and in this order. Since 1.2. */
+struct im2col_options {
+  ints strides = {}; /* step of the window; absent: 1 */
+  ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0 */
+  ints dilation = {}; /* spacing of the window's elements; absent: 1 */
+};
+/* The windows of channels-last data as rows: [batch, windows, features times elements of a window], a feature's
+ * elements together. PyTorch's unfold, transposed.
+ *   x: [batch, spatial…, features]; float, signed integer, unsigned integer, complex
+ *   window: size of the window in each spatial dimension; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_im2col(const tensor& x, const ints& window,
+    const im2col_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_im2col_opts o{};
+  o.struct_size = sizeof o;
+  if (options.strides.given()) {
+    o.present |= WEFT_IM2COL_HAS_STRIDES;
+    o.strides = options.strides.data();
+    o.strides_count = options.strides.size();
+  }
+  if (options.pads.given()) {
+    o.present |= WEFT_IM2COL_HAS_PADS;
+    o.pads = options.pads.data();
+    o.pads_count = options.pads.size();
+  }
+  if (options.dilation.given()) {
+    o.present |= WEFT_IM2COL_HAS_DILATION;
+    o.dilation = options.dilation.data();
+    o.dilation_count = options.dilation.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_im2col(context, x.get(), window.data(), window.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor im2col(const tensor& x, const ints& window, const im2col_options& options = {}) {
+  return detail::must(try_im2col(x, window, options));
+}
+
+/* Values of the attribute padding of weft::lp_pool. Since 1.2. */
+enum class lp_pool_padding : std::int32_t {
+  valid = WEFT_LP_POOL_PADDING_VALID,
+  same = WEFT_LP_POOL_PADDING_SAME,
+  explicit_ = WEFT_LP_POOL_PADDING_EXPLICIT,
+};
+/* Options of weft::lp_pool, by name and in this order. Since 1.2. */
+struct lp_pool_options {
+  ints strides = {}; /* step of the window; absent: its size */
+  /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
+  maybe<lp_pool_padding> padding = {};
+  ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
+  maybe<bool> ceil_mode = {}; /* with windows that begin inside and end behind the padding; default false */
+  maybe<double> p = {}; /* degree of the norm, not 0; default 2 */
+};
+/* The p-norm under each window of channels-last data, (Σ x^p)^(1 / p), 0 where the sum is below it. The gradient at 0
+ * is 0.
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   window: size of the window in each spatial dimension; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_lp_pool(const tensor& x, const ints& window,
+    const lp_pool_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_lp_pool_opts o{};
+  o.struct_size = sizeof o;
+  if (options.strides.given()) {
+    o.present |= WEFT_LP_POOL_HAS_STRIDES;
+    o.strides = options.strides.data();
+    o.strides_count = options.strides.size();
+  }
+  if (options.padding) {
+    o.present |= WEFT_LP_POOL_HAS_PADDING;
+    o.padding = static_cast<weft_lp_pool_padding>(*options.padding);
+  }
+  if (options.pads.given()) {
+    o.present |= WEFT_LP_POOL_HAS_PADS;
+    o.pads = options.pads.data();
+    o.pads_count = options.pads.size();
+  }
+  if (options.ceil_mode) {
+    o.present |= WEFT_LP_POOL_HAS_CEIL_MODE;
+    o.ceil_mode = *options.ceil_mode ? 1 : 0;
+  }
+  if (options.p) {
+    o.present |= WEFT_LP_POOL_HAS_P;
+    o.p = *options.p;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_lp_pool(context, x.get(), window.data(), window.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor lp_pool(const tensor& x, const ints& window, const lp_pool_options& options = {}) {
+  return detail::must(try_lp_pool(x, window, options));
+}
+
+/* Values of the attribute padding of weft::max_pool_with_indices. Since 1.2. */
+enum class max_pool_with_indices_padding : std::int32_t {
+  valid = WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID,
+  same = WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME,
+  explicit_ = WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT,
+};
+/* Options of weft::max_pool_with_indices, by name and in this order. Since 1.2. */
+struct max_pool_with_indices_options {
+  ints strides = {}; /* step of the window; absent: its size */
+  /* valid: none; same: ceil(in / stride) outputs; explicit: see pads; default valid */
+  maybe<max_pool_with_indices_padding> padding = {};
+  ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
+  maybe<bool> ceil_mode = {}; /* with windows that begin inside and end behind the padding; default false */
+  ints dilation = {}; /* spacing of the window's elements; absent: 1 */
+};
+/* Results of weft::max_pool_with_indices. Since 1.2. */
+struct max_pool_with_indices_results {
+  tensor values;
+  tensor indices;
+};
+/* The largest element under each window of channels-last data and its place, counted over the spatial dimensions as one
+ * row, as i32: of equals the first, of NaNs as well.
+ *   x: [batch, spatial…, features], NHWC for images; any real number
+ *   window: size of the window in each spatial dimension; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<max_pool_with_indices_results> try_max_pool_with_indices(const tensor& x,
+    const ints& window, const max_pool_with_indices_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_max_pool_with_indices_opts o{};
+  o.struct_size = sizeof o;
+  if (options.strides.given()) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES;
+    o.strides = options.strides.data();
+    o.strides_count = options.strides.size();
+  }
+  if (options.padding) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING;
+    o.padding = static_cast<weft_max_pool_with_indices_padding>(*options.padding);
+  }
+  if (options.pads.given()) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_PADS;
+    o.pads = options.pads.data();
+    o.pads_count = options.pads.size();
+  }
+  if (options.ceil_mode) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE;
+    o.ceil_mode = *options.ceil_mode ? 1 : 0;
+  }
+  if (options.dilation.given()) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION;
+    o.dilation = options.dilation.data();
+    o.dilation_count = options.dilation.size();
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_max_pool_with_indices(context, x.get(), window.data(), window.size(), &o, &out0, &out1);
+  if (raw != nullptr) return result<max_pool_with_indices_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return max_pool_with_indices_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline max_pool_with_indices_results max_pool_with_indices(const tensor& x, const ints& window,
+    const max_pool_with_indices_options& options = {}) {
+  return detail::must(try_max_pool_with_indices(x, window, options));
+}
+
+/* The elements of x at the places that max_pool_with_indices gives, in a result of the given spatial sizes that is 0
+ * elsewhere.
+ *   x: [batch, spatial…, features]; float
+ *   indices: where each element goes, of x's shape; signed integer, unsigned integer
+ *   size: of the result in each spatial dimension, at least 0; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_max_unpool(const tensor& x, const tensor& indices, const ints& size) {
+  weft_context* const context = detail::context_of(x, indices);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_max_unpool(context, x.get(), indices.get(), size.data(), size.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor max_unpool(const tensor& x, const tensor& indices, const ints& size) {
+  return detail::must(try_max_unpool(x, indices, size));
+}
+
+/* Options of weft::affine_grid, by name and in this order. Since 1.2. */
+struct affine_grid_options {
+  maybe<bool> align_corners = {}; /* as of grid_sample; default false */
+};
+/* A grid for grid_sample, [batch, height, width, 2]: the points of the result by an affine map each example.
+ *   theta: [batch, 2, 3], what the points are multiplied by; float
+ *   size: [height, width] of the result; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_affine_grid(const tensor& theta, const ints& size,
+    const affine_grid_options& options = {}) {
+  weft_context* const context = detail::context_of(theta);
+  weft_affine_grid_opts o{};
+  o.struct_size = sizeof o;
+  if (options.align_corners) {
+    o.present |= WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS;
+    o.align_corners = *options.align_corners ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_affine_grid(context, theta.get(), size.data(), size.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor affine_grid(const tensor& theta, const ints& size,
+    const affine_grid_options& options = {}) {
+  return detail::must(try_affine_grid(theta, size, options));
+}
+
+/* The features, which stand group by group, one of each group after the other.
+ *   x: [batch, spatial…, features]; any type
+ *   groups: groups of features, at least 1; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_channel_shuffle(const tensor& x, std::int64_t groups) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_channel_shuffle(context, x.get(), groups, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor channel_shuffle(const tensor& x, std::int64_t groups) {
+  return detail::must(try_channel_shuffle(x, groups));
+}
+
+/* Values of the attribute mode of weft::grid_sample. Since 1.2. */
+enum class grid_sample_mode : std::int32_t {
+  linear = WEFT_GRID_SAMPLE_MODE_LINEAR,
+  nearest = WEFT_GRID_SAMPLE_MODE_NEAREST,
+  cubic = WEFT_GRID_SAMPLE_MODE_CUBIC,
+};
+/* Values of the attribute outside of weft::grid_sample. Since 1.2. */
+enum class grid_sample_outside : std::int32_t {
+  zeros = WEFT_GRID_SAMPLE_OUTSIDE_ZEROS,
+  border = WEFT_GRID_SAMPLE_OUTSIDE_BORDER,
+  reflection = WEFT_GRID_SAMPLE_OUTSIDE_REFLECTION,
+};
+/* Options of weft::grid_sample, by name and in this order. Since 1.2. */
+struct grid_sample_options {
+  maybe<grid_sample_mode> mode = {}; /* how what lies between elements is made of them; default linear */
+  maybe<grid_sample_outside> outside = {}; /* what lies outside; default zeros */
+  /* -1 and 1 are the middles of the outer elements, else their outer edges; default false */
+  maybe<bool> align_corners = {};
+};
+/* Images at the points of a grid, each two coordinates from -1 to 1, across and down: PyTorch's grid_sample of
+ * channels-last data.
+ *   x: [batch, height, width, features]; float
+ *   grid: [batch, …, 2], where in x, across and down, from -1 to 1; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_grid_sample(const tensor& x, const tensor& grid,
+    const grid_sample_options& options = {}) {
+  weft_context* const context = detail::context_of(x, grid);
+  weft_grid_sample_opts o{};
+  o.struct_size = sizeof o;
+  if (options.mode) {
+    o.present |= WEFT_GRID_SAMPLE_HAS_MODE;
+    o.mode = static_cast<weft_grid_sample_mode>(*options.mode);
+  }
+  if (options.outside) {
+    o.present |= WEFT_GRID_SAMPLE_HAS_OUTSIDE;
+    o.outside = static_cast<weft_grid_sample_outside>(*options.outside);
+  }
+  if (options.align_corners) {
+    o.present |= WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS;
+    o.align_corners = *options.align_corners ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_grid_sample(context, x.get(), grid.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor grid_sample(const tensor& x, const tensor& grid, const grid_sample_options& options = {}) {
+  return detail::must(try_grid_sample(x, grid, options));
+}
+
+/* Options of weft::group_norm, by name and in this order. Since 1.2. */
+struct group_norm_options {
+  maybe<std::int64_t> axis = {}; /* axis of the features; negative counts from the end; default -1 */
+  maybe<double> epsilon = {}; /* added to the variance; default 1e-5 */
+};
+/* Zero mean and unit variance over each example's groups of features, then scale and offset. Source: Wu, He (2018).
+ *   x: [batch, …]; float
+ *   scale: [features]; absent: 1; float; may be left out
+ *   offset: [features]; absent: 0; float; may be left out
+ *   groups: of features, at least 1; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_group_norm(const tensor& x, const tensor& scale, const tensor& offset,
+    std::int64_t groups, const group_norm_options& options = {}) {
+  weft_context* const context = detail::context_of(x, scale, offset);
+  weft_group_norm_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_GROUP_NORM_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.epsilon) {
+    o.present |= WEFT_GROUP_NORM_HAS_EPSILON;
+    o.epsilon = *options.epsilon;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_group_norm(context, x.get(), scale.get(), offset.get(), groups, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor group_norm(const tensor& x, const tensor& scale, const tensor& offset,
+    std::int64_t groups, const group_norm_options& options = {}) {
+  return detail::must(try_group_norm(x, scale, offset, groups, options));
+}
+[[nodiscard]] inline result<tensor> try_group_norm(const tensor& x, std::int64_t groups,
+    const group_norm_options& options) {
+  return try_group_norm(x, tensor(), tensor(), groups, options);
+}
+[[nodiscard]] inline tensor group_norm(const tensor& x, std::int64_t groups, const group_norm_options& options) {
+  return detail::must(try_group_norm(x, tensor(), tensor(), groups, options));
+}
+
+/* Options of weft::instance_norm, by name and in this order. Since 1.2. */
+struct instance_norm_options {
+  maybe<std::int64_t> axis = {}; /* axis of the features; negative counts from the end; default -1 */
+  maybe<double> epsilon = {}; /* added to the variance; default 1e-5 */
+};
+/* Zero mean and unit variance over each example's every feature, then scale and offset.
+ *   x: [batch, …]; float
+ *   scale: [features]; absent: 1; float; may be left out
+ *   offset: [features]; absent: 0; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_instance_norm(const tensor& x, const tensor& scale = {},
+    const tensor& offset = {}, const instance_norm_options& options = {}) {
+  weft_context* const context = detail::context_of(x, scale, offset);
+  weft_instance_norm_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_INSTANCE_NORM_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.epsilon) {
+    o.present |= WEFT_INSTANCE_NORM_HAS_EPSILON;
+    o.epsilon = *options.epsilon;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_instance_norm(context, x.get(), scale.get(), offset.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor instance_norm(const tensor& x, const tensor& scale = {}, const tensor& offset = {},
+    const instance_norm_options& options = {}) {
+  return detail::must(try_instance_norm(x, scale, offset, options));
+}
+[[nodiscard]] inline result<tensor> try_instance_norm(const tensor& x, const instance_norm_options& options) {
+  return try_instance_norm(x, tensor(), tensor(), options);
+}
+[[nodiscard]] inline tensor instance_norm(const tensor& x, const instance_norm_options& options) {
+  return detail::must(try_instance_norm(x, tensor(), tensor(), options));
+}
+
+/* Options of weft::local_response_norm, by name and in this order. Since 1.2. */
+struct local_response_norm_options {
+  maybe<std::int64_t> axis = {}; /* axis of the features; negative counts from the end; default -1 */
+  maybe<double> alpha = {}; /* what the mean of squares is multiplied by; default 0.0001 */
+  maybe<double> beta = {}; /* exponent; default 0.75 */
+  maybe<double> k = {}; /* added to it; default 1 */
+};
+/* x / (k + alpha times the mean of squares of the features around)^beta, what lies outside counting as 0. Source:
+ * Krizhevsky and others (2012).
+ *   x: operand; float
+ *   size: features that are summed, at least 1; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_local_response_norm(const tensor& x, std::int64_t size,
+    const local_response_norm_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_local_response_norm_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.alpha) {
+    o.present |= WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA;
+    o.alpha = *options.alpha;
+  }
+  if (options.beta) {
+    o.present |= WEFT_LOCAL_RESPONSE_NORM_HAS_BETA;
+    o.beta = *options.beta;
+  }
+  if (options.k) {
+    o.present |= WEFT_LOCAL_RESPONSE_NORM_HAS_K;
+    o.k = *options.k;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_local_response_norm(context, x.get(), size, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor local_response_norm(const tensor& x, std::int64_t size,
+    const local_response_norm_options& options = {}) {
+  return detail::must(try_local_response_norm(x, size, options));
+}
+
+/* x with each dimension continued by its other end; negative amounts cut.
+ *   x: operand; any type
+ *   low: elements before each dimension; negative ones cut; list of integers
+ *   high: elements behind each dimension; negative ones cut; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_pad_circular(const tensor& x, const ints& low, const ints& high) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_pad_circular(context, x.get(), low.data(), low.size(), high.data(), high.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor pad_circular(const tensor& x, const ints& low, const ints& high) {
+  return detail::must(try_pad_circular(x, low, high));
+}
+
+/* x with each dimension continued by its elements backwards, the outer one not repeated; negative amounts cut.
+ *   x: operand; any type
+ *   low: elements before each dimension; negative ones cut; list of integers
+ *   high: elements behind each dimension; negative ones cut; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_pad_reflect(const tensor& x, const ints& low, const ints& high) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_pad_reflect(context, x.get(), low.data(), low.size(), high.data(), high.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor pad_reflect(const tensor& x, const ints& low, const ints& high) {
+  return detail::must(try_pad_reflect(x, low, high));
+}
+
+/* x with the outer elements of each dimension repeated; negative amounts cut.
+ *   x: operand; any type
+ *   low: elements before each dimension; negative ones cut; list of integers
+ *   high: elements behind each dimension; negative ones cut; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_pad_replicate(const tensor& x, const ints& low, const ints& high) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_pad_replicate(context, x.get(), low.data(), low.size(), high.data(), high.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor pad_replicate(const tensor& x, const ints& low, const ints& high) {
+  return detail::must(try_pad_replicate(x, low, high));
+}
+
+/* Features that become places: [batch, spatial…, features] with each spatial dimension a factor larger.
+ *   x: [batch, spatial…, features]; any type
+ *   factor: elements of a side, at least 1; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_pixel_shuffle(const tensor& x, std::int64_t factor) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_pixel_shuffle(context, x.get(), factor, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor pixel_shuffle(const tensor& x, std::int64_t factor) {
+  return detail::must(try_pixel_shuffle(x, factor));
+}
+
+/* Places that become features: what pixel_shuffle undoes.
+ *   x: [batch, spatial…, features]; any type
+ *   factor: elements of a side, at least 1; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_pixel_unshuffle(const tensor& x, std::int64_t factor) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_pixel_unshuffle(context, x.get(), factor, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor pixel_unshuffle(const tensor& x, std::int64_t factor) {
+  return detail::must(try_pixel_unshuffle(x, factor));
+}
+
+/* Values of the attribute mode of weft::resize. Since 1.2. */
+enum class resize_mode : std::int32_t {
+  nearest = WEFT_RESIZE_MODE_NEAREST,
+  nearest_exact = WEFT_RESIZE_MODE_NEAREST_EXACT,
+  linear = WEFT_RESIZE_MODE_LINEAR,
+  cubic = WEFT_RESIZE_MODE_CUBIC,
+  area = WEFT_RESIZE_MODE_AREA,
+};
+/* Options of weft::resize, by name and in this order. Since 1.2. */
+struct resize_options {
+  maybe<resize_mode> mode = {}; /* how what lies between elements is made of them; default linear */
+  /* the first and last elements stay where they are; of linear and cubic; default false */
+  maybe<bool> align_corners = {};
+  doubles scales = {}; /* result's over x's spacing, one for each spatial dimension; absent: of the sizes */
+};
+/* Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic (Keys, a = -0.75)
+ * in each dimension, or means of areas.
+ *   x: [batch, spatial…, features]; float
+ *   size: of the result in each spatial dimension, at least 1; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_resize(const tensor& x, const ints& size, const resize_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_resize_opts o{};
+  o.struct_size = sizeof o;
+  if (options.mode) {
+    o.present |= WEFT_RESIZE_HAS_MODE;
+    o.mode = static_cast<weft_resize_mode>(*options.mode);
+  }
+  if (options.align_corners) {
+    o.present |= WEFT_RESIZE_HAS_ALIGN_CORNERS;
+    o.align_corners = *options.align_corners ? 1 : 0;
+  }
+  if (options.scales.given()) {
+    o.present |= WEFT_RESIZE_HAS_SCALES;
+    o.scales = options.scales.data();
+    o.scales_count = options.scales.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_resize(context, x.get(), size.data(), size.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor resize(const tensor& x, const ints& size, const resize_options& options = {}) {
+  return detail::must(try_resize(x, size, options));
+}
+
+/* Options of weft::addmm, by name and in this order. Since 1.2. */
+struct addmm_options {
+  maybe<double> alpha = {}; /* what the product is multiplied by; default 1 */
+  maybe<double> beta = {}; /* what the first operand is multiplied by; 0 leaves it out; default 1 */
+};
+/* beta x + alpha a b, the product being matmul's; rounded once.
+ *   x: broadcasts to the product; float, signed integer, unsigned integer, complex
+ *   a: [..., m, k], or [k]; float, signed integer, unsigned integer, complex
+ *   b: [..., k, n], or [k]; float, signed integer, unsigned integer, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_addmm(const tensor& x, const tensor& a, const tensor& b,
+    const addmm_options& options = {}) {
+  weft_context* const context = detail::context_of(x, a, b);
+  weft_addmm_opts o{};
+  o.struct_size = sizeof o;
+  if (options.alpha) {
+    o.present |= WEFT_ADDMM_HAS_ALPHA;
+    o.alpha = *options.alpha;
+  }
+  if (options.beta) {
+    o.present |= WEFT_ADDMM_HAS_BETA;
+    o.beta = *options.beta;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_addmm(context, x.get(), a.get(), b.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor addmm(const tensor& x, const tensor& a, const tensor& b,
+    const addmm_options& options = {}) {
+  return detail::must(try_addmm(x, a, b, options));
+}
+
+/* Options of weft::cdist, by name and in this order. Since 1.2. */
+struct cdist_options {
+  maybe<double> p = {}; /* degree of the norm; default 2 */
+};
+/* The p-norm of the difference of every point of x and every point of y, [..., m, n]. The gradient of a distance of 0
+ * is 0.
+ *   x: [..., m, features]; float
+ *   y: [..., n, features]; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cdist(const tensor& x, const tensor& y, const cdist_options& options = {}) {
+  weft_context* const context = detail::context_of(x, y);
+  weft_cdist_opts o{};
+  o.struct_size = sizeof o;
+  if (options.p) {
+    o.present |= WEFT_CDIST_HAS_P;
+    o.p = *options.p;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cdist(context, x.get(), y.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cdist(const tensor& x, const tensor& y, const cdist_options& options = {}) {
+  return detail::must(try_cdist(x, y, options));
+}
+
+/* The correlations of variables, each a row of observations, held to -1 and 1.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_corrcoef(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_corrcoef(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor corrcoef(const tensor& x) {
+  return detail::must(try_corrcoef(x));
+}
+
+/* Values of the attribute reduction of weft::cosine_embedding. Since 1.2. */
+enum class cosine_embedding_reduction : std::int32_t {
+  mean = WEFT_COSINE_EMBEDDING_REDUCTION_MEAN,
+  sum = WEFT_COSINE_EMBEDDING_REDUCTION_SUM,
+  none = WEFT_COSINE_EMBEDDING_REDUCTION_NONE,
+};
+/* Options of weft::cosine_embedding, by name and in this order. Since 1.2. */
+struct cosine_embedding_options {
+  maybe<cosine_embedding_reduction> reduction = {}; /* mean, sum, or none; default mean */
+  maybe<double> margin = {}; /* how much of a cosine is far enough apart; default 0 */
+};
+/* 1 - cosine where y is 1, and how far the cosine is above a margin where it is -1.
+ *   x: [..., features]; float
+ *   other: [..., features]; float
+ *   y: [...], 1 or -1; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cosine_embedding(const tensor& x, const tensor& other, const tensor& y,
+    const cosine_embedding_options& options = {}) {
+  weft_context* const context = detail::context_of(x, other, y);
+  weft_cosine_embedding_opts o{};
+  o.struct_size = sizeof o;
+  if (options.reduction) {
+    o.present |= WEFT_COSINE_EMBEDDING_HAS_REDUCTION;
+    o.reduction = static_cast<weft_cosine_embedding_reduction>(*options.reduction);
+  }
+  if (options.margin) {
+    o.present |= WEFT_COSINE_EMBEDDING_HAS_MARGIN;
+    o.margin = *options.margin;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cosine_embedding(context, x.get(), other.get(), y.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cosine_embedding(const tensor& x, const tensor& other, const tensor& y,
+    const cosine_embedding_options& options = {}) {
+  return detail::must(try_cosine_embedding(x, other, y, options));
+}
+
+/* Options of weft::cosine_similarity, by name and in this order. Since 1.2. */
+struct cosine_similarity_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
+  maybe<double> eps = {}; /* least length, at least 0; default 1e-8 */
+};
+/* The cosine of the angle between vectors along an axis; lengths below eps count as eps.
+ *   x: operand; float
+ *   y: broadcasts with x; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cosine_similarity(const tensor& x, const tensor& y,
+    const cosine_similarity_options& options = {}) {
+  weft_context* const context = detail::context_of(x, y);
+  weft_cosine_similarity_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_COSINE_SIMILARITY_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.eps) {
+    o.present |= WEFT_COSINE_SIMILARITY_HAS_EPS;
+    o.eps = *options.eps;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cosine_similarity(context, x.get(), y.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cosine_similarity(const tensor& x, const tensor& y,
+    const cosine_similarity_options& options = {}) {
+  return detail::must(try_cosine_similarity(x, y, options));
+}
+
+/* Options of weft::cov, by name and in this order. Since 1.2. */
+struct cov_options {
+  maybe<std::int64_t> correction = {}; /* taken off the count; default 1 */
+};
+/* The covariances of variables, each a row of observations; of one variable its variance as a scalar.
+ *   x: [variables, observations], or a row of them; float
+ *   counts: how often each observation counts; absent: once; float; may be left out
+ *   weights: of each observation; absent: 1; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cov(const tensor& x, const tensor& counts = {}, const tensor& weights = {},
+    const cov_options& options = {}) {
+  weft_context* const context = detail::context_of(x, counts, weights);
+  weft_cov_opts o{};
+  o.struct_size = sizeof o;
+  if (options.correction) {
+    o.present |= WEFT_COV_HAS_CORRECTION;
+    o.correction = *options.correction;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cov(context, x.get(), counts.get(), weights.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cov(const tensor& x, const tensor& counts = {}, const tensor& weights = {},
+    const cov_options& options = {}) {
+  return detail::must(try_cov(x, counts, weights, options));
+}
+[[nodiscard]] inline result<tensor> try_cov(const tensor& x, const cov_options& options) {
+  return try_cov(x, tensor(), tensor(), options);
+}
+[[nodiscard]] inline tensor cov(const tensor& x, const cov_options& options) {
+  return detail::must(try_cov(x, tensor(), tensor(), options));
+}
+
+/* Options of weft::cross, by name and in this order. Since 1.2. */
+struct cross_options {
+  maybe<std::int64_t> axis = {}; /* axis of the vectors; negative counts from the end; default -1 */
+};
+/* The cross product of vectors of 3 elements along an axis.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   y: operand; float, signed integer, unsigned integer, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cross(const tensor& x, const tensor& y, const cross_options& options = {}) {
+  weft_context* const context = detail::context_of(x, y);
+  weft_cross_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_CROSS_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cross(context, x.get(), y.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cross(const tensor& x, const tensor& y, const cross_options& options = {}) {
+  return detail::must(try_cross(x, y, options));
+}
+
+/* Options of weft::cumulative_trapezoid, by name and in this order. Since 1.2. */
+struct cumulative_trapezoid_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
+  maybe<double> dx = {}; /* distance where no places are given; default 1 */
+};
+/* The areas under the line through the elements along an axis up to each one but the first.
+ *   y: heights; float
+ *   x: places, a row or of y's shape; absent: dx apart; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cumulative_trapezoid(const tensor& y, const tensor& x = {},
+    const cumulative_trapezoid_options& options = {}) {
+  weft_context* const context = detail::context_of(y, x);
+  weft_cumulative_trapezoid_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.dx) {
+    o.present |= WEFT_CUMULATIVE_TRAPEZOID_HAS_DX;
+    o.dx = *options.dx;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cumulative_trapezoid(context, y.get(), x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cumulative_trapezoid(const tensor& y, const tensor& x = {},
+    const cumulative_trapezoid_options& options = {}) {
+  return detail::must(try_cumulative_trapezoid(y, x, options));
+}
+[[nodiscard]] inline result<tensor> try_cumulative_trapezoid(const tensor& y,
+    const cumulative_trapezoid_options& options) {
+  return try_cumulative_trapezoid(y, tensor(), options);
+}
+[[nodiscard]] inline tensor cumulative_trapezoid(const tensor& y, const cumulative_trapezoid_options& options) {
+  return detail::must(try_cumulative_trapezoid(y, tensor(), options));
+}
+
+/* Options of weft::histc, by name and in this order. Since 1.2. */
+struct histc_options {
+  maybe<double> low = {}; /* where the first begins; low = high: x's ends; default 0 */
+  maybe<double> high = {}; /* where the last one ends, itself a member; default 0 */
+};
+/* How many elements lie in each of so many equal bins from low to high; those outside and NaN are left out.
+ *   x: operand; float
+ *   bins: how many, at least 1; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_histc(const tensor& x, std::int64_t bins, const histc_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_histc_opts o{};
+  o.struct_size = sizeof o;
+  if (options.low) {
+    o.present |= WEFT_HISTC_HAS_LOW;
+    o.low = *options.low;
+  }
+  if (options.high) {
+    o.present |= WEFT_HISTC_HAS_HIGH;
+    o.high = *options.high;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_histc(context, x.get(), bins, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor histc(const tensor& x, std::int64_t bins, const histc_options& options = {}) {
+  return detail::must(try_histc(x, bins, options));
+}
+
+/* The Kronecker product: x with each element replaced by its product with y.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   y: operand; float, signed integer, unsigned integer, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_kron(const tensor& x, const tensor& y) {
+  weft_context* const context = detail::context_of(x, y);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_kron(context, x.get(), y.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor kron(const tensor& x, const tensor& y) {
+  return detail::must(try_kron(x, y));
+}
+
+/* Options of weft::logcumsumexp, by name and in this order. Since 1.2. */
+struct logcumsumexp_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
+};
+/* The logarithm of the sum of exponentials of the elements up to each one along an axis.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_logcumsumexp(const tensor& x, const logcumsumexp_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_logcumsumexp_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_LOGCUMSUMEXP_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_logcumsumexp(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor logcumsumexp(const tensor& x, const logcumsumexp_options& options = {}) {
+  return detail::must(try_logcumsumexp(x, options));
+}
+
+/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   n: exponent, at least 0; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_matrix_power(const tensor& x, std::int64_t n) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_matrix_power(context, x.get(), n, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor matrix_power(const tensor& x, std::int64_t n) {
+  return detail::must(try_matrix_power(x, n));
+}
+
+/* Values of the attribute reduction of weft::multi_margin. Since 1.2. */
+enum class multi_margin_reduction : std::int32_t {
+  mean = WEFT_MULTI_MARGIN_REDUCTION_MEAN,
+  sum = WEFT_MULTI_MARGIN_REDUCTION_SUM,
+  none = WEFT_MULTI_MARGIN_REDUCTION_NONE,
+};
+/* Options of weft::multi_margin, by name and in this order. Since 1.2. */
+struct multi_margin_options {
+  maybe<multi_margin_reduction> reduction = {}; /* mean, sum, or none; default mean */
+  maybe<std::int64_t> p = {}; /* exponent, 1 or 2; default 1 */
+  maybe<double> margin = {}; /* how far apart is far enough; default 1 */
+};
+/* How far each class's score comes within a margin of the label's, to the power p, over the number of classes.
+ *   x: [..., classes]; float
+ *   labels: [...], 0 to classes - 1; signed integer, unsigned integer
+ *   weight: of each class; absent: 1; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_multi_margin(const tensor& x, const tensor& labels, const tensor& weight = {},
+    const multi_margin_options& options = {}) {
+  weft_context* const context = detail::context_of(x, labels, weight);
+  weft_multi_margin_opts o{};
+  o.struct_size = sizeof o;
+  if (options.reduction) {
+    o.present |= WEFT_MULTI_MARGIN_HAS_REDUCTION;
+    o.reduction = static_cast<weft_multi_margin_reduction>(*options.reduction);
+  }
+  if (options.p) {
+    o.present |= WEFT_MULTI_MARGIN_HAS_P;
+    o.p = *options.p;
+  }
+  if (options.margin) {
+    o.present |= WEFT_MULTI_MARGIN_HAS_MARGIN;
+    o.margin = *options.margin;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_multi_margin(context, x.get(), labels.get(), weight.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor multi_margin(const tensor& x, const tensor& labels, const tensor& weight = {},
+    const multi_margin_options& options = {}) {
+  return detail::must(try_multi_margin(x, labels, weight, options));
+}
+[[nodiscard]] inline result<tensor> try_multi_margin(const tensor& x, const tensor& labels,
+    const multi_margin_options& options) {
+  return try_multi_margin(x, labels, tensor(), options);
+}
+[[nodiscard]] inline tensor multi_margin(const tensor& x, const tensor& labels, const multi_margin_options& options) {
+  return detail::must(try_multi_margin(x, labels, tensor(), options));
+}
+
+/* Values of the attribute reduction of weft::multilabel_margin. Since 1.2. */
+enum class multilabel_margin_reduction : std::int32_t {
+  mean = WEFT_MULTILABEL_MARGIN_REDUCTION_MEAN,
+  sum = WEFT_MULTILABEL_MARGIN_REDUCTION_SUM,
+  none = WEFT_MULTILABEL_MARGIN_REDUCTION_NONE,
+};
+/* Options of weft::multilabel_margin, by name and in this order. Since 1.2. */
+struct multilabel_margin_options {
+  maybe<multilabel_margin_reduction> reduction = {}; /* mean, sum, or none; default mean */
+};
+/* How far the classes that are not listed come within 1 of each one that is, over the number of classes. A row's list
+ * ends before its first -1.
+ *   x: [..., classes]; float
+ *   labels: classes first, then -1, of x's shape; signed integer, unsigned integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_multilabel_margin(const tensor& x, const tensor& labels,
+    const multilabel_margin_options& options = {}) {
+  weft_context* const context = detail::context_of(x, labels);
+  weft_multilabel_margin_opts o{};
+  o.struct_size = sizeof o;
+  if (options.reduction) {
+    o.present |= WEFT_MULTILABEL_MARGIN_HAS_REDUCTION;
+    o.reduction = static_cast<weft_multilabel_margin_reduction>(*options.reduction);
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_multilabel_margin(context, x.get(), labels.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor multilabel_margin(const tensor& x, const tensor& labels,
+    const multilabel_margin_options& options = {}) {
+  return detail::must(try_multilabel_margin(x, labels, options));
+}
+
+/* Values of the attribute reduction of weft::multilabel_soft_margin. Since 1.2. */
+enum class multilabel_soft_margin_reduction : std::int32_t {
+  mean = WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_MEAN,
+  sum = WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_SUM,
+  none = WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE,
+};
+/* Options of weft::multilabel_soft_margin, by name and in this order. Since 1.2. */
+struct multilabel_soft_margin_options {
+  maybe<multilabel_soft_margin_reduction> reduction = {}; /* mean, sum, or none; default mean */
+};
+/* The mean over classes of the binary cross entropy of logits, times weights of the classes.
+ *   x: [..., classes], logits; float
+ *   y: probabilities, of x's shape; float
+ *   weight: of each class; absent: 1; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_multilabel_soft_margin(const tensor& x, const tensor& y,
+    const tensor& weight = {}, const multilabel_soft_margin_options& options = {}) {
+  weft_context* const context = detail::context_of(x, y, weight);
+  weft_multilabel_soft_margin_opts o{};
+  o.struct_size = sizeof o;
+  if (options.reduction) {
+    o.present |= WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION;
+    o.reduction = static_cast<weft_multilabel_soft_margin_reduction>(*options.reduction);
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_multilabel_soft_margin(context, x.get(), y.get(), weight.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor multilabel_soft_margin(const tensor& x, const tensor& y, const tensor& weight = {},
+    const multilabel_soft_margin_options& options = {}) {
+  return detail::must(try_multilabel_soft_margin(x, y, weight, options));
+}
+[[nodiscard]] inline result<tensor> try_multilabel_soft_margin(const tensor& x, const tensor& y,
+    const multilabel_soft_margin_options& options) {
+  return try_multilabel_soft_margin(x, y, tensor(), options);
+}
+[[nodiscard]] inline tensor multilabel_soft_margin(const tensor& x, const tensor& y,
+    const multilabel_soft_margin_options& options) {
+  return detail::must(try_multilabel_soft_margin(x, y, tensor(), options));
+}
+
+/* Options of weft::nanmedian, by name and in this order. Since 1.2. */
+struct nanmedian_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
+  maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
+};
+/* Results of weft::nanmedian. Since 1.2. */
+struct nanmedian_results {
+  tensor values;
+  tensor indices;
+};
+/* The median of what is not NaN along an axis, of two in the middle the lower one, and its place; NaN where all are.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<nanmedian_results> try_nanmedian(const tensor& x, const nanmedian_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_nanmedian_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_NANMEDIAN_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.keepdims) {
+    o.present |= WEFT_NANMEDIAN_HAS_KEEPDIMS;
+    o.keepdims = *options.keepdims ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_nanmedian(context, x.get(), &o, &out0, &out1);
+  if (raw != nullptr) return result<nanmedian_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return nanmedian_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline nanmedian_results nanmedian(const tensor& x, const nanmedian_options& options = {}) {
+  return detail::must(try_nanmedian(x, options));
+}
+
+/* Values of the attribute reduction of weft::nll. Since 1.2. */
+enum class nll_reduction : std::int32_t {
+  mean = WEFT_NLL_REDUCTION_MEAN,
+  sum = WEFT_NLL_REDUCTION_SUM,
+  none = WEFT_NLL_REDUCTION_NONE,
+};
+/* Options of weft::nll, by name and in this order. Since 1.2. */
+struct nll_options {
+  maybe<nll_reduction> reduction = {}; /* mean, sum, or none; default mean */
+  maybe<std::int64_t> ignore_index = {}; /* label of rows that count nothing; default -100 */
+  maybe<double> label_smoothing = {}; /* share of the target spread evenly over all classes, 0 to 1; default 0 */
+};
+/* The negative logarithm of each row's probability of its label, times the class's weight; rows of a label that is
+ * ignored count nothing, and a mean divides by the weights.
+ *   x: [..., classes], logarithms of probabilities; float
+ *   labels: [...], 0 to classes - 1; signed integer, unsigned integer
+ *   weight: of each class; absent: 1; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_nll(const tensor& x, const tensor& labels, const tensor& weight = {},
+    const nll_options& options = {}) {
+  weft_context* const context = detail::context_of(x, labels, weight);
+  weft_nll_opts o{};
+  o.struct_size = sizeof o;
+  if (options.reduction) {
+    o.present |= WEFT_NLL_HAS_REDUCTION;
+    o.reduction = static_cast<weft_nll_reduction>(*options.reduction);
+  }
+  if (options.ignore_index) {
+    o.present |= WEFT_NLL_HAS_IGNORE_INDEX;
+    o.ignore_index = *options.ignore_index;
+  }
+  if (options.label_smoothing) {
+    o.present |= WEFT_NLL_HAS_LABEL_SMOOTHING;
+    o.label_smoothing = *options.label_smoothing;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_nll(context, x.get(), labels.get(), weight.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor nll(const tensor& x, const tensor& labels, const tensor& weight = {},
+    const nll_options& options = {}) {
+  return detail::must(try_nll(x, labels, weight, options));
+}
+[[nodiscard]] inline result<tensor> try_nll(const tensor& x, const tensor& labels, const nll_options& options) {
+  return try_nll(x, labels, tensor(), options);
+}
+[[nodiscard]] inline tensor nll(const tensor& x, const tensor& labels, const nll_options& options) {
+  return detail::must(try_nll(x, labels, tensor(), options));
+}
+
+/* x with each slice along an axis that is longer than the greatest length made that long.
+ *   x: operand; float
+ *   p: degree of the norm, above 0; number
+ *   axis: axis of the slices; negative counts from the end; integer
+ *   most: greatest length, at least 0; number
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_renorm(const tensor& x, double p, std::int64_t axis, double most) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_renorm(context, x.get(), p, axis, most, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor renorm(const tensor& x, double p, std::int64_t axis, double most) {
+  return detail::must(try_renorm(x, p, axis, most));
+}
+
+/* Values of the attribute reduction of weft::soft_cross_entropy. Since 1.2. */
+enum class soft_cross_entropy_reduction : std::int32_t {
+  mean = WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN,
+  sum = WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM,
+  none = WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE,
+};
+/* Options of weft::soft_cross_entropy, by name and in this order. Since 1.2. */
+struct soft_cross_entropy_options {
+  maybe<soft_cross_entropy_reduction> reduction = {}; /* mean, sum, or none; default mean */
+  maybe<double> label_smoothing = {}; /* share of the target spread evenly over all classes, 0 to 1; default 0 */
+};
+/* Cross entropy of logits beside probabilities of all classes, times weights of the classes; a mean is that of the
+ * rows.
+ *   x: [..., classes], logits; float
+ *   y: probabilities, of x's shape; float
+ *   weight: of each class; absent: 1; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_soft_cross_entropy(const tensor& x, const tensor& y,
+    const tensor& weight = {}, const soft_cross_entropy_options& options = {}) {
+  weft_context* const context = detail::context_of(x, y, weight);
+  weft_soft_cross_entropy_opts o{};
+  o.struct_size = sizeof o;
+  if (options.reduction) {
+    o.present |= WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION;
+    o.reduction = static_cast<weft_soft_cross_entropy_reduction>(*options.reduction);
+  }
+  if (options.label_smoothing) {
+    o.present |= WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    o.label_smoothing = *options.label_smoothing;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_soft_cross_entropy(context, x.get(), y.get(), weight.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor soft_cross_entropy(const tensor& x, const tensor& y, const tensor& weight = {},
+    const soft_cross_entropy_options& options = {}) {
+  return detail::must(try_soft_cross_entropy(x, y, weight, options));
+}
+[[nodiscard]] inline result<tensor> try_soft_cross_entropy(const tensor& x, const tensor& y,
+    const soft_cross_entropy_options& options) {
+  return try_soft_cross_entropy(x, y, tensor(), options);
+}
+[[nodiscard]] inline tensor soft_cross_entropy(const tensor& x, const tensor& y,
+    const soft_cross_entropy_options& options) {
+  return detail::must(try_soft_cross_entropy(x, y, tensor(), options));
+}
+
+/* Options of weft::trapezoid, by name and in this order. Since 1.2. */
+struct trapezoid_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
+  maybe<double> dx = {}; /* distance where no places are given; default 1 */
+};
+/* The area under the line through the elements along an axis.
+ *   y: heights; float
+ *   x: places, a row or of y's shape; absent: dx apart; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_trapezoid(const tensor& y, const tensor& x = {},
+    const trapezoid_options& options = {}) {
+  weft_context* const context = detail::context_of(y, x);
+  weft_trapezoid_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_TRAPEZOID_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.dx) {
+    o.present |= WEFT_TRAPEZOID_HAS_DX;
+    o.dx = *options.dx;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_trapezoid(context, y.get(), x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor trapezoid(const tensor& y, const tensor& x = {}, const trapezoid_options& options = {}) {
+  return detail::must(try_trapezoid(y, x, options));
+}
+[[nodiscard]] inline result<tensor> try_trapezoid(const tensor& y, const trapezoid_options& options) {
+  return try_trapezoid(y, tensor(), options);
+}
+[[nodiscard]] inline tensor trapezoid(const tensor& y, const trapezoid_options& options) {
+  return detail::must(try_trapezoid(y, tensor(), options));
+}
+
+/* Options of weft::vander, by name and in this order. Since 1.2. */
+struct vander_options {
+  maybe<bool> increasing = {}; /* from the power 0 on; else down to it; default false */
+};
+/* The powers of each element as a row, from the highest down to 0, as running products.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   count: of the powers, at least 0; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_vander(const tensor& x, std::int64_t count,
+    const vander_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_vander_opts o{};
+  o.struct_size = sizeof o;
+  if (options.increasing) {
+    o.present |= WEFT_VANDER_HAS_INCREASING;
+    o.increasing = *options.increasing ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_vander(context, x.get(), count, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor vander(const tensor& x, std::int64_t count, const vander_options& options = {}) {
+  return detail::must(try_vander(x, count, options));
+}
+
+/* Options of weft::vecdot, by name and in this order. Since 1.2. */
+struct vecdot_options {
+  maybe<std::int64_t> axis = {}; /* axis of the vectors; negative counts from the end; default -1 */
+};
+/* The dot product of vectors along an axis, the first conjugated.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   y: operand; float, signed integer, unsigned integer, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_vecdot(const tensor& x, const tensor& y, const vecdot_options& options = {}) {
+  weft_context* const context = detail::context_of(x, y);
+  weft_vecdot_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_VECDOT_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_vecdot(context, x.get(), y.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor vecdot(const tensor& x, const tensor& y, const vecdot_options& options = {}) {
+  return detail::must(try_vecdot(x, y, options));
 }
 
 }  // namespace throwing or returning

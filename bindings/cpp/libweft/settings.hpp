@@ -136,6 +136,18 @@ struct context_options {
   maybe_text metrics_file = {};
   /* how metrics_file is written, as weft_metrics_render has the formats */
   maybe_text metrics_format = {};
+  /* the context traces (weft_trace_start) and writes its trace to this file when it ends: .pftrace and .perfetto-trace
+   * are Perfetto's messages; .txt is weft_trace_report's text, report.json its JSON and .svg a picture of its kernels;
+   * any other .json is Chrome's trace events, and any other name the same gzipped; empty: nowhere. What cannot be written
+   * is lost with one warning
+   */
+  maybe_text trace_file = {};
+  /* of trace_file: SKIP:COUNT, the barriers that are let by and those that are traced; the file is written after the last
+   * of them. Empty: all that the context does
+   */
+  maybe_text trace_steps = {};
+  /* spans of a trace that are kept of each thread, 32 bytes each; the oldest go first, and the trace says how many */
+  maybe<std::int64_t> trace_bytes = {};
   /* when log records, deleters of DLPack tensors and releases of custom operations run: direct, within calls into Weft,
    * of any thread; queued, in weft_context_run_queue alone, before which weft_context_queue_fd becomes readable
    */
@@ -164,7 +176,7 @@ namespace detail {
 /* Options as the C interface takes them; texts are those of the options, numbers lie here. */
 struct setting_list {
   elements<weft_setting> raw;
-  std::array<std::string, 20> numbers;
+  std::array<std::string, 21> numbers;
   std::size_t used = 0;
   void add(std::string_view name, std::string_view value) {
     raw.push({name.data(), name.size(), value.data(), value.size()});
@@ -212,6 +224,9 @@ inline void settings_of(const context_options& options, setting_list& list) {
   if (options.sync_wait) list.add("sync_wait", std::int64_t{*options.sync_wait});
   if (options.metrics_file) list.add("metrics_file", *options.metrics_file);
   if (options.metrics_format) list.add("metrics_format", *options.metrics_format);
+  if (options.trace_file) list.add("trace_file", *options.trace_file);
+  if (options.trace_steps) list.add("trace_steps", *options.trace_steps);
+  if (options.trace_bytes) list.add("trace_bytes", std::int64_t{*options.trace_bytes});
   if (options.callbacks) list.add("callbacks", *options.callbacks);
   if (options.launch_deadline_ms) list.add("launch_deadline_ms", std::int64_t{*options.launch_deadline_ms});
   if (options.compile_deadline_ms) list.add("compile_deadline_ms", std::int64_t{*options.compile_deadline_ms});

@@ -332,8 +332,9 @@ class Options:
             if value is not None and described[1] != "device":
                 present |= 1 << at
             at += 1
-            if kind == "l":
-                numbers = array("q", () if value is None else self.list(value, described[0]))
+            if kind in "ld":
+                read = self.list if kind == "l" else self.numbers
+                numbers = array("q" if kind == "l" else "d", () if value is None else read(value, described[0]))
                 kept.append(numbers)
                 items += [numbers.buffer_info()[0], len(numbers)]
             else:
@@ -342,7 +343,7 @@ class Options:
         packed = Packed(struct.pack(self.letters, *items).ljust(self.size, b"\0"))
         packed.kept = kept
         # 0.0 and -0.0 are one key and two values.
-        if not any(v == 0 and f[1] == "double" for v, f in zip(values, self.fields)):
+        if not any((v == 0 and f[1] == "double") or f[1] == "doubles" for v, f in zip(values, self.fields)):
             self.keep(values, packed)
         return packed
 
@@ -357,6 +358,14 @@ class Options:
     def list(self, value, name):
         raw, count = ints(value, self.operation, name)
         return struct.unpack("%dq" % count.value, raw)
+
+    def numbers(self, values, name):
+        try:
+            return [float(value) for value in values]
+        except (TypeError, ValueError):
+            raise _errors.InvalidType(
+                "%s: %s is %r, and should be a list of numbers" % (self.operation, name, values), self.operation
+            ) from None
 
     def value(self, value, described):
         name, kind = described[0], described[1]

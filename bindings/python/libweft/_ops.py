@@ -2879,10 +2879,10 @@ _searchsorted_options = _Options('searchsorted', 'QPQii', 32, (('right', 'bool')
 
 
 def searchsorted(sorted, values, right=False):
-    """Where in a row in ascending order each value belongs, as i32: how many elements are smaller, or, with right,
-    not larger. NaN counts as larger than everything.
+    """Where in a row in ascending order, or its own of many rows, each value belongs, as i32: how many elements
+    are smaller, or, with right, not larger. NaN counts as larger than everything.
 
-    sorted: [n], in ascending order, NaN at the end
+    sorted: [n], or [..., n] beside values [..., m], in ascending order, NaN at the end
     values: what is looked for
     right: behind equal elements; else before them
 
@@ -3319,18 +3319,22 @@ def triangular_solve(a, b, left_side=True, lower=True, unit_diagonal=False, tran
 
 
 _avg_pool = _bind('weft_avg_pool')
-_avg_pool_options = _Options('avg_pool', 'QPQPQIiPQ', 64, (('strides', 'ints'), ('padding', 'enum', {'valid': 0, 'same': 1,
-        'explicit': 2}), ('pads', 'ints'),), ('l', 'v', '0', 'l'))
+_avg_pool_options = _Options('avg_pool', 'QPQPQIiPQiiq', 80, (('strides', 'ints'), ('padding', 'enum', {'valid': 0,
+        'same': 1, 'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('count_include_pad', 'bool'), ('divisor',
+        'int'),), ('l', 'v', '0', 'l', 'v', 'v', 'v'))
 
 
-def avg_pool(x, window, strides=None, padding='valid', pads=None):
-    """The mean under each window of channels-last data; padding is not counted.
+def avg_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, count_include_pad=False, divisor=None):
+    """The mean under each window of channels-last data; padding is not counted unless count_include_pad says so.
 
     x: [batch, spatial…, features], NHWC for images
     window: size of the window in each spatial dimension
     strides: step of the window; absent: its size
     padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads
     pads: padding before and after each spatial dimension: [low0, high0, low1, …]
+    ceil_mode: with windows that begin inside and end behind the padding
+    count_include_pad: padding counts as elements that are 0
+    divisor: divides each sum; absent: how many elements it has
 
     >>> _ = wf.avg_pool(wf.full((2, 4, 6, 3), 1), window=[2, 2])
     """
@@ -3338,10 +3342,12 @@ def avg_pool(x, window, strides=None, padding='valid', pads=None):
         h0 = x._h
     except AttributeError:
         x, = _operands('avg_pool', (('x', 'T'),), (x,))
-        return avg_pool(x, window, strides=strides, padding=padding, pads=pads)
+        return avg_pool(x, window, strides=strides, padding=padding, pads=pads, ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, divisor=divisor)
     options = None
-    if (strides is not None or padding != 'valid' or pads is not None):
-        options = _avg_pool_options(strides, padding, pads)
+    if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or
+        count_include_pad != False or divisor is not None):
+        options = _avg_pool_options(strides, padding, pads, ceil_mode, count_include_pad, divisor)
     p0, n0 = _ints(window, 'avg_pool', 'window')
     r0 = _Handle()
     error = _avg_pool(_mark(), h0, p0, n0, options, _byref(r0))
@@ -3494,11 +3500,12 @@ def convolution(input, kernel, window_strides, padding, lhs_dilation, rhs_dilati
 
 
 _max_pool = _bind('weft_max_pool')
-_max_pool_options = _Options('max_pool', 'QPQPQIiPQ', 64, (('strides', 'ints'), ('padding', 'enum', {'valid': 0, 'same': 1,
-        'explicit': 2}), ('pads', 'ints'),), ('l', 'v', '0', 'l'))
+_max_pool_options = _Options('max_pool', 'QPQPQIiPQiiPQ', 88, (('strides', 'ints'), ('padding', 'enum', {'valid': 0,
+        'same': 1, 'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('dilation', 'ints'),), ('l', 'v', '0', 'l',
+        'v', '0', 'l'))
 
 
-def max_pool(x, window, strides=None, padding='valid', pads=None):
+def max_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, dilation=None):
     """The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first
     of equals, or to the first NaN.
 
@@ -3507,6 +3514,8 @@ def max_pool(x, window, strides=None, padding='valid', pads=None):
     strides: step of the window; absent: its size
     padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads
     pads: padding before and after each spatial dimension: [low0, high0, low1, …]
+    ceil_mode: with windows that begin inside and end behind the padding
+    dilation: spacing of the window's elements; absent: 1
 
     >>> _ = wf.max_pool(wf.full((2, 4, 6, 3), 1), window=[2, 2])
     """
@@ -3514,10 +3523,10 @@ def max_pool(x, window, strides=None, padding='valid', pads=None):
         h0 = x._h
     except AttributeError:
         x, = _operands('max_pool', (('x', 'T'),), (x,))
-        return max_pool(x, window, strides=strides, padding=padding, pads=pads)
+        return max_pool(x, window, strides=strides, padding=padding, pads=pads, ceil_mode=ceil_mode, dilation=dilation)
     options = None
-    if (strides is not None or padding != 'valid' or pads is not None):
-        options = _max_pool_options(strides, padding, pads)
+    if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or dilation is not None):
+        options = _max_pool_options(strides, padding, pads, ceil_mode, dilation)
     p0, n0 = _ints(window, 'max_pool', 'window')
     r0 = _Handle()
     error = _max_pool(_mark(), h0, p0, n0, options, _byref(r0))
@@ -6906,49 +6915,1984 @@ def var_mean(x, dims=None, keepdims=False, correction=0, *, axis=None):
     return _var_mean_results(_done(r0), _done(r1))
 
 
+_as_strided = _bind('weft_as_strided')
+_as_strided_options = _Options('as_strided', 'QPQq', 32, (('offset', 'int'),), ('v',))
+
+
+def as_strided(x, shape, strides, offset=0):
+    """Elements of x as one row, a stride apart along each dimension of the result: a copy, whose gradient adds up
+    what was read several times.
+
+    x: operand
+    shape: of the result
+    strides: step in x as one row along each dimension, at least 0
+    offset: place of the first element, at least 0
+
+    >>> _ = wf.as_strided(wf.full((3, 4), 1), shape=[2, 3], strides=[1, 4], offset=1)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('as_strided', (('x', 'T'),), (x,))
+        return as_strided(x, shape, strides, offset=offset)
+    options = None
+    if offset != 0:
+        options = _as_strided_options(offset)
+    p0, n0 = _ints(shape, 'as_strided', 'shape')
+    p1, n1 = _ints(strides, 'as_strided', 'strides')
+    r0 = _Handle()
+    error = _as_strided(_mark(), h0, p0, n0, p1, n1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_as_strided_scatter = _bind('weft_as_strided_scatter')
+_as_strided_scatter_options = _Options('as_strided_scatter', 'QPQq', 32, (('offset', 'int'),), ('v',))
+
+
+def as_strided_scatter(x, source, shape, strides, offset=0):
+    """x with the source in the place of what as_strided gives. Of several elements for one place the last stays on
+    the CPU.
+
+    x: operand
+    source: what takes the place
+    shape: of the result
+    strides: step in x as one row along each dimension, at least 0
+    offset: place of the first element, at least 0
+
+    >>> _ = wf.as_strided_scatter(wf.full((3, 4), 1), wf.full((2, 3), 1), shape=[2, 3], strides=[1, 4], offset=1)
+    """
+    try:
+        h0 = x._h
+        h1 = source._h
+    except AttributeError:
+        x, source = _operands('as_strided_scatter', (('x', 'T'), ('source', 'T')), (x, source,))
+        return as_strided_scatter(x, source, shape, strides, offset=offset)
+    options = None
+    if offset != 0:
+        options = _as_strided_scatter_options(offset)
+    p0, n0 = _ints(shape, 'as_strided_scatter', 'shape')
+    p1, n1 = _ints(strides, 'as_strided_scatter', 'strides')
+    r0 = _Handle()
+    error = _as_strided_scatter(_mark(), h0, h1, p0, n0, p1, n1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_block_diag = _bind('weft_block_diag')
+
+
+def block_diag(inputs):
+    """A matrix with the given ones along its diagonal, and 0 elsewhere.
+
+    inputs: matrices; rows and scalars are matrices of one row
+
+    >>> _ = wf.block_diag([wf.full((2, 3), 1), wf.full((2,), 1), wf.full((), 1)])
+    """
+    inputs = _several('block_diag', 'inputs', inputs, 'T', None)
+    several, count = _handles(inputs)
+    r0 = _Handle()
+    error = _block_diag(_mark(), several, count, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_diag = _bind('weft_diag')
+_diag_options = _Options('diag', 'QPQq', 32, (('offset', 'int'),), ('v',))
+
+
+def diag(x, offset=0):
+    """The diagonal of a matrix, or the matrix of a row, which is 0 beside its diagonal.
+
+    x: operand
+    offset: diagonal; those above the main one count up
+
+    >>> _ = wf.diag(wf.full((3,), 1), offset=1)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('diag', (('x', 'T'),), (x,))
+        return diag(x, offset=offset)
+    options = None
+    if offset != 0:
+        options = _diag_options(offset)
+    r0 = _Handle()
+    error = _diag(_mark(), h0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_diag_embed = _bind('weft_diag_embed')
+_diag_embed_options = _Options('diag_embed', 'QPQqqq', 48, (('offset', 'int'), ('axis1', 'int'), ('axis2', 'int'),), ('v',
+        'v', 'v'))
+
+
+def diag_embed(x, offset=0, axis1=-2, axis2=-1):
+    """Square matrices along two axes of the result, whose diagonals are the rows of x and which are 0 elsewhere.
+
+    x: operand
+    offset: diagonal; those above the main one count up
+    axis1: axis of the rows; negative counts from the end
+    axis2: axis of the columns; negative counts from the end
+
+    >>> _ = wf.diag_embed(wf.full((2, 3), 1), offset=-1, axis1=0, axis2=2)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('diag_embed', (('x', 'T'),), (x,))
+        return diag_embed(x, offset=offset, axis1=axis1, axis2=axis2)
+    options = None
+    if (offset != 0 or axis1 != -2 or axis2 != -1):
+        options = _diag_embed_options(offset, axis1, axis2)
+    r0 = _Handle()
+    error = _diag_embed(_mark(), h0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_diagonal = _bind('weft_diagonal')
+_diagonal_options = _Options('diagonal', 'QPQqqq', 48, (('offset', 'int'), ('axis1', 'int'), ('axis2', 'int'),), ('v', 'v',
+        'v'))
+
+
+def diagonal(x, offset=0, axis1=-2, axis2=-1):
+    """A diagonal of the matrices that two axes make, behind the other axes.
+
+    x: operand
+    offset: diagonal; those above the main one count up
+    axis1: axis of the rows; negative counts from the end
+    axis2: axis of the columns; negative counts from the end
+
+    >>> _ = wf.diagonal(wf.full((3, 4), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('diagonal', (('x', 'T'),), (x,))
+        return diagonal(x, offset=offset, axis1=axis1, axis2=axis2)
+    options = None
+    if (offset != 0 or axis1 != -2 or axis2 != -1):
+        options = _diagonal_options(offset, axis1, axis2)
+    r0 = _Handle()
+    error = _diagonal(_mark(), h0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_diagonal_scatter = _bind('weft_diagonal_scatter')
+_diagonal_scatter_options = _Options('diagonal_scatter', 'QPQqqq', 48, (('offset', 'int'), ('axis1', 'int'), ('axis2',
+        'int'),), ('v', 'v', 'v'))
+
+
+def diagonal_scatter(x, source, offset=0, axis1=-2, axis2=-1):
+    """x with the source in the place of what diagonal gives.
+
+    x: operand
+    source: what takes the place
+    offset: diagonal; those above the main one count up
+    axis1: axis of the rows; negative counts from the end
+    axis2: axis of the columns; negative counts from the end
+
+    >>> _ = wf.diagonal_scatter(wf.full((3, 4), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = source._h
+    except AttributeError:
+        x, source = _operands('diagonal_scatter', (('x', 'T'), ('source', 'T')), (x, source,))
+        return diagonal_scatter(x, source, offset=offset, axis1=axis1, axis2=axis2)
+    options = None
+    if (offset != 0 or axis1 != -2 or axis2 != -1):
+        options = _diagonal_scatter_options(offset, axis1, axis2)
+    r0 = _Handle()
+    error = _diagonal_scatter(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_index = _bind('weft_index')
+
+
+def index(x, indices, dims):
+    """The elements or slices of x at integer tensors along some axes, as NumPy's x[..., i, j]: the indices'
+    dimensions stand in the place of axes side by side, else in front. Negative indices count from the end;
+    those outside are held to the ends.
+
+    x: operand
+    indices: integer tensors that broadcast
+    dims: axis of each index, ascending; negative ones count from the end
+
+    >>> _ = wf.index(wf.full((4, 3), 1), [wf.full((5,), 1, dtype='i32')], dims=[0])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('index', (('x', 'T'),), (x,))
+        return index(x, indices, dims)
+    indices = _several('index', 'indices', indices, 'I', x)
+    several, count = _handles(indices)
+    p0, n0 = _ints(dims, 'index', 'dims')
+    r0 = _Handle()
+    error = _index(_mark(), h0, several, count, p0, n0, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_index_add = _bind('weft_index_add')
+_index_add_options = _Options('index_add', 'QPQqd', 40, (('axis', 'int'), ('alpha', 'double'),), ('v', 'v'))
+
+
+def index_add(x, index, source, axis=0, alpha=1):
+    """Adds alpha times each slice of the source to the slice of x at its place along one axis. What lies outside
+    is left out.
+
+    x: operand
+    index: a row of places
+    source: slices, as many as places
+    axis: axis that the indices count along; negative counts from the end
+    alpha: what the source is multiplied by
+
+    >>> _ = wf.index_add(wf.full((5, 3), 1), wf.full((2,), 1, dtype='i32'), wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = index._h
+        h2 = source._h
+    except AttributeError:
+        x, index, source = _operands('index_add', (('x', 'T'), ('index', 'I'), ('source', 'T')), (x, index, source,))
+        return index_add(x, index, source, axis=axis, alpha=alpha)
+    options = None
+    if (axis != 0 or alpha != 1):
+        options = _index_add_options(axis, alpha)
+    r0 = _Handle()
+    error = _index_add(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_index_copy = _bind('weft_index_copy')
+_index_copy_options = _Options('index_copy', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def index_copy(x, index, source, axis=0):
+    """Puts each slice of the source in the place of the slice of x at its index along one axis. What lies outside
+    is left out.
+
+    x: operand
+    index: a row of places
+    source: slices, as many as places
+    axis: axis that the indices count along; negative counts from the end
+
+    >>> _ = wf.index_copy(wf.full((5, 3), 1), wf.full((2,), 1, dtype='i32'), wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = index._h
+        h2 = source._h
+    except AttributeError:
+        x, index, source = _operands('index_copy', (('x', 'T'), ('index', 'I'), ('source', 'T')), (x, index, source,))
+        return index_copy(x, index, source, axis=axis)
+    options = None
+    if axis != 0:
+        options = _index_copy_options(axis)
+    r0 = _Handle()
+    error = _index_copy(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_index_fill = _bind('weft_index_fill')
+_index_fill_options = _Options('index_fill', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def index_fill(x, index, value, axis=0):
+    """Fills the slices of x at the indices along one axis with a value. What lies outside is left out.
+
+    x: operand
+    index: a row of places
+    value: a scalar
+    axis: axis that the indices count along; negative counts from the end
+
+    >>> _ = wf.index_fill(wf.full((5, 3), 1), wf.full((2,), 1, dtype='i32'), wf.full((), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = index._h
+        h2 = value._h
+    except AttributeError:
+        x, index, value = _operands('index_fill', (('x', 'T'), ('index', 'I'), ('value', 'T')), (x, index, value,))
+        return index_fill(x, index, value, axis=axis)
+    options = None
+    if axis != 0:
+        options = _index_fill_options(axis)
+    r0 = _Handle()
+    error = _index_fill(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_index_put = _bind('weft_index_put')
+_index_put_options = _Options('index_put', 'QPQii', 32, (('accumulate', 'bool'),), ('v', '0'))
+
+
+def index_put(x, values, indices, dims, accumulate=False):
+    """Puts values in the places of x that index would give, or adds them. Negative indices count from the end;
+    what lies outside is left out.
+
+    x: operand
+    values: broadcasts to what index gives
+    indices: integer tensors that broadcast
+    dims: axis of each index, ascending; negative ones count from the end
+    accumulate: adds, where else the last value stays
+
+    >>> _ = wf.index_put(wf.full((4, 3), 1), wf.full((5, 3), 1), [wf.full((5,), 1, dtype='i32')], dims=[0], accumulate=True)
+    """
+    try:
+        h0 = x._h
+        h1 = values._h
+    except AttributeError:
+        x, values = _operands('index_put', (('x', 'T'), ('values', 'T')), (x, values,))
+        return index_put(x, values, indices, dims, accumulate=accumulate)
+    indices = _several('index_put', 'indices', indices, 'I', x)
+    options = None
+    if accumulate != False:
+        options = _index_put_options(accumulate)
+    several, count = _handles(indices)
+    p0, n0 = _ints(dims, 'index_put', 'dims')
+    r0 = _Handle()
+    error = _index_put(_mark(), h0, h1, several, count, p0, n0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_index_reduce = _bind('weft_index_reduce')
+_index_reduce_reducer = {'sum': 0, 'prod': 1, 'max': 2, 'min': 3, 'mean': 4, 'set': 5}
+_index_reduce_options = _Options('index_reduce', 'QPQqii', 40, (('axis', 'int'), ('include_self', 'bool'),), ('v', 'v', '0'))
+
+
+def index_reduce(x, index, source, reducer, axis=0, include_self=True):
+    """Combines each slice of the source into the slice of x at its place along one axis. What lies outside is left
+    out.
+
+    x: operand
+    index: a row of places
+    source: slices, as many as places
+    axis: axis that the indices count along; negative counts from the end
+    reducer: how elements of one place combine
+    include_self: x takes part where something is combined in
+
+    >>> _ = wf.index_reduce(wf.full((5, 3), 1), wf.full((2,), 1, dtype='i32'), wf.full((2, 3), 1), reducer='max')
+    """
+    try:
+        h0 = x._h
+        h1 = index._h
+        h2 = source._h
+    except AttributeError:
+        x, index, source = _operands('index_reduce', (('x', 'T'), ('index', 'I'), ('source', 'T')), (x, index, source,))
+        return index_reduce(x, index, source, reducer, axis=axis, include_self=include_self)
+    options = None
+    if (axis != 0 or include_self != True):
+        options = _index_reduce_options(axis, include_self)
+    r0 = _Handle()
+    error = _index_reduce(_mark(), h0, h1, h2, _enumerator(reducer, _index_reduce_reducer, 'index_reduce', 'reducer'),
+        options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_masked_scatter = _bind('weft_masked_scatter')
+
+
+def masked_scatter(x, mask, source):
+    """x with the elements of the source, one after the other, where the mask is true. Where the source has too
+    few, its last one is repeated.
+
+    x: operand
+    mask: broadcasts to x
+    source: elements, in their order
+
+    >>> _ = wf.masked_scatter(wf.full((3, 4), 1), wf.full((4,), 1, dtype='bool'), wf.full((12,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = mask._h
+        h2 = source._h
+    except AttributeError:
+        x, mask, source = _operands('masked_scatter', (('x', 'T'), ('mask', 'M'), ('source', 'T')), (x, mask, source,))
+        return masked_scatter(x, mask, source)
+    r0 = _Handle()
+    error = _masked_scatter(_mark(), h0, h1, h2, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_movedim = _bind('weft_movedim')
+
+
+def movedim(x, source, destination):
+    """x with some axes at other places; the rest keep their order.
+
+    x: operand
+    source: axes that move; negative ones count from the end
+    destination: where each of them goes
+
+    >>> _ = wf.movedim(wf.full((2, 3, 4), 1), source=[0], destination=[-1])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('movedim', (('x', 'T'),), (x,))
+        return movedim(x, source, destination)
+    p0, n0 = _ints(source, 'movedim', 'source')
+    p1, n1 = _ints(destination, 'movedim', 'destination')
+    r0 = _Handle()
+    error = _movedim(_mark(), h0, p0, n0, p1, n1, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_put = _bind('weft_put')
+_put_options = _Options('put', 'QPQii', 32, (('accumulate', 'bool'),), ('v', '0'))
+
+
+def put(x, index, source, accumulate=False):
+    """Puts elements in places of x as one row, or adds them. Negative places count from the end; what lies outside
+    is left out.
+
+    x: operand
+    index: places in x as one row
+    source: as many elements as places
+    accumulate: adds, where else the last value stays
+
+    >>> _ = wf.put(wf.full((3, 4), 1), wf.full((2, 2), 1, dtype='i32'), wf.full((4,), 1), accumulate=True)
+    """
+    try:
+        h0 = x._h
+        h1 = index._h
+        h2 = source._h
+    except AttributeError:
+        x, index, source = _operands('put', (('x', 'T'), ('index', 'I'), ('source', 'T')), (x, index, source,))
+        return put(x, index, source, accumulate=accumulate)
+    options = None
+    if accumulate != False:
+        options = _put_options(accumulate)
+    r0 = _Handle()
+    error = _put(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_repeat_interleave_static = _bind('weft_repeat_interleave_static')
+_repeat_interleave_static_options = _Options('repeat_interleave_static', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def repeat_interleave_static(x, repeats, total, axis=0):
+    """Each slice along an axis as often as its entry of repeats says, one after the other. What is missing to the
+    total repeats the last slice.
+
+    x: operand
+    repeats: how often each slice comes, a row
+    total: sum of the repetitions, the size of the result's axis
+    axis: axis; negative counts from the end
+
+    >>> _ = wf.repeat_interleave_static(wf.full((2, 3), 1), wf.full((2,), 1, dtype='i32'), total=4)
+    """
+    try:
+        h0 = x._h
+        h1 = repeats._h
+    except AttributeError:
+        x, repeats = _operands('repeat_interleave_static', (('x', 'T'), ('repeats', 'I')), (x, repeats,))
+        return repeat_interleave_static(x, repeats, total, axis=axis)
+    options = None
+    if axis != 0:
+        options = _repeat_interleave_static_options(axis)
+    r0 = _Handle()
+    error = _repeat_interleave_static(_mark(), h0, h1, _int64(total, 'repeat_interleave_static', 'total'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_rot90 = _bind('weft_rot90')
+_rot90_options = _Options('rot90', 'QPQqPQ', 48, (('k', 'int'), ('dims', 'ints'),), ('v', 'l'))
+
+
+def rot90(x, k=1, dims=None, *, axis=None):
+    """x turned by quarters in the plane of two axes, from the first to the second.
+
+    x: operand
+    k: quarters of a turn
+    dims: the plane, from its first axis to its second; absent: 0 and 1
+
+    >>> _ = wf.rot90(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('rot90', (('x', 'T'),), (x,))
+        return rot90(x, k=k, dims=dims, axis=axis)
+    if axis is not None:
+        dims = axis
+    options = None
+    if (k != 1 or dims is not None):
+        options = _rot90_options(k, dims)
+    r0 = _Handle()
+    error = _rot90(_mark(), h0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_scatter_reduce = _bind('weft_scatter_reduce')
+_scatter_reduce_reducer = {'sum': 0, 'prod': 1, 'max': 2, 'min': 3, 'mean': 4, 'set': 5}
+_scatter_reduce_options = _Options('scatter_reduce', 'QPQqii', 40, (('axis', 'int'), ('include_self', 'bool'),), ('v', 'v',
+        '0'))
+
+
+def scatter_reduce(x, indices, source, reducer, axis=0, include_self=True):
+    """Combines each element of the source into x at its index along one axis, the other coordinates being its own:
+    PyTorch's scatter, scatter_add and scatter_reduce. What lies outside is left out.
+
+    x: operand
+    indices: of x's rank, no larger than source
+    source: of x's rank
+    reducer: how elements of one place combine
+    axis: axis that the indices count along; negative counts from the end
+    include_self: x takes part where something is combined in
+
+    >>> _ = wf.scatter_reduce(wf.full((3, 4), 1), wf.full((2, 4), 1, dtype='i32'), wf.full((2, 4), 1), reducer='sum')
+    """
+    try:
+        h0 = x._h
+        h1 = indices._h
+        h2 = source._h
+    except AttributeError:
+        x, indices, source = _operands('scatter_reduce', (('x', 'T'), ('indices', 'I'), ('source', 'T')), (x, indices,
+        source,))
+        return scatter_reduce(x, indices, source, reducer, axis=axis, include_self=include_self)
+    options = None
+    if (axis != 0 or include_self != True):
+        options = _scatter_reduce_options(axis, include_self)
+    r0 = _Handle()
+    error = _scatter_reduce(_mark(), h0, h1, h2, _enumerator(reducer, _scatter_reduce_reducer, 'scatter_reduce', 'reducer'),
+        options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_select_scatter = _bind('weft_select_scatter')
+_select_scatter_options = _Options('select_scatter', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def select_scatter(x, source, index, axis=0):
+    """x with the source in the place of one slice along an axis.
+
+    x: operand
+    source: what takes the place
+    index: which slice; negative counts from the end
+    axis: axis; negative counts from the end
+
+    >>> _ = wf.select_scatter(wf.full((3, 4), 1), wf.full((3,), 1), index=-1, axis=1)
+    """
+    try:
+        h0 = x._h
+        h1 = source._h
+    except AttributeError:
+        x, source = _operands('select_scatter', (('x', 'T'), ('source', 'T')), (x, source,))
+        return select_scatter(x, source, index, axis=axis)
+    options = None
+    if axis != 0:
+        options = _select_scatter_options(axis)
+    r0 = _Handle()
+    error = _select_scatter(_mark(), h0, h1, _int64(index, 'select_scatter', 'index'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_slice_scatter = _bind('weft_slice_scatter')
+_slice_scatter_options = _Options('slice_scatter', 'QPQqqqq', 56, (('axis', 'int'), ('start', 'int'), ('limit', 'int'),
+        ('step', 'int'),), ('v', 'v', 'v', 'v'))
+
+
+def slice_scatter(x, source, axis=0, start=0, limit=None, step=1):
+    """x with the source in the place of the slices [start : limit : step] along an axis; start and limit are held
+    to its ends, as Python's.
+
+    x: operand
+    source: what takes the place
+    axis: axis; negative counts from the end
+    start: first slice; negative counts from the end
+    limit: behind the last slice; negative counts from the end; absent: the size of the axis
+    step: from one slice to the next, at least 1
+
+    >>> _ = wf.slice_scatter(wf.full((3, 7), 1), wf.full((3, 3), 1), axis=1, start=1, step=2)
+    """
+    try:
+        h0 = x._h
+        h1 = source._h
+    except AttributeError:
+        x, source = _operands('slice_scatter', (('x', 'T'), ('source', 'T')), (x, source,))
+        return slice_scatter(x, source, axis=axis, start=start, limit=limit, step=step)
+    options = None
+    if (axis != 0 or start != 0 or limit is not None or step != 1):
+        options = _slice_scatter_options(axis, start, limit, step)
+    r0 = _Handle()
+    error = _slice_scatter(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_take_along_axis = _bind('weft_take_along_axis')
+_take_along_axis_options = _Options('take_along_axis', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def take_along_axis(x, indices, axis=0):
+    """The element of x at each index along one axis, the other coordinates being the index's own: PyTorch's
+    gather. Indices outside are held to the ends.
+
+    x: operand
+    indices: of x's rank
+    axis: axis that the indices count along; negative counts from the end
+
+    >>> _ = wf.take_along_axis(wf.full((3, 4), 1), wf.full((2, 4), 1, dtype='i32'))
+    """
+    try:
+        h0 = x._h
+        h1 = indices._h
+    except AttributeError:
+        x, indices = _operands('take_along_axis', (('x', 'T'), ('indices', 'I')), (x, indices,))
+        return take_along_axis(x, indices, axis=axis)
+    options = None
+    if axis != 0:
+        options = _take_along_axis_options(axis)
+    r0 = _Handle()
+    error = _take_along_axis(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_unfold = _bind('weft_unfold')
+_unfold_options = _Options('unfold', 'QPQqq', 40, (('step', 'int'), ('axis', 'int'),), ('v', 'v'))
+
+
+def unfold(x, size, step=1, axis=0):
+    """The windows of a size that slide along an axis by a step, each one row of a new last dimension.
+
+    x: operand
+    size: elements of a window, at least 0
+    step: from one window to the next, at least 1
+    axis: axis; negative counts from the end
+
+    >>> _ = wf.unfold(wf.full((7, 2), 1), size=3, step=2)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('unfold', (('x', 'T'),), (x,))
+        return unfold(x, size, step=step, axis=axis)
+    options = None
+    if (step != 1 or axis != 0):
+        options = _unfold_options(step, axis)
+    r0 = _Handle()
+    error = _unfold(_mark(), h0, _int64(size, 'unfold', 'size'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_adaptive_avg_pool = _bind('weft_adaptive_avg_pool')
+
+
+def adaptive_avg_pool(x, size):
+    """The mean of each of so many parts of the spatial dimensions: element i of n stands for the elements from
+    floor(i size / n) to ceil((i + 1) size / n).
+
+    x: [batch, spatial…, features], NHWC for images
+    size: of the result in each spatial dimension, at least 0
+
+    >>> _ = wf.adaptive_avg_pool(wf.full((1, 5, 4, 2), 1), size=[3, 2])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('adaptive_avg_pool', (('x', 'T'),), (x,))
+        return adaptive_avg_pool(x, size)
+    p0, n0 = _ints(size, 'adaptive_avg_pool', 'size')
+    r0 = _Handle()
+    error = _adaptive_avg_pool(_mark(), h0, p0, n0, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_adaptive_max_pool = _bind('weft_adaptive_max_pool')
+_adaptive_max_pool_results = _results('adaptive_max_pool', ('values', 'indices'))
+
+
+def adaptive_max_pool(x, size):
+    """The largest element of each of so many parts of the spatial dimensions, which are adaptive_avg_pool's, and
+    its place, counted over these as one row.
+
+    x: [batch, spatial…, features], NHWC for images
+    size: of the result in each spatial dimension, at least 0
+
+    Gives (values, indices).
+
+    >>> _ = wf.adaptive_max_pool(wf.full((1, 5, 4, 2), 1), size=[3, 2])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('adaptive_max_pool', (('x', 'T'),), (x,))
+        return adaptive_max_pool(x, size)
+    p0, n0 = _ints(size, 'adaptive_max_pool', 'size')
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _adaptive_max_pool(_mark(), h0, p0, n0, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _adaptive_max_pool_results(_done(r0), _done(r1))
+
+
+_col2im = _bind('weft_col2im')
+_col2im_options = _Options('col2im', 'QPQPQPQPQ', 72, (('strides', 'ints'), ('pads', 'ints'), ('dilation', 'ints'),), ('l',
+        'l', 'l'))
+
+
+def col2im(x, size, window, strides=None, pads=None, dilation=None):
+    """Adds the windows that im2col gives up to channels-last data of the given spatial sizes. PyTorch's fold.
+
+    x: [batch, windows, features times elements of a window]
+    size: of the result in each spatial dimension, at least 0
+    window: size of the window in each spatial dimension
+    strides: step of the window; absent: 1
+    pads: padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0
+    dilation: spacing of the window's elements; absent: 1
+
+    >>> _ = wf.col2im(wf.full((1, 4, 6), 1), size=[5], window=[3], pads=[1, 1], dilation=[2])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('col2im', (('x', 'T'),), (x,))
+        return col2im(x, size, window, strides=strides, pads=pads, dilation=dilation)
+    options = None
+    if (strides is not None or pads is not None or dilation is not None):
+        options = _col2im_options(strides, pads, dilation)
+    p0, n0 = _ints(size, 'col2im', 'size')
+    p1, n1 = _ints(window, 'col2im', 'window')
+    r0 = _Handle()
+    error = _col2im(_mark(), h0, p0, n0, p1, n1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_im2col = _bind('weft_im2col')
+_im2col_options = _Options('im2col', 'QPQPQPQPQ', 72, (('strides', 'ints'), ('pads', 'ints'), ('dilation', 'ints'),), ('l',
+        'l', 'l'))
+
+
+def im2col(x, window, strides=None, pads=None, dilation=None):
+    """The windows of channels-last data as rows: [batch, windows, features times elements of a window], a
+    feature's elements together. PyTorch's unfold, transposed.
+
+    x: [batch, spatial…, features]
+    window: size of the window in each spatial dimension
+    strides: step of the window; absent: 1
+    pads: padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0
+    dilation: spacing of the window's elements; absent: 1
+
+    >>> _ = wf.im2col(wf.full((1, 5, 4, 2), 1), window=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1], dilation=[1, 2])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('im2col', (('x', 'T'),), (x,))
+        return im2col(x, window, strides=strides, pads=pads, dilation=dilation)
+    options = None
+    if (strides is not None or pads is not None or dilation is not None):
+        options = _im2col_options(strides, pads, dilation)
+    p0, n0 = _ints(window, 'im2col', 'window')
+    r0 = _Handle()
+    error = _im2col(_mark(), h0, p0, n0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_lp_pool = _bind('weft_lp_pool')
+_lp_pool_options = _Options('lp_pool', 'QPQPQIiPQiid', 80, (('strides', 'ints'), ('padding', 'enum', {'valid': 0, 'same': 1,
+        'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('p', 'double'),), ('l', 'v', '0', 'l', 'v', '0', 'v'))
+
+
+def lp_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, p=2):
+    """The p-norm under each window of channels-last data, (Σ x^p)^(1 / p), 0 where the sum is below it. The
+    gradient at 0 is 0.
+
+    x: [batch, spatial…, features], NHWC for images
+    window: size of the window in each spatial dimension
+    strides: step of the window; absent: its size
+    padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads
+    pads: padding before and after each spatial dimension: [low0, high0, low1, …]
+    ceil_mode: with windows that begin inside and end behind the padding
+    p: degree of the norm, not 0
+
+    >>> _ = wf.lp_pool(wf.full((1, 5, 2), 1), window=[2], p=3)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('lp_pool', (('x', 'T'),), (x,))
+        return lp_pool(x, window, strides=strides, padding=padding, pads=pads, ceil_mode=ceil_mode, p=p)
+    options = None
+    if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or p != 2):
+        options = _lp_pool_options(strides, padding, pads, ceil_mode, p)
+    p0, n0 = _ints(window, 'lp_pool', 'window')
+    r0 = _Handle()
+    error = _lp_pool(_mark(), h0, p0, n0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_max_pool_with_indices = _bind('weft_max_pool_with_indices')
+_max_pool_with_indices_options = _Options('max_pool_with_indices', 'QPQPQIiPQiiPQ', 88, (('strides', 'ints'), ('padding',
+        'enum', {'valid': 0, 'same': 1, 'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('dilation', 'ints'),),
+        ('l', 'v', '0', 'l', 'v', '0', 'l'))
+_max_pool_with_indices_results = _results('max_pool_with_indices', ('values', 'indices'))
+
+
+def max_pool_with_indices(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, dilation=None):
+    """The largest element under each window of channels-last data and its place, counted over the spatial
+    dimensions as one row, as i32: of equals the first, of NaNs as well.
+
+    x: [batch, spatial…, features], NHWC for images
+    window: size of the window in each spatial dimension
+    strides: step of the window; absent: its size
+    padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads
+    pads: padding before and after each spatial dimension: [low0, high0, low1, …]
+    ceil_mode: with windows that begin inside and end behind the padding
+    dilation: spacing of the window's elements; absent: 1
+
+    Gives (values, indices).
+
+    >>> _ = wf.max_pool_with_indices(wf.full((1, 5, 7, 2), 1), window=[3, 2], strides=[2, 2], padding='explicit', pads=[1, 1, 1, 0], ceil_mode=True)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('max_pool_with_indices', (('x', 'T'),), (x,))
+        return max_pool_with_indices(x, window, strides=strides, padding=padding, pads=pads, ceil_mode=ceil_mode,
+        dilation=dilation)
+    options = None
+    if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or dilation is not None):
+        options = _max_pool_with_indices_options(strides, padding, pads, ceil_mode, dilation)
+    p0, n0 = _ints(window, 'max_pool_with_indices', 'window')
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _max_pool_with_indices(_mark(), h0, p0, n0, options, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _max_pool_with_indices_results(_done(r0), _done(r1))
+
+
+_max_unpool = _bind('weft_max_unpool')
+
+
+def max_unpool(x, indices, size):
+    """The elements of x at the places that max_pool_with_indices gives, in a result of the given spatial sizes
+    that is 0 elsewhere.
+
+    x: [batch, spatial…, features]
+    indices: where each element goes, of x's shape
+    size: of the result in each spatial dimension, at least 0
+
+    >>> _ = wf.max_unpool(wf.full((1, 2, 2), 1), wf.full((1, 2, 2), 1, dtype='i32'), size=[5])
+    """
+    try:
+        h0 = x._h
+        h1 = indices._h
+    except AttributeError:
+        x, indices = _operands('max_unpool', (('x', 'T'), ('indices', 'I')), (x, indices,))
+        return max_unpool(x, indices, size)
+    p0, n0 = _ints(size, 'max_unpool', 'size')
+    r0 = _Handle()
+    error = _max_unpool(_mark(), h0, h1, p0, n0, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_affine_grid = _bind('weft_affine_grid')
+_affine_grid_options = _Options('affine_grid', 'QPQii', 32, (('align_corners', 'bool'),), ('v', '0'))
+
+
+def affine_grid(theta, size, align_corners=False):
+    """A grid for grid_sample, [batch, height, width, 2]: the points of the result by an affine map each example.
+
+    theta: [batch, 2, 3], what the points are multiplied by
+    size: [height, width] of the result
+    align_corners: as of grid_sample
+
+    >>> _ = wf.affine_grid(wf.full((1, 2, 3), 1), size=[2, 3])
+    """
+    try:
+        h0 = theta._h
+    except AttributeError:
+        theta, = _operands('affine_grid', (('theta', 'T'),), (theta,))
+        return affine_grid(theta, size, align_corners=align_corners)
+    options = None
+    if align_corners != False:
+        options = _affine_grid_options(align_corners)
+    p0, n0 = _ints(size, 'affine_grid', 'size')
+    r0 = _Handle()
+    error = _affine_grid(_mark(), h0, p0, n0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_channel_shuffle = _bind('weft_channel_shuffle')
+
+
+def channel_shuffle(x, groups):
+    """The features, which stand group by group, one of each group after the other.
+
+    x: [batch, spatial…, features]
+    groups: groups of features, at least 1
+
+    >>> _ = wf.channel_shuffle(wf.full((2, 6), 1), groups=3)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('channel_shuffle', (('x', 'T'),), (x,))
+        return channel_shuffle(x, groups)
+    r0 = _Handle()
+    error = _channel_shuffle(_mark(), h0, _int64(groups, 'channel_shuffle', 'groups'), _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_grid_sample = _bind('weft_grid_sample')
+_grid_sample_options = _Options('grid_sample', 'QPQIIii', 40, (('mode', 'enum', {'linear': 0, 'nearest': 1, 'cubic': 2}),
+        ('outside', 'enum', {'zeros': 0, 'border': 1, 'reflection': 2}), ('align_corners', 'bool'),), ('v', 'v', 'v', '0'))
+
+
+def grid_sample(x, grid, mode='linear', outside='zeros', align_corners=False):
+    """Images at the points of a grid, each two coordinates from -1 to 1, across and down: PyTorch's grid_sample of
+    channels-last data.
+
+    x: [batch, height, width, features]
+    grid: [batch, …, 2], where in x, across and down, from -1 to 1
+    mode: how what lies between elements is made of them
+    outside: what lies outside
+    align_corners: -1 and 1 are the middles of the outer elements, else their outer edges
+
+    >>> _ = wf.grid_sample(wf.full((1, 3, 4, 2), 1), wf.full((1, 3, 2), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = grid._h
+    except AttributeError:
+        x, grid = _operands('grid_sample', (('x', 'T'), ('grid', 'T')), (x, grid,))
+        return grid_sample(x, grid, mode=mode, outside=outside, align_corners=align_corners)
+    options = None
+    if (mode != 'linear' or outside != 'zeros' or align_corners != False):
+        options = _grid_sample_options(mode, outside, align_corners)
+    r0 = _Handle()
+    error = _grid_sample(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_group_norm = _bind('weft_group_norm')
+_group_norm_options = _Options('group_norm', 'QPQqd', 40, (('axis', 'int'), ('epsilon', 'double'),), ('v', 'v'))
+
+
+def group_norm(x, groups, scale=None, offset=None, axis=-1, epsilon=1e-05):
+    """Zero mean and unit variance over each example's groups of features, then scale and offset. Source: Wu, He
+    (2018).
+
+    x: [batch, …]
+    scale: [features]; absent: 1
+    offset: [features]; absent: 0
+    groups: of features, at least 1
+    axis: axis of the features; negative counts from the end
+    epsilon: added to the variance
+
+    >>> _ = wf.group_norm(wf.full((2, 3, 4), 1), scale=wf.full((4,), 1), offset=wf.full((4,), 1), groups=2)
+    """
+    try:
+        h0 = x._h
+        h1 = None if scale is None else scale._h
+        h2 = None if offset is None else offset._h
+    except AttributeError:
+        x, scale, offset = _operands('group_norm', (('x', 'T'), ('scale?', 'T'), ('offset?', 'T')), (x, scale, offset,))
+        return group_norm(x, groups, scale=scale, offset=offset, axis=axis, epsilon=epsilon)
+    options = None
+    if (axis != -1 or epsilon != 1e-05):
+        options = _group_norm_options(axis, epsilon)
+    r0 = _Handle()
+    error = _group_norm(_mark(), h0, h1, h2, _int64(groups, 'group_norm', 'groups'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_instance_norm = _bind('weft_instance_norm')
+_instance_norm_options = _Options('instance_norm', 'QPQqd', 40, (('axis', 'int'), ('epsilon', 'double'),), ('v', 'v'))
+
+
+def instance_norm(x, scale=None, offset=None, axis=-1, epsilon=1e-05):
+    """Zero mean and unit variance over each example's every feature, then scale and offset.
+
+    x: [batch, …]
+    scale: [features]; absent: 1
+    offset: [features]; absent: 0
+    axis: axis of the features; negative counts from the end
+    epsilon: added to the variance
+
+    >>> _ = wf.instance_norm(wf.full((2, 5, 3), 1), scale=wf.full((3,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = None if scale is None else scale._h
+        h2 = None if offset is None else offset._h
+    except AttributeError:
+        x, scale, offset = _operands('instance_norm', (('x', 'T'), ('scale?', 'T'), ('offset?', 'T')), (x, scale, offset,))
+        return instance_norm(x, scale=scale, offset=offset, axis=axis, epsilon=epsilon)
+    options = None
+    if (axis != -1 or epsilon != 1e-05):
+        options = _instance_norm_options(axis, epsilon)
+    r0 = _Handle()
+    error = _instance_norm(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_local_response_norm = _bind('weft_local_response_norm')
+_local_response_norm_options = _Options('local_response_norm', 'QPQqddd', 56, (('axis', 'int'), ('alpha', 'double'), ('beta',
+        'double'), ('k', 'double'),), ('v', 'v', 'v', 'v'))
+
+
+def local_response_norm(x, size, axis=-1, alpha=0.0001, beta=0.75, k=1):
+    """x / (k + alpha times the mean of squares of the features around)^beta, what lies outside counting as 0.
+    Source: Krizhevsky and others (2012).
+
+    x: operand
+    size: features that are summed, at least 1
+    axis: axis of the features; negative counts from the end
+    alpha: what the mean of squares is multiplied by
+    beta: exponent
+    k: added to it
+
+    >>> _ = wf.local_response_norm(wf.full((2, 5), 1), size=3, alpha=0.5)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('local_response_norm', (('x', 'T'),), (x,))
+        return local_response_norm(x, size, axis=axis, alpha=alpha, beta=beta, k=k)
+    options = None
+    if (axis != -1 or alpha != 0.0001 or beta != 0.75 or k != 1):
+        options = _local_response_norm_options(axis, alpha, beta, k)
+    r0 = _Handle()
+    error = _local_response_norm(_mark(), h0, _int64(size, 'local_response_norm', 'size'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_pad_circular = _bind('weft_pad_circular')
+
+
+def pad_circular(x, low, high):
+    """x with each dimension continued by its other end; negative amounts cut.
+
+    x: operand
+    low: elements before each dimension; negative ones cut
+    high: elements behind each dimension; negative ones cut
+
+    >>> _ = wf.pad_circular(wf.full((3, 4), 1), low=[2, -1], high=[1, 3])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('pad_circular', (('x', 'T'),), (x,))
+        return pad_circular(x, low, high)
+    p0, n0 = _ints(low, 'pad_circular', 'low')
+    p1, n1 = _ints(high, 'pad_circular', 'high')
+    r0 = _Handle()
+    error = _pad_circular(_mark(), h0, p0, n0, p1, n1, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_pad_reflect = _bind('weft_pad_reflect')
+
+
+def pad_reflect(x, low, high):
+    """x with each dimension continued by its elements backwards, the outer one not repeated; negative amounts cut.
+
+    x: operand
+    low: elements before each dimension; negative ones cut
+    high: elements behind each dimension; negative ones cut
+
+    >>> _ = wf.pad_reflect(wf.full((3, 4), 1), low=[2, -1], high=[1, 3])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('pad_reflect', (('x', 'T'),), (x,))
+        return pad_reflect(x, low, high)
+    p0, n0 = _ints(low, 'pad_reflect', 'low')
+    p1, n1 = _ints(high, 'pad_reflect', 'high')
+    r0 = _Handle()
+    error = _pad_reflect(_mark(), h0, p0, n0, p1, n1, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_pad_replicate = _bind('weft_pad_replicate')
+
+
+def pad_replicate(x, low, high):
+    """x with the outer elements of each dimension repeated; negative amounts cut.
+
+    x: operand
+    low: elements before each dimension; negative ones cut
+    high: elements behind each dimension; negative ones cut
+
+    >>> _ = wf.pad_replicate(wf.full((3, 4), 1), low=[2, -1], high=[1, 3])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('pad_replicate', (('x', 'T'),), (x,))
+        return pad_replicate(x, low, high)
+    p0, n0 = _ints(low, 'pad_replicate', 'low')
+    p1, n1 = _ints(high, 'pad_replicate', 'high')
+    r0 = _Handle()
+    error = _pad_replicate(_mark(), h0, p0, n0, p1, n1, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_pixel_shuffle = _bind('weft_pixel_shuffle')
+
+
+def pixel_shuffle(x, factor):
+    """Features that become places: [batch, spatial…, features] with each spatial dimension a factor larger.
+
+    x: [batch, spatial…, features]
+    factor: elements of a side, at least 1
+
+    >>> _ = wf.pixel_shuffle(wf.full((1, 2, 3, 8), 1), factor=2)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('pixel_shuffle', (('x', 'T'),), (x,))
+        return pixel_shuffle(x, factor)
+    r0 = _Handle()
+    error = _pixel_shuffle(_mark(), h0, _int64(factor, 'pixel_shuffle', 'factor'), _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_pixel_unshuffle = _bind('weft_pixel_unshuffle')
+
+
+def pixel_unshuffle(x, factor):
+    """Places that become features: what pixel_shuffle undoes.
+
+    x: [batch, spatial…, features]
+    factor: elements of a side, at least 1
+
+    >>> _ = wf.pixel_unshuffle(wf.full((1, 2, 4, 3), 1), factor=2)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('pixel_unshuffle', (('x', 'T'),), (x,))
+        return pixel_unshuffle(x, factor)
+    r0 = _Handle()
+    error = _pixel_unshuffle(_mark(), h0, _int64(factor, 'pixel_unshuffle', 'factor'), _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_resize = _bind('weft_resize')
+_resize_options = _Options('resize', 'QPQIiPQ', 48, (('mode', 'enum', {'nearest': 0, 'nearest_exact': 1, 'linear': 2,
+        'cubic': 3, 'area': 4}), ('align_corners', 'bool'), ('scales', 'doubles'),), ('v', 'v', 'd'))
+
+
+def resize(x, size, mode='linear', align_corners=False, scales=None):
+    """Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic (Keys, a
+    = -0.75) in each dimension, or means of areas.
+
+    x: [batch, spatial…, features]
+    size: of the result in each spatial dimension, at least 1
+    mode: how what lies between elements is made of them
+    align_corners: the first and last elements stay where they are; of linear and cubic
+    scales: result's over x's spacing, one for each spatial dimension; absent: of the sizes
+
+    >>> _ = wf.resize(wf.full((1, 3, 4, 2), 1), size=[5, 3])
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('resize', (('x', 'T'),), (x,))
+        return resize(x, size, mode=mode, align_corners=align_corners, scales=scales)
+    options = None
+    if (mode != 'linear' or align_corners != False or scales is not None):
+        options = _resize_options(mode, align_corners, scales)
+    p0, n0 = _ints(size, 'resize', 'size')
+    r0 = _Handle()
+    error = _resize(_mark(), h0, p0, n0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_addmm = _bind('weft_addmm')
+_addmm_options = _Options('addmm', 'QPQdd', 40, (('alpha', 'double'), ('beta', 'double'),), ('v', 'v'))
+
+
+def addmm(x, a, b, alpha=1, beta=1):
+    """beta x + alpha a b, the product being matmul's; rounded once.
+
+    x: broadcasts to the product
+    a: [..., m, k], or [k]
+    b: [..., k, n], or [k]
+    alpha: what the product is multiplied by
+    beta: what the first operand is multiplied by; 0 leaves it out
+
+    >>> _ = wf.addmm(wf.full((3,), 1), wf.full((2, 4), 1), wf.full((4, 3), 1), alpha=2, beta=3)
+    """
+    try:
+        h0 = x._h
+        h1 = a._h
+        h2 = b._h
+    except AttributeError:
+        x, a, b = _operands('addmm', (('x', 'T'), ('a', 'T'), ('b', 'T')), (x, a, b,))
+        return addmm(x, a, b, alpha=alpha, beta=beta)
+    options = None
+    if (alpha != 1 or beta != 1):
+        options = _addmm_options(alpha, beta)
+    r0 = _Handle()
+    error = _addmm(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cdist = _bind('weft_cdist')
+_cdist_options = _Options('cdist', 'QPQd', 32, (('p', 'double'),), ('v',))
+
+
+def cdist(x, y, p=2):
+    """The p-norm of the difference of every point of x and every point of y, [..., m, n]. The gradient of a
+    distance of 0 is 0.
+
+    x: [..., m, features]
+    y: [..., n, features]
+    p: degree of the norm
+
+    >>> _ = wf.cdist(wf.full((2, 3), 1), wf.full((4, 3), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+    except AttributeError:
+        x, y = _operands('cdist', (('x', 'T'), ('y', 'T')), (x, y,))
+        return cdist(x, y, p=p)
+    options = None
+    if p != 2:
+        options = _cdist_options(p)
+    r0 = _Handle()
+    error = _cdist(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_corrcoef = _bind('weft_corrcoef')
+
+
+def corrcoef(x):
+    """The correlations of variables, each a row of observations, held to -1 and 1.
+
+    x: operand
+
+    >>> _ = wf.corrcoef(wf.full((2, 5), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('corrcoef', (('x', 'T'),), (x,))
+        return corrcoef(x)
+    r0 = _Handle()
+    error = _corrcoef(_mark(), h0, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cosine_embedding = _bind('weft_cosine_embedding')
+_cosine_embedding_options = _Options('cosine_embedding', 'QPQIid', 40, (('reduction', 'enum', {'mean': 0, 'sum': 1,
+        'none': 2}), ('margin', 'double'),), ('v', '0', 'v'))
+
+
+def cosine_embedding(x, other, y, reduction='mean', margin=0):
+    """1 - cosine where y is 1, and how far the cosine is above a margin where it is -1.
+
+    x: [..., features]
+    other: [..., features]
+    y: [...], 1 or -1
+    reduction: mean, sum, or none
+    margin: how much of a cosine is far enough apart
+
+    >>> _ = wf.cosine_embedding(wf.full((3, 4), 1), wf.full((3, 4), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = other._h
+        h2 = y._h
+    except AttributeError:
+        x, other, y = _operands('cosine_embedding', (('x', 'T'), ('other', 'T'), ('y', 'T')), (x, other, y,))
+        return cosine_embedding(x, other, y, reduction=reduction, margin=margin)
+    options = None
+    if (reduction != 'mean' or str(margin) != '0'):
+        options = _cosine_embedding_options(reduction, margin)
+    r0 = _Handle()
+    error = _cosine_embedding(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cosine_similarity = _bind('weft_cosine_similarity')
+_cosine_similarity_options = _Options('cosine_similarity', 'QPQqd', 40, (('axis', 'int'), ('eps', 'double'),), ('v', 'v'))
+
+
+def cosine_similarity(x, y, axis=-1, eps=1e-08):
+    """The cosine of the angle between vectors along an axis; lengths below eps count as eps.
+
+    x: operand
+    y: broadcasts with x
+    axis: axis; negative counts from the end
+    eps: least length, at least 0
+
+    >>> _ = wf.cosine_similarity(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+    except AttributeError:
+        x, y = _operands('cosine_similarity', (('x', 'T'), ('y', 'T')), (x, y,))
+        return cosine_similarity(x, y, axis=axis, eps=eps)
+    options = None
+    if (axis != -1 or eps != 1e-08):
+        options = _cosine_similarity_options(axis, eps)
+    r0 = _Handle()
+    error = _cosine_similarity(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cov = _bind('weft_cov')
+_cov_options = _Options('cov', 'QPQq', 32, (('correction', 'int'),), ('v',))
+
+
+def cov(x, counts=None, weights=None, correction=1):
+    """The covariances of variables, each a row of observations; of one variable its variance as a scalar.
+
+    x: [variables, observations], or a row of them
+    counts: how often each observation counts; absent: once
+    weights: of each observation; absent: 1
+    correction: taken off the count
+
+    >>> _ = wf.cov(wf.full((2, 5), 1), weights=wf.full((5,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = None if counts is None else counts._h
+        h2 = None if weights is None else weights._h
+    except AttributeError:
+        x, counts, weights = _operands('cov', (('x', 'T'), ('counts?', 'T'), ('weights?', 'T')), (x, counts, weights,))
+        return cov(x, counts=counts, weights=weights, correction=correction)
+    options = None
+    if correction != 1:
+        options = _cov_options(correction)
+    r0 = _Handle()
+    error = _cov(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cross = _bind('weft_cross')
+_cross_options = _Options('cross', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def cross(x, y, axis=-1):
+    """The cross product of vectors of 3 elements along an axis.
+
+    x: operand
+    y: operand
+    axis: axis of the vectors; negative counts from the end
+
+    >>> _ = wf.cross(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+    except AttributeError:
+        x, y = _operands('cross', (('x', 'T'), ('y', 'T')), (x, y,))
+        return cross(x, y, axis=axis)
+    options = None
+    if axis != -1:
+        options = _cross_options(axis)
+    r0 = _Handle()
+    error = _cross(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cumulative_trapezoid = _bind('weft_cumulative_trapezoid')
+_cumulative_trapezoid_options = _Options('cumulative_trapezoid', 'QPQqd', 40, (('axis', 'int'), ('dx', 'double'),), ('v', 'v'))
+
+
+def cumulative_trapezoid(y, x=None, axis=-1, dx=1):
+    """The areas under the line through the elements along an axis up to each one but the first.
+
+    y: heights
+    x: places, a row or of y's shape; absent: dx apart
+    axis: axis; negative counts from the end
+    dx: distance where no places are given
+
+    >>> _ = wf.cumulative_trapezoid(wf.full((2, 5), 1), x=wf.full((5,), 1))
+    """
+    try:
+        h0 = y._h
+        h1 = None if x is None else x._h
+    except AttributeError:
+        y, x = _operands('cumulative_trapezoid', (('y', 'T'), ('x?', 'T')), (y, x,))
+        return cumulative_trapezoid(y, x=x, axis=axis, dx=dx)
+    options = None
+    if (axis != -1 or dx != 1):
+        options = _cumulative_trapezoid_options(axis, dx)
+    r0 = _Handle()
+    error = _cumulative_trapezoid(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_histc = _bind('weft_histc')
+_histc_options = _Options('histc', 'QPQdd', 40, (('low', 'double'), ('high', 'double'),), ('v', 'v'))
+
+
+def histc(x, bins, low=0, high=0):
+    """How many elements lie in each of so many equal bins from low to high; those outside and NaN are left out.
+
+    x: operand
+    bins: how many, at least 1
+    low: where the first begins; low = high: x's ends
+    high: where the last one ends, itself a member
+
+    >>> _ = wf.histc(wf.full((9,), 1), bins=4, low=-1, high=1)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('histc', (('x', 'T'),), (x,))
+        return histc(x, bins, low=low, high=high)
+    options = None
+    if (str(low) != '0' or str(high) != '0'):
+        options = _histc_options(low, high)
+    r0 = _Handle()
+    error = _histc(_mark(), h0, _int64(bins, 'histc', 'bins'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_kron = _bind('weft_kron')
+
+
+def kron(x, y):
+    """The Kronecker product: x with each element replaced by its product with y.
+
+    x: operand
+    y: operand
+
+    >>> _ = wf.kron(wf.full((2, 3), 1), wf.full((2,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+    except AttributeError:
+        x, y = _operands('kron', (('x', 'T'), ('y', 'T')), (x, y,))
+        return kron(x, y)
+    r0 = _Handle()
+    error = _kron(_mark(), h0, h1, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_logcumsumexp = _bind('weft_logcumsumexp')
+_logcumsumexp_options = _Options('logcumsumexp', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def logcumsumexp(x, axis=-1):
+    """The logarithm of the sum of exponentials of the elements up to each one along an axis.
+
+    x: operand
+    axis: axis; negative counts from the end
+
+    >>> _ = wf.logcumsumexp(wf.full((2, 5), 1), axis=0)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('logcumsumexp', (('x', 'T'),), (x,))
+        return logcumsumexp(x, axis=axis)
+    options = None
+    if axis != -1:
+        options = _logcumsumexp_options(axis)
+    r0 = _Handle()
+    error = _logcumsumexp(_mark(), h0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_matrix_power = _bind('weft_matrix_power')
+
+
+def matrix_power(x, n):
+    """Square matrices multiplied by themselves n times, by squares; the power 0 is the identity.
+
+    x: operand
+    n: exponent, at least 0
+
+    >>> _ = wf.matrix_power(wf.full((3, 3), 1), n=3)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('matrix_power', (('x', 'T'),), (x,))
+        return matrix_power(x, n)
+    r0 = _Handle()
+    error = _matrix_power(_mark(), h0, _int64(n, 'matrix_power', 'n'), _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_multi_margin = _bind('weft_multi_margin')
+_multi_margin_options = _Options('multi_margin', 'QPQIiqd', 48, (('reduction', 'enum', {'mean': 0, 'sum': 1, 'none': 2}),
+        ('p', 'int'), ('margin', 'double'),), ('v', '0', 'v', 'v'))
+
+
+def multi_margin(x, labels, weight=None, reduction='mean', p=1, margin=1):
+    """How far each class's score comes within a margin of the label's, to the power p, over the number of classes.
+
+    x: [..., classes]
+    labels: [...], 0 to classes - 1
+    weight: of each class; absent: 1
+    reduction: mean, sum, or none
+    p: exponent, 1 or 2
+    margin: how far apart is far enough
+
+    >>> _ = wf.multi_margin(wf.full((3, 4), 1), wf.full((3,), 1, dtype='i32'), weight=wf.full((4,), 1), p=2)
+    """
+    try:
+        h0 = x._h
+        h1 = labels._h
+        h2 = None if weight is None else weight._h
+    except AttributeError:
+        x, labels, weight = _operands('multi_margin', (('x', 'T'), ('labels', 'I'), ('weight?', 'T')), (x, labels, weight,))
+        return multi_margin(x, labels, weight=weight, reduction=reduction, p=p, margin=margin)
+    options = None
+    if (reduction != 'mean' or p != 1 or margin != 1):
+        options = _multi_margin_options(reduction, p, margin)
+    r0 = _Handle()
+    error = _multi_margin(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_multilabel_margin = _bind('weft_multilabel_margin')
+_multilabel_margin_options = _Options('multilabel_margin', 'QPQIi', 32, (('reduction', 'enum', {'mean': 0, 'sum': 1,
+        'none': 2}),), ('v', '0'))
+
+
+def multilabel_margin(x, labels, reduction='mean'):
+    """How far the classes that are not listed come within 1 of each one that is, over the number of classes. A
+    row's list ends before its first -1.
+
+    x: [..., classes]
+    labels: classes first, then -1, of x's shape
+    reduction: mean, sum, or none
+
+    >>> _ = wf.multilabel_margin(wf.full((2, 4), 1), wf.full((2, 4), 1, dtype='i32'))
+    """
+    try:
+        h0 = x._h
+        h1 = labels._h
+    except AttributeError:
+        x, labels = _operands('multilabel_margin', (('x', 'T'), ('labels', 'I')), (x, labels,))
+        return multilabel_margin(x, labels, reduction=reduction)
+    options = None
+    if reduction != 'mean':
+        options = _multilabel_margin_options(reduction)
+    r0 = _Handle()
+    error = _multilabel_margin(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_multilabel_soft_margin = _bind('weft_multilabel_soft_margin')
+_multilabel_soft_margin_options = _Options('multilabel_soft_margin', 'QPQIi', 32, (('reduction', 'enum', {'mean': 0,
+        'sum': 1, 'none': 2}),), ('v', '0'))
+
+
+def multilabel_soft_margin(x, y, weight=None, reduction='mean'):
+    """The mean over classes of the binary cross entropy of logits, times weights of the classes.
+
+    x: [..., classes], logits
+    y: probabilities, of x's shape
+    weight: of each class; absent: 1
+    reduction: mean, sum, or none
+
+    >>> _ = wf.multilabel_soft_margin(wf.full((3, 4), 1), wf.full((3, 4), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+        h2 = None if weight is None else weight._h
+    except AttributeError:
+        x, y, weight = _operands('multilabel_soft_margin', (('x', 'T'), ('y', 'T'), ('weight?', 'T')), (x, y, weight,))
+        return multilabel_soft_margin(x, y, weight=weight, reduction=reduction)
+    options = None
+    if reduction != 'mean':
+        options = _multilabel_soft_margin_options(reduction)
+    r0 = _Handle()
+    error = _multilabel_soft_margin(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_nanmedian = _bind('weft_nanmedian')
+_nanmedian_options = _Options('nanmedian', 'QPQqii', 40, (('axis', 'int'), ('keepdims', 'bool'),), ('v', 'v', '0'))
+_nanmedian_results = _results('nanmedian', ('values', 'indices'))
+
+
+def nanmedian(x, axis=-1, keepdims=False):
+    """The median of what is not NaN along an axis, of two in the middle the lower one, and its place; NaN where
+    all are.
+
+    x: operand
+    axis: axis; negative counts from the end
+    keepdims: keep the axis with size 1
+
+    Gives (values, indices).
+
+    >>> _ = wf.nanmedian(wf.full((2, 5), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('nanmedian', (('x', 'T'),), (x,))
+        return nanmedian(x, axis=axis, keepdims=keepdims)
+    options = None
+    if (axis != -1 or keepdims != False):
+        options = _nanmedian_options(axis, keepdims)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _nanmedian(_mark(), h0, options, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _nanmedian_results(_done(r0), _done(r1))
+
+
+_nll = _bind('weft_nll')
+_nll_options = _Options('nll', 'QPQIiqd', 48, (('reduction', 'enum', {'mean': 0, 'sum': 1, 'none': 2}), ('ignore_index',
+        'int'), ('label_smoothing', 'double'),), ('v', '0', 'v', 'v'))
+
+
+def nll(x, labels, weight=None, reduction='mean', ignore_index=-100, label_smoothing=0):
+    """The negative logarithm of each row's probability of its label, times the class's weight; rows of a label
+    that is ignored count nothing, and a mean divides by the weights.
+
+    x: [..., classes], logarithms of probabilities
+    labels: [...], 0 to classes - 1
+    weight: of each class; absent: 1
+    reduction: mean, sum, or none
+    ignore_index: label of rows that count nothing
+    label_smoothing: share of the target spread evenly over all classes, 0 to 1
+
+    >>> _ = wf.nll(wf.full((3, 4), 1), wf.full((3,), 1, dtype='i32'), weight=wf.full((4,), 1), ignore_index=2)
+    """
+    try:
+        h0 = x._h
+        h1 = labels._h
+        h2 = None if weight is None else weight._h
+    except AttributeError:
+        x, labels, weight = _operands('nll', (('x', 'T'), ('labels', 'I'), ('weight?', 'T')), (x, labels, weight,))
+        return nll(x, labels, weight=weight, reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    options = None
+    if (reduction != 'mean' or ignore_index != -100 or str(label_smoothing) != '0'):
+        options = _nll_options(reduction, ignore_index, label_smoothing)
+    r0 = _Handle()
+    error = _nll(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_renorm = _bind('weft_renorm')
+
+
+def renorm(x, p, axis, most):
+    """x with each slice along an axis that is longer than the greatest length made that long.
+
+    x: operand
+    p: degree of the norm, above 0
+    axis: axis of the slices; negative counts from the end
+    most: greatest length, at least 0
+
+    >>> _ = wf.renorm(wf.full((2, 3), 1), p=2, axis=0, most=1)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('renorm', (('x', 'T'),), (x,))
+        return renorm(x, p, axis, most)
+    r0 = _Handle()
+    error = _renorm(_mark(), h0, _double(p, 'renorm', 'p'), _int64(axis, 'renorm', 'axis'), _double(most, 'renorm', 'most'),
+        _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_soft_cross_entropy = _bind('weft_soft_cross_entropy')
+_soft_cross_entropy_options = _Options('soft_cross_entropy', 'QPQIid', 40, (('reduction', 'enum', {'mean': 0, 'sum': 1,
+        'none': 2}), ('label_smoothing', 'double'),), ('v', '0', 'v'))
+
+
+def soft_cross_entropy(x, y, weight=None, reduction='mean', label_smoothing=0):
+    """Cross entropy of logits beside probabilities of all classes, times weights of the classes; a mean is that of
+    the rows.
+
+    x: [..., classes], logits
+    y: probabilities, of x's shape
+    weight: of each class; absent: 1
+    reduction: mean, sum, or none
+    label_smoothing: share of the target spread evenly over all classes, 0 to 1
+
+    >>> _ = wf.soft_cross_entropy(wf.full((3, 4), 1), wf.full((3, 4), 1), weight=wf.full((4,), 1), label_smoothing=0.25)
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+        h2 = None if weight is None else weight._h
+    except AttributeError:
+        x, y, weight = _operands('soft_cross_entropy', (('x', 'T'), ('y', 'T'), ('weight?', 'T')), (x, y, weight,))
+        return soft_cross_entropy(x, y, weight=weight, reduction=reduction, label_smoothing=label_smoothing)
+    options = None
+    if (reduction != 'mean' or str(label_smoothing) != '0'):
+        options = _soft_cross_entropy_options(reduction, label_smoothing)
+    r0 = _Handle()
+    error = _soft_cross_entropy(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_trapezoid = _bind('weft_trapezoid')
+_trapezoid_options = _Options('trapezoid', 'QPQqd', 40, (('axis', 'int'), ('dx', 'double'),), ('v', 'v'))
+
+
+def trapezoid(y, x=None, axis=-1, dx=1):
+    """The area under the line through the elements along an axis.
+
+    y: heights
+    x: places, a row or of y's shape; absent: dx apart
+    axis: axis; negative counts from the end
+    dx: distance where no places are given
+
+    >>> _ = wf.trapezoid(wf.full((2, 5), 1), x=wf.full((5,), 1))
+    """
+    try:
+        h0 = y._h
+        h1 = None if x is None else x._h
+    except AttributeError:
+        y, x = _operands('trapezoid', (('y', 'T'), ('x?', 'T')), (y, x,))
+        return trapezoid(y, x=x, axis=axis, dx=dx)
+    options = None
+    if (axis != -1 or dx != 1):
+        options = _trapezoid_options(axis, dx)
+    r0 = _Handle()
+    error = _trapezoid(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_vander = _bind('weft_vander')
+_vander_options = _Options('vander', 'QPQii', 32, (('increasing', 'bool'),), ('v', '0'))
+
+
+def vander(x, count, increasing=False):
+    """The powers of each element as a row, from the highest down to 0, as running products.
+
+    x: operand
+    count: of the powers, at least 0
+    increasing: from the power 0 on; else down to it
+
+    >>> _ = wf.vander(wf.full((3,), 1), count=4)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('vander', (('x', 'T'),), (x,))
+        return vander(x, count, increasing=increasing)
+    options = None
+    if increasing != False:
+        options = _vander_options(increasing)
+    r0 = _Handle()
+    error = _vander(_mark(), h0, _int64(count, 'vander', 'count'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_vecdot = _bind('weft_vecdot')
+_vecdot_options = _Options('vecdot', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def vecdot(x, y, axis=-1):
+    """The dot product of vectors along an axis, the first conjugated.
+
+    x: operand
+    y: operand
+    axis: axis of the vectors; negative counts from the end
+
+    >>> _ = wf.vecdot(wf.full((2, 3), 1), wf.full((2, 1), 1), axis=0)
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+    except AttributeError:
+        x, y = _operands('vecdot', (('x', 'T'), ('y', 'T')), (x, y,))
+        return vecdot(x, y, axis=axis)
+    options = None
+    if axis != -1:
+        options = _vecdot_options(axis)
+    r0 = _Handle()
+    error = _vecdot(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
 __all__ = (
-    'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul',
-    'all', 'allclose', 'aminmax', 'angle', 'any', 'arange',
-    'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'atan',
+    'abs', 'acos', 'acosh', 'adaptive_avg_pool', 'adaptive_max_pool', 'add',
+    'addcdiv', 'addcmul', 'addmm', 'affine_grid', 'all', 'allclose',
+    'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin',
+    'argsort', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'atan',
     'atan2', 'atanh', 'avg_pool', 'batch_norm', 'batch_norm_grad', 'batch_norm_inference',
     'batch_norm_training', 'bce', 'bce_with_logits', 'bernoulli', 'bessel_i0e', 'bessel_i1e',
     'bincount', 'bitcast_convert', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor',
-    'boolean_mask_static', 'broadcast_in_dim', 'broadcast_to', 'categorical', 'cbrt', 'ceil',
-    'celu', 'cholesky', 'clamp', 'clip', 'clz', 'compare',
-    'complex', 'concatenate', 'conj', 'conv', 'conv_transpose', 'convert',
-    'convolution', 'copysign', 'cos', 'cosh', 'count_nonzero', 'cross_entropy',
-    'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'diff',
-    'digamma', 'div', 'dot_general', 'dropout', 'dynamic_slice', 'dynamic_update_slice',
-    'elu', 'embedding', 'entr', 'eq', 'erf', 'erf_inv',
-    'erfc', 'exp', 'exp2', 'expand_dims', 'expm1', 'fft',
-    'flatten', 'floor', 'floor_divide', 'fmax', 'fmin', 'frac',
-    'full', 'gather', 'gaussian_nll', 'ge', 'gelu', 'glu',
-    'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside',
-    'hinge_embedding', 'huber', 'hypot', 'imag', 'integer_pow', 'iota',
-    'is_finite', 'is_inf', 'is_nan', 'is_neg_inf', 'is_pos_inf', 'isclose',
-    'isin', 'kl_div', 'kthvalue', 'l1', 'layer_norm', 'ldexp',
-    'le', 'leaky_relu', 'lerp', 'lgamma', 'linear', 'linspace',
-    'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp',
-    'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit',
-    'logsigmoid', 'logsumexp', 'lt', 'margin_ranking', 'masked_fill', 'masked_select_static',
-    'matmul', 'max', 'max_pool', 'maximum', 'mean', 'median',
-    'min', 'minimum', 'mish', 'mod', 'mse', 'mul',
-    'nan_to_num', 'nanmean', 'nansum', 'ne', 'neg', 'nextafter',
-    'nonzero_static', 'norm', 'normal', 'one_hot', 'pad', 'pairwise_distance',
-    'poisson_nll', 'polygamma', 'popcount', 'pow', 'prelu', 'prod',
-    'quantile', 'rad2deg', 'real', 'reciprocal', 'reduce', 'reduce_precision',
-    'reduce_window', 'relu', 'relu6', 'rem', 'repeat_interleave', 'reshape',
-    'reverse', 'rms_norm', 'rng_bit_generator', 'roll', 'round', 'round_away',
-    'round_decimals', 'rsqrt', 'scaled_dot_product_attention', 'scatter', 'searchsorted', 'select_and_scatter',
-    'selu', 'shift_left', 'shift_right_arithmetic', 'shift_right_logical', 'sigmoid', 'sign',
-    'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice',
-    'slice_in_dim', 'smooth_l1', 'soft_margin', 'softmax', 'softmin', 'softplus',
-    'softplus_beta', 'softshrink', 'softsign', 'sort', 'sqrt', 'square',
-    'squeeze', 'stack', 'std', 'std_mean', 'stop_gradient', 'sub',
-    'sum', 'take', 'tan', 'tanh', 'tanhshrink', 'threshold',
-    'tile', 'top_k', 'trace', 'transpose', 'triangular_solve', 'tril',
-    'triplet_margin', 'triu', 'trunc', 'trunc_divide', 'uniform', 'unique_static',
-    'var', 'var_mean', 'where', 'xlog1py', 'xlogy', 'zeta',
+    'block_diag', 'boolean_mask_static', 'broadcast_in_dim', 'broadcast_to', 'categorical', 'cbrt',
+    'cdist', 'ceil', 'celu', 'channel_shuffle', 'cholesky', 'clamp',
+    'clip', 'clz', 'col2im', 'compare', 'complex', 'concatenate',
+    'conj', 'conv', 'conv_transpose', 'convert', 'convolution', 'copysign',
+    'corrcoef', 'cos', 'cosh', 'cosine_embedding', 'cosine_similarity', 'count_nonzero',
+    'cov', 'cross', 'cross_entropy', 'cummax', 'cummin', 'cumprod',
+    'cumsum', 'cumulative_trapezoid', 'deg2rad', 'diag', 'diag_embed', 'diagonal',
+    'diagonal_scatter', 'diff', 'digamma', 'div', 'dot_general', 'dropout',
+    'dynamic_slice', 'dynamic_update_slice', 'elu', 'embedding', 'entr', 'eq',
+    'erf', 'erf_inv', 'erfc', 'exp', 'exp2', 'expand_dims',
+    'expm1', 'fft', 'flatten', 'floor', 'floor_divide', 'fmax',
+    'fmin', 'frac', 'full', 'gather', 'gaussian_nll', 'ge',
+    'gelu', 'glu', 'grid_sample', 'group_norm', 'gt', 'hardshrink',
+    'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hinge_embedding', 'histc',
+    'huber', 'hypot', 'im2col', 'imag', 'index', 'index_add',
+    'index_copy', 'index_fill', 'index_put', 'index_reduce', 'instance_norm', 'integer_pow',
+    'iota', 'is_finite', 'is_inf', 'is_nan', 'is_neg_inf', 'is_pos_inf',
+    'isclose', 'isin', 'kl_div', 'kron', 'kthvalue', 'l1',
+    'layer_norm', 'ldexp', 'le', 'leaky_relu', 'lerp', 'lgamma',
+    'linear', 'linspace', 'local_response_norm', 'log', 'log10', 'log1p',
+    'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and',
+    'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logsumexp',
+    'lp_pool', 'lt', 'margin_ranking', 'masked_fill', 'masked_scatter', 'masked_select_static',
+    'matmul', 'matrix_power', 'max', 'max_pool', 'max_pool_with_indices', 'max_unpool',
+    'maximum', 'mean', 'median', 'min', 'minimum', 'mish',
+    'mod', 'movedim', 'mse', 'mul', 'multi_margin', 'multilabel_margin',
+    'multilabel_soft_margin', 'nan_to_num', 'nanmean', 'nanmedian', 'nansum', 'ne',
+    'neg', 'nextafter', 'nll', 'nonzero_static', 'norm', 'normal',
+    'one_hot', 'pad', 'pad_circular', 'pad_reflect', 'pad_replicate', 'pairwise_distance',
+    'pixel_shuffle', 'pixel_unshuffle', 'poisson_nll', 'polygamma', 'popcount', 'pow',
+    'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'real',
+    'reciprocal', 'reduce', 'reduce_precision', 'reduce_window', 'relu', 'relu6',
+    'rem', 'renorm', 'repeat_interleave', 'repeat_interleave_static', 'reshape', 'resize',
+    'reverse', 'rms_norm', 'rng_bit_generator', 'roll', 'rot90', 'round',
+    'round_away', 'round_decimals', 'rsqrt', 'scaled_dot_product_attention', 'scatter', 'scatter_reduce',
+    'searchsorted', 'select_and_scatter', 'select_scatter', 'selu', 'shift_left', 'shift_right_arithmetic',
+    'shift_right_logical', 'sigmoid', 'sign', 'signbit', 'silu', 'sin',
+    'sinc', 'sinh', 'slice', 'slice_in_dim', 'slice_scatter', 'smooth_l1',
+    'soft_cross_entropy', 'soft_margin', 'softmax', 'softmin', 'softplus', 'softplus_beta',
+    'softshrink', 'softsign', 'sort', 'sqrt', 'square', 'squeeze',
+    'stack', 'std', 'std_mean', 'stop_gradient', 'sub', 'sum',
+    'take', 'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'threshold',
+    'tile', 'top_k', 'trace', 'transpose', 'trapezoid', 'triangular_solve',
+    'tril', 'triplet_margin', 'triu', 'trunc', 'trunc_divide', 'unfold',
+    'uniform', 'unique_static', 'vander', 'var', 'var_mean', 'vecdot',
+    'where', 'xlog1py', 'xlogy', 'zeta',
 )
 METHODS = (
     'stop_gradient', 'abs', 'add', 'bitwise_and', 'atan2', 'bitcast_convert',
@@ -6991,5 +8935,15 @@ METHODS = (
     'hinge_embedding', 'huber', 'kl_div', 'l1', 'margin_ranking', 'pairwise_distance',
     'poisson_nll', 'smooth_l1', 'soft_margin', 'triplet_margin', 'aminmax', 'count_nonzero',
     'kthvalue', 'median', 'nanmean', 'nansum', 'norm', 'quantile',
-    'std_mean', 'trace', 'var_mean',
+    'std_mean', 'trace', 'var_mean', 'as_strided', 'as_strided_scatter', 'diag',
+    'diag_embed', 'diagonal', 'diagonal_scatter', 'index', 'index_add', 'index_copy',
+    'index_fill', 'index_put', 'index_reduce', 'masked_scatter', 'movedim', 'put',
+    'repeat_interleave_static', 'rot90', 'scatter_reduce', 'select_scatter', 'slice_scatter', 'take_along_axis',
+    'unfold', 'adaptive_avg_pool', 'adaptive_max_pool', 'col2im', 'im2col', 'lp_pool',
+    'max_pool_with_indices', 'max_unpool', 'affine_grid', 'channel_shuffle', 'grid_sample', 'group_norm',
+    'instance_norm', 'local_response_norm', 'pad_circular', 'pad_reflect', 'pad_replicate', 'pixel_shuffle',
+    'pixel_unshuffle', 'resize', 'addmm', 'cdist', 'corrcoef', 'cosine_embedding',
+    'cosine_similarity', 'cov', 'cross', 'cumulative_trapezoid', 'histc', 'kron',
+    'logcumsumexp', 'matrix_power', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nanmedian',
+    'nll', 'renorm', 'soft_cross_entropy', 'trapezoid', 'vander', 'vecdot',
 )

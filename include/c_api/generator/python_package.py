@@ -31,8 +31,8 @@ _Ints = Union[int, Sequence[int]]
 _DType = Union[DType, str]
 '''
 # How a value goes into an option struct: struct's letter, and what _call.Options does with it.
-LETTER = {"int": "q", "double": "d", "bool": "i", "dtype": "I", "enum": "I", "ints": "PQ"}
-STUB = {"int": "int", "double": "float", "bool": "bool", "dtype": "_DType", "ints": "_Ints"}
+LETTER = {"int": "q", "double": "d", "bool": "i", "dtype": "I", "enum": "I", "ints": "PQ", "doubles": "PQ"}
+STUB = {"int": "int", "double": "float", "bool": "bool", "dtype": "_DType", "ints": "_Ints", "doubles": "Sequence[float]"}
 
 
 def default_text(a):
@@ -181,13 +181,14 @@ def op_list_before(op, f):
 
 
 def kinds_of(op):
-    """For each field of the struct in its order: 'v' takes the next value, 'l' a list's address and count, '0' is reserved."""
+    """For each field of the struct in its order: 'v' takes the next value, 'l' and 'd' the address and count of a list
+    of integers or numbers, '0' is reserved."""
     for f in op.opts["fields"][3:]:
         a = next((x for x in op.optional if x["member"] == f["name"]), None)
         if f["role"] == "reserved":
             yield "0"
         elif f["role"] != "count":
-            yield "l" if a is not None and a["type"] == "ints" else "v"
+            yield {"ints": "l", "doubles": "d"}.get(a["type"], "v") if a is not None else "v"
 
 
 def enum_values(op, a):

@@ -4,6 +4,54 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cumsum_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumsum_opts), &size);
+  f.Enter();
+  weft_cumsum_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_logsumexp_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_logsumexp_opts), &size);
+  f.Enter();
+  weft_logsumexp_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_max_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_max_opts), &size);
+  f.Enter();
+  weft_max_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_mean_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_mean_opts), &size);
+  f.Enter();
+  weft_mean_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_min_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_min_opts), &size);
+  f.Enter();
+  weft_min_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_prod_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_prod_opts), &size);
+  f.Enter();
+  weft_prod_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_std_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_std_opts), &size);
@@ -753,54 +801,6 @@ void Call_weft_scatter_reduce_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_scatter_reduce_opts), &size);
   f.Enter();
   weft_scatter_reduce_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_select_scatter_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_select_scatter_opts), &size);
-  f.Enter();
-  weft_select_scatter_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_slice_scatter_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_slice_scatter_opts), &size);
-  f.Enter();
-  weft_slice_scatter_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_take_along_axis_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_take_along_axis_opts), &size);
-  f.Enter();
-  weft_take_along_axis_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_unfold_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_unfold_opts), &size);
-  f.Enter();
-  weft_unfold_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_col2im_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_col2im_opts), &size);
-  f.Enter();
-  weft_col2im_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_im2col_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_im2col_opts), &size);
-  f.Enter();
-  weft_im2col_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,54 @@
 
 namespace weft::fuzz {
 
+void Call_weft_select_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_select_scatter_opts), &size);
+  f.Enter();
+  weft_select_scatter_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_slice_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_slice_scatter_opts), &size);
+  f.Enter();
+  weft_slice_scatter_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_take_along_axis_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_take_along_axis_opts), &size);
+  f.Enter();
+  weft_take_along_axis_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_unfold_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_unfold_opts), &size);
+  f.Enter();
+  weft_unfold_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_col2im_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_col2im_opts), &size);
+  f.Enter();
+  weft_col2im_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_im2col_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_im2col_opts), &size);
+  f.Enter();
+  weft_im2col_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_lp_pool_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_lp_pool_opts), &size);
@@ -963,105 +1011,6 @@ void Call_weft_concatenate(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_concatenate(ctx, inputs, inputs_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_diff(Fuzz& f) {
-  f.BeginOp(kOps[68]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_diff_opts* const opts = f.Options<weft_diff_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DIFF_HAS_N;
-    opts->n = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_DIFF_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_diff(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dynamic_slice(Fuzz& f) {
-  f.BeginOp(kOps[69]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  size_t start_indices_count = 0;
-  weft_tensor* const* const start_indices = f.Operands(1, &start_indices_count);
-  const int64_t* slice_sizes = {};
-  size_t slice_sizes_count = {};
-  f.Ints(0, &slice_sizes, &slice_sizes_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dynamic_slice(ctx, x, start_indices, start_indices_count, slice_sizes, slice_sizes_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dynamic_update_slice(Fuzz& f) {
-  f.BeginOp(kOps[70]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const update = f.Operand(1);
-  size_t start_indices_count = 0;
-  weft_tensor* const* const start_indices = f.Operands(2, &start_indices_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dynamic_update_slice(ctx, x, update, start_indices, start_indices_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_expand_dims(Fuzz& f) {
-  f.BeginOp(kOps[71]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dims = {};
-  size_t dims_count = {};
-  f.Ints(0, &dims, &dims_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_expand_dims(ctx, x, dims, dims_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_flatten(Fuzz& f) {
-  f.BeginOp(kOps[72]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_FLATTEN_HAS_START_AXIS;
-    opts->start_axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_FLATTEN_HAS_END_AXIS;
-    opts->end_axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_flatten(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_full(Fuzz& f) {
-  f.BeginOp(kOps[73]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  double value = {};
-  value = f.DoubleAttr(1);
-  weft_full_opts* const opts = f.Options<weft_full_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_FULL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_FULL_HAS_INTEGER;
-    opts->integer = f.IntAttr(3);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_full(ctx, shape, shape_count, value, opts, out))) return;
   f.Keep(out);
 }
 

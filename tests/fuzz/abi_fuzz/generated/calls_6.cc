@@ -4,6 +4,125 @@
 
 namespace weft::fuzz {
 
+void Call_weft_put(Fuzz& f) {
+  f.BeginOp(kOps[268]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_put_opts* const opts = f.Options<weft_put_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PUT_HAS_ACCUMULATE;
+    opts->accumulate = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_put(ctx, x, index, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_repeat_interleave_static(Fuzz& f) {
+  f.BeginOp(kOps[269]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const repeats = f.Operand(1);
+  int64_t total = {};
+  total = f.IntAttr(0);
+  weft_repeat_interleave_static_opts* const opts = f.Options<weft_repeat_interleave_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_repeat_interleave_static(ctx, x, repeats, total, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rot90(Fuzz& f) {
+  f.BeginOp(kOps[270]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_rot90_opts* const opts = f.Options<weft_rot90_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ROT90_HAS_K;
+    opts->k = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ROT90_HAS_DIMS;
+    f.Ints(1, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rot90(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scatter_reduce(Fuzz& f) {
+  f.BeginOp(kOps[271]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_scatter_reduce_reducer reducer = {};
+  reducer = static_cast<weft_scatter_reduce_reducer>(f.EnumAttr(0));
+  weft_scatter_reduce_opts* const opts = f.Options<weft_scatter_reduce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SCATTER_REDUCE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF;
+    opts->include_self = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scatter_reduce(ctx, x, indices, source, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_select_scatter(Fuzz& f) {
+  f.BeginOp(kOps[272]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  int64_t index = {};
+  index = f.IntAttr(0);
+  weft_select_scatter_opts* const opts = f.Options<weft_select_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SELECT_SCATTER_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_select_scatter(ctx, x, source, index, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice_scatter(Fuzz& f) {
+  f.BeginOp(kOps[273]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  weft_slice_scatter_opts* const opts = f.Options<weft_slice_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SLICE_SCATTER_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SLICE_SCATTER_HAS_START;
+    opts->start = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SLICE_SCATTER_HAS_LIMIT;
+    opts->limit = f.IntAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_SLICE_SCATTER_HAS_STEP;
+    opts->step = f.IntAttr(3);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice_scatter(ctx, x, source, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_take_along_axis(Fuzz& f) {
   f.BeginOp(kOps[274]);
   weft_context* const ctx = f.Handle<weft_context>(false);

@@ -1779,6 +1779,12 @@ void Call_weft_metric_samples(Fuzz& f);
 void Call_weft_metric_add(Fuzz& f);
 void Call_weft_metric_record(Fuzz& f);
 void Call_weft_metrics_clear(Fuzz& f);
+void Call_weft_trace_start(Fuzz& f);
+void Call_weft_trace_stop(Fuzz& f);
+void Call_weft_trace_write(Fuzz& f);
+void Call_weft_trace_report(Fuzz& f);
+void Call_weft_span_begin(Fuzz& f);
+void Call_weft_span_end(Fuzz& f);
 void Call_weft_position_mark(Fuzz& f);
 void Call_weft_position_mark_stack(Fuzz& f);
 void Call_weft_program_list(Fuzz& f);
@@ -2473,6 +2479,12 @@ extern const Function kFunctions[] = {
     {"weft_metric_add", Call_weft_metric_add, 0x308u, false, true, 1, nullptr},
     {"weft_metric_record", Call_weft_metric_record, 0x308u, false, true, 1, nullptr},
     {"weft_metrics_clear", Call_weft_metrics_clear, 0x308u, false, true, 20, nullptr},
+    {"weft_trace_start", Call_weft_trace_start, 0x308u, false, true, 20, nullptr},
+    {"weft_trace_stop", Call_weft_trace_stop, 0x308u, false, true, 20, nullptr},
+    {"weft_trace_write", Call_weft_trace_write, 0x23A8u, true, true, 40, nullptr},
+    {"weft_trace_report", Call_weft_trace_report, 0x308u, false, true, 20, nullptr},
+    {"weft_span_begin", Call_weft_span_begin, 0x0u, false, false, 1, nullptr},
+    {"weft_span_end", Call_weft_span_end, 0x0u, false, false, 1, nullptr},
     {"weft_position_mark", Call_weft_position_mark, 0x308u, false, true, 1, nullptr},
     {"weft_position_mark_stack", Call_weft_position_mark_stack, 0x308u, false, true, 1, nullptr},
     {"weft_program_list", Call_weft_program_list, 0x308u, false, true, 5, nullptr},
@@ -2973,6 +2985,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 692;
+extern const size_t kFunctionCount = 698;
 
 }  // namespace weft::fuzz
