@@ -225,6 +225,8 @@ absl::StatusOr<std::vector<Window>> ColumnWindows(const OpDef& op, const Attrs& 
                        .high = pads[2 * d + 1],
                        .dilation = dilation[d]});
     WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
+    if (sizes[d] > INT32_MAX)
+      return UserError("window is ", sizes[d], " in dimension ", d, "; it must be at most 2^31 - 1");
     if (pads[2 * d] < 0 || pads[2 * d + 1] < 0)
       return UserError("pads of spatial dimension ", d, " must be at least 0");
   }

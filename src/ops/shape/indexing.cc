@@ -89,6 +89,10 @@ absl::Status InferAlong(const InferCall& call, Types* results) {
 absl::Status ExpandAlong(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Dims wanted = call.operands[1].dims();
+  if (CountOf(wanted) == 0) {
+    results[0] = Full(b, call.operands[0].dtype(), wanted, 0);
+    return absl::OkStatus();
+  }
   const Value x = AsRow(b, call.operands[0]), indices = AsRow(b, call.operands[1]);
   if (!x || !indices) return b.status();
   const int64_t rank = x.dims().size();
@@ -192,7 +196,8 @@ absl::Status InferInto(const InferCall& call, Types* results) {
   wanted[axis] = index.count();
   if (call.op.operands[2].name == "value") {
     if (!source.dims.empty()) return UserError("value has shape ", DimsToString(source.dims), "; it must be a scalar");
-    if (!CheckedCount(wanted)) return UserError("index has too many places: ", index.count());
+    if (!CheckedCount(wanted) || CountOf(wanted) > (int64_t{1} << 40))
+      return UserError("index has too many places: ", index.count());
   } else if (RowDims(source.dims) != wanted) {
     return UserError("source has shape ", DimsToString(source.dims), "; x and index ask for ", DimsToString(wanted));
   }
