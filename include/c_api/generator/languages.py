@@ -24,7 +24,7 @@ def names_in(folder, suffixes):
     for home, folders, files in os.walk(os.path.join(ROOT, folder)):
         folders.sort()
         for name in files:
-            if name.endswith(suffixes) and name != "_ops.py":
+            if name.endswith(suffixes) and name not in ("_ops.py", "operations.hpp"):
                 with open(os.path.join(home, name), encoding="utf-8") as f:
                     found |= set(re.findall(r"\bweft_[a-z0-9_]+", f.read()))
     return found
@@ -37,9 +37,8 @@ def files(api):
         if os.path.isdir(os.path.join(ROOT, folder))
     ]
     # What is written in the same run is not on the disk yet.
-    for title, names in bindings:
-        if title == "Python":
-            names |= {op.function for op in python_package.merged(api)}
+    for _, names in bindings:
+        names |= {op.function for op in python_package.merged(api)}
     text = (
         HEAD
         + "## Operations\n\n| | "
