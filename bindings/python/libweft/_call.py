@@ -55,7 +55,7 @@ def handle_class(name, release):
 
 
 class Now(_local):
-    """The surroundings of this thread: a context (None: the process's own, which is made when it is first needed), a step, a body."""
+    """The surroundings of this thread: a context (None: the process's own, made at its first use), a step, a body."""
 
     context = None
     scope = None
