@@ -17,7 +17,7 @@ def distance(x, centre):
 
 
 def there(path):
-    """What the other process does: it knows the file and nothing of `distance`."""
+    """The other process does this: it knows the file and nothing of `distance`."""
     f = wf.Function.load(path)
     x, centre = wf.tensor([3.0, 4.0]), wf.tensor([0.0, 0.0])
     print("loaded   ", f)

@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: where package and library are, and NumPy, which is their judge."""
+"""The tests of the Python package share this: where package and library are, and NumPy, which is their judge."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What every call of the C library passes through: handles, positions, errors, options.
+"""The way of every call into the C library: handles, positions, errors, options.
 
 A function of C is called without ctypes' prototypes: each argument has its C type already (handles, bytes for what C only
 reads,
@@ -55,7 +55,7 @@ def handle_class(name, release):
 
 
 class Now(_local):
-    """What this thread is in: a context (None: the process's own, which is made when it is first needed), a step, a body."""
+    """The surroundings of this thread: a context (None: the process's own, made at its first use), a step, a body."""
 
     context = None
     scope = None
@@ -134,7 +134,7 @@ def error_of(address, file=False):
     return _errors.exception(code, message, operation, position, file)
 
 
-# What the library advises in C's words, in Python's.
+# The library advises in C's words; here are Python's.
 _REMEDIES = (
     ("keep it before weft_sync", "call .keep() on it before its step ends"),
     ("weft_tensor_keep", "Tensor.keep()"),
@@ -160,7 +160,7 @@ def keep_raised(exception):
     global _raised_count
     _raised_count += 1
     _raised[_raised_count] = exception
-    while len(_raised) > 64:  # Of those that nobody asked for, the oldest go.
+    while len(_raised) > 64:  # The oldest go first of those that nobody asked for.
         _raised.pop(next(iter(_raised)), None)
     return _raised_count, "%s: %s%s%d)" % (type(exception).__name__, exception, _MARK, _raised_count)
 

@@ -122,7 +122,7 @@ class Function:
 
     @property
     def captures(self):
-        """What the body used of the tensors around it, with the values of then."""
+        """The tensors around it that the body used, with the values of then."""
         count, capacity = c_size_t(), 16
         while True:
             out = (c_void_p * capacity)()
@@ -175,7 +175,7 @@ class Function:
         return self
 
     def stats(self):
-        """What a run asks of the machine: flops, bytes, kernels."""
+        """The cost of a run: flops, bytes, kernels."""
         out = _call.empty_struct("weft_program_stats")
         check(blocking(_stats, _context(), self._h, None, None, c_size_t(0), out))
         return {

@@ -97,7 +97,7 @@ def map_leaves(function, tree):
 
 
 def signature(structure, leaves):
-    """What makes two calls of a function the same program."""
+    """Two calls of a function with one signature are the same program."""
     return key(structure), tuple((t.dtype, t.shape) for t in leaves)
 
 

@@ -1,6 +1,6 @@
 """Waits that Ctrl-C ends: while the main thread is in the library, a signal wakes a thread that cancels the wait."""
 
-import _signal  # What `signal` is made of, without the enumerations, which take longer to import than this package.
+import _signal  # `signal` is made of it; it comes without the enumerations, which take longer to import than this package.
 import ctypes
 import os
 from _thread import get_ident, start_new_thread

@@ -512,7 +512,7 @@ def tensordot(x1, x2, /, *, axes=2):
 
 
 class finfo:
-    """What a float type holds."""
+    """The range of a float type."""
 
     _BITS = {"f16": (10, 15), "bf16": (7, 127), "f32": (23, 127), "f64": (52, 1023)}
 
@@ -527,7 +527,7 @@ class finfo:
 
 
 class iinfo:
-    """What an integer type holds."""
+    """The range of an integer type."""
 
     def __init__(self, kind, /):
         self.dtype = kind = kind.dtype if isinstance(kind, _Tensor) else _dtype(kind)
@@ -555,7 +555,7 @@ def isin(x1, x2, /, *, invert=False):
 
 
 class __array_namespace_info__:
-    """What this namespace can do."""
+    """This namespace says here what it can do."""
 
     def capabilities(self):
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 32}

@@ -1,4 +1,4 @@
-"""What the context counts, and averages of a training."""
+"""Counters of the context, and averages of a training."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is counted, and averages."""
+"""Counters, and averages."""
 
 from typing import Any, Literal
 

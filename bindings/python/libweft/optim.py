@@ -26,7 +26,7 @@ _ALL = 1 | 2 | 4 | 8
 
 
 class Optimizer:
-    """What the optimizers share. `params` is a module, a list of parameters, or a list of groups: dicts with "params" and
+    """The base of all optimizers. `params` is a module, a list of parameters, or a list of groups: dicts with "params" and
     settings of
     their own."""
 

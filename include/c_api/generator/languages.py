@@ -36,7 +36,7 @@ def files(api):
         for title, folder, suffixes in BINDINGS
         if os.path.isdir(os.path.join(ROOT, folder))
     ]
-    # What is written in the same run is not on the disk yet.
+    # Files of the same run are not on the disk yet.
     for _, names in bindings:
         names |= {op.function for op in python_package.merged(api)}
     text = (

@@ -24,7 +24,7 @@ class Module:
     def __call__(self, *args, **kwargs):
         return self.forward(*args, **kwargs)
 
-    # What transforms need: the attributes as a nested value, and a module of the same class with other tensors.
+    # Transforms need the attributes as a nested value, and a module of the same class with other tensors.
 
     def _weft_children(self):
         names = tuple(sorted(self.__dict__))
