@@ -1,4 +1,4 @@
-"""One text of each group and dtype of JAX's operator harnesses, run by Weft: none may come out wrong, and most must be read. What
+"""One text of each group, and of about every second of its dtypes, of JAX's operator harnesses, run by Weft: none may come out wrong, and most must be read. What
 is refused is counted, not judged. See jax_harness.py, which also runs all of them.
 """
 import os
