@@ -7691,7 +7691,7 @@ def col2im(x, size, window, strides=None, pads=None, dilation=None):
     pads: padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0
     dilation: spacing of the window's elements; absent: 1
 
-    >>> _ = wf.col2im(wf.full((1, 4, 6), 1), size=[5], window=[3], pads=[1, 1], dilation=[2])
+    >>> _ = wf.col2im(wf.full((1, 3, 6), 1), size=[5], window=[3], pads=[1, 1], dilation=[2])
     """
     try:
         h0 = x._h

@@ -356,7 +356,7 @@ constexpr Sample kAdaptives[] = {{"T[1,5,4,2] size=[3,2]"}};
 constexpr Sample kUnpools[] = {{"T[1,2,2] i32[1,2,2]<2:3> size=[5]", -2, 2, false}};
 constexpr Sample kLps[] = {{"T[1,5,2] window=[2] p=3", 0.5, 2}};
 constexpr Sample kColumnSamples[] = {{"T[1,5,4,2] window=[3,2] strides=[2,1] pads=[1,0,0,1] dilation=[1,2]"}};
-constexpr Sample kImageSamples[] = {{"T[1,4,6] size=[5] window=[3] pads=[1,1] dilation=[2]", -2, 2, false}};
+constexpr Sample kImageSamples[] = {{"T[1,3,6] size=[5] window=[3] pads=[1,1] dilation=[2]", -2, 2, false}};
 constexpr Tolerance kTolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 4e-6};
 
 }  // namespace
