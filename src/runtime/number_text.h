@@ -2,6 +2,7 @@
 #pragma once
 
 #include <charconv>
+#include <cstddef>
 #include <string>
 
 namespace weft {
@@ -12,6 +13,13 @@ std::string NumberText(Float number, std::chars_format format, int precision) {
   char buffer[512];  // %f of the largest double: 309 digits before the point, and at most 24 behind it here
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, number, format, precision);
   return std::string(buffer, error == std::errc() ? end : buffer);
+}
+
+// With so many digits behind the point.
+inline std::string FixedText(double number, int digits) { return NumberText(number, std::chars_format::fixed, digits); }
+// At the right end of a column.
+inline std::string Right(std::string text, size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
 }  // namespace weft

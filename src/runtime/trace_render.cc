@@ -5,8 +5,8 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "src/runtime/json_text.h"
+#include "src/runtime/number_text.h"
 
 namespace weft {
 namespace {
@@ -34,7 +34,7 @@ std::string Text(std::string_view text) { return JsonText(Utf8Of(text)); }
 // Nanoseconds as microseconds, exactly.
 std::string Micros(int64_t nanoseconds) {
   const int64_t whole = nanoseconds / 1000, rest = nanoseconds % 1000;
-  return rest == 0 ? absl::StrCat(whole) : absl::StrFormat("%d.%03d", whole, rest);
+  return rest == 0 ? absl::StrCat(whole) : absl::StrCat(whole, ".", absl::Dec(rest, absl::kZeroPad3));
 }
 
 std::string ArgumentsOf(const TraceSpan& span) {
@@ -73,7 +73,7 @@ double Rate(int64_t amount, int64_t calls, int64_t nanoseconds) {
 
 // A rate in billions a second; nothing where nobody knows.
 std::string RateText(int64_t amount, const TraceSummary::Kernel& kernel) {
-  return amount < 0 ? "-" : absl::StrFormat("%.2f", Rate(amount, kernel.calls, kernel.nanoseconds));
+  return amount < 0 ? "-" : FixedText(Rate(amount, kernel.calls, kernel.nanoseconds), 2);
 }
 int64_t BytesOf(const SpanName& name) {
   return name.bytes_read < 0 || name.bytes_written < 0 ? -1 : name.bytes_read + name.bytes_written;
@@ -94,13 +94,13 @@ std::string Line(std::string_view text) {
 
 void AddParts(const std::vector<TraceSummary::Part>& parts, const TraceSummary& summary, std::string* text) {
   for (const TraceSummary::Part& part : parts) {
-    absl::StrAppendFormat(text, "  %6.2f %%  %12.3f ms  ", Percent(part.nanoseconds, summary.nanoseconds),
-                          static_cast<double>(part.nanoseconds) / 1e6);
+    const double milliseconds = static_cast<double>(part.nanoseconds) / 1e6;
+    absl::StrAppend(text, "  ", Right(FixedText(Percent(part.nanoseconds, summary.nanoseconds), 2), 6), " %  ",
+                    Right(FixedText(milliseconds, 3), 12), " ms  ");
     if (summary.steps > 0) {
-      absl::StrAppendFormat(text, "%10.3f ms a step  ",
-                            static_cast<double>(part.nanoseconds) / 1e6 / static_cast<double>(summary.steps));
+      absl::StrAppend(text, Right(FixedText(milliseconds / static_cast<double>(summary.steps), 3), 10), " ms a step  ");
     }
-    absl::StrAppendFormat(text, "%8d x  %s\n", part.spans, Line(part.name));
+    absl::StrAppend(text, Right(absl::StrCat(part.spans), 8), " x  ", Line(part.name), "\n");
   }
 }
 
@@ -211,21 +211,20 @@ TraceSummary Summarize(const TraceRecord& record) {
 }
 
 std::string TraceTextOf(const TraceSummary& summary) {
-  std::string text = absl::StrFormat("trace of %.3f ms: %d threads, %d spans, %d lost, %d steps\n",
-                                     static_cast<double>(summary.nanoseconds) / 1e6, summary.threads.size(),
-                                     summary.spans, summary.lost, summary.steps);
+  std::string text = absl::StrCat("trace of ", FixedText(static_cast<double>(summary.nanoseconds) / 1e6, 3),
+                                  " ms: ", summary.threads.size(), " threads, ", summary.spans, " spans, ",
+                                  summary.lost, " lost, ", summary.steps, " steps\n");
   int64_t all = 0;
   for (const TraceSummary::Kernel& kernel : summary.kernels) all += kernel.nanoseconds;
-  absl::StrAppendFormat(
-      &text,
-      "\nkernels, %.3f ms:\n   share       calls     mean us      GF/s      GB/s  name, implementation (position)\n",
-      static_cast<double>(all) / 1e6);
+  absl::StrAppend(&text, "\nkernels, ", FixedText(static_cast<double>(all) / 1e6, 3),
+                  " ms:\n   share       calls     mean us      GF/s      GB/s  name, implementation (position)\n");
   for (const TraceSummary::Kernel& kernel : summary.kernels) {
     const SpanName& name = *kernel.name;
-    absl::StrAppendFormat(
-        &text, "  %6.2f %%  %8d x  %10.1f  %8s  %8s  %s, %s", Percent(kernel.nanoseconds, all), kernel.calls,
-        static_cast<double>(kernel.nanoseconds) / 1e3 / static_cast<double>(kernel.calls), RateText(name.flops, kernel),
-        RateText(BytesOf(name), kernel), Line(name.text), Line(name.implementation));
+    const double mean = static_cast<double>(kernel.nanoseconds) / 1e3 / static_cast<double>(kernel.calls);
+    absl::StrAppend(&text, "  ", Right(FixedText(Percent(kernel.nanoseconds, all), 2), 6), " %  ",
+                    Right(absl::StrCat(kernel.calls), 8), " x  ", Right(FixedText(mean, 1), 10), "  ",
+                    Right(RateText(name.flops, kernel), 8), "  ", Right(RateText(BytesOf(name), kernel), 8), "  ");
+    absl::StrAppend(&text, Line(name.text), ", ", Line(name.implementation));
     absl::StrAppend(&text, name.where.empty() ? "" : absl::StrCat(" (", Line(name.where), ")"), "\n");
   }
   absl::StrAppend(&text, "\ncallers' threads:\n");
@@ -234,7 +233,8 @@ std::string TraceTextOf(const TraceSummary& summary) {
   AddParts(summary.compiling, summary, &text);
   absl::StrAppend(&text, "\nthreads, busy:\n");
   for (const TraceSummary::Thread& thread : summary.threads) {
-    absl::StrAppendFormat(&text, "  %6.2f %%  %s\n", Percent(thread.busy, summary.nanoseconds), Line(thread.name));
+    absl::StrAppend(&text, "  ", Right(FixedText(Percent(thread.busy, summary.nanoseconds), 2), 6), " %  ",
+                    Line(thread.name), "\n");
   }
   return text;
 }

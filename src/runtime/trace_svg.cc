@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "src/runtime/number_text.h"
 #include "src/runtime/trace_render.h"
 
 namespace weft {
@@ -46,14 +46,13 @@ std::string TraceSvgOf(const TraceSummary& summary) {
   for (const TraceSummary::Kernel& kernel : summary.kernels) all += kernel.nanoseconds;
   const size_t rows = std::min(summary.kernels.size(), kMostKernels);
   const int height = kTop + kRow * static_cast<int>(rows) + kMargin;
-  std::string svg = absl::StrFormat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"monospace\" font-size=\"%d\">\n"
-      "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-      kWidth, height, kFont);
+  std::string svg = absl::StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"", height,
+                                 "\" font-family=\"monospace\" font-size=\"", kFont, "\">\n",
+                                 "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
   Label(kMargin + kFont,
-        absl::StrFormat("%d kernels, %.3f ms of %.3f ms, %d steps%s", summary.kernels.size(),
-                        static_cast<double>(all) / 1e6, static_cast<double>(summary.nanoseconds) / 1e6, summary.steps,
-                        rows < summary.kernels.size() ? absl::StrCat("; the dearest ", rows) : ""),
+        absl::StrCat(summary.kernels.size(), " kernels, ", FixedText(static_cast<double>(all) / 1e6, 3), " ms of ",
+                     FixedText(static_cast<double>(summary.nanoseconds) / 1e6, 3), " ms, ", summary.steps, " steps",
+                     rows < summary.kernels.size() ? absl::StrCat("; the dearest ", rows) : ""),
         &svg);
   const double most = rows > 0 ? static_cast<double>(summary.kernels[0].nanoseconds) : 1;
   for (size_t i = 0; i < rows; ++i) {
@@ -61,17 +60,19 @@ std::string TraceSvgOf(const TraceSummary& summary) {
     const SpanName& name = *kernel.name;
     const auto took = static_cast<double>(std::max<int64_t>(kernel.nanoseconds, 1));
     std::string label =
-        absl::StrFormat("%5.1f %%  %d x  ", 100 * took / static_cast<double>(std::max<int64_t>(all, 1)), kernel.calls);
+        absl::StrCat(Right(FixedText(100 * took / static_cast<double>(std::max<int64_t>(all, 1)), 1), 5), " %  ",
+                     kernel.calls, " x  ");
     if (name.flops >= 0) {
-      absl::StrAppendFormat(&label, "%.1f GF/s  ",
-                            static_cast<double>(name.flops) * static_cast<double>(kernel.calls) / took);
+      const double rate = static_cast<double>(name.flops) * static_cast<double>(kernel.calls) / took;
+      absl::StrAppend(&label, FixedText(rate, 1), " GF/s  ");
     }
     absl::StrAppend(&label, name.text, ", ", name.implementation,
                     name.where.empty() ? "" : absl::StrCat(" (", name.where, ")"));
     const int y = kTop + kRow * static_cast<int>(i);
     Label(y + kFont, label, &svg);
-    absl::StrAppendFormat(&svg, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"#4878a8\"/>\n", kMargin,
-                          y + kFont + 4, std::max(1.0, (kWidth - 2 * kMargin) * took / most), kBar);
+    absl::StrAppend(&svg, "<rect x=\"", kMargin, "\" y=\"", y + kFont + 4, "\" width=\"",
+                    FixedText(std::max(1.0, (kWidth - 2 * kMargin) * took / most), 1), "\" height=\"", kBar,
+                    "\" fill=\"#4878a8\"/>\n");
   }
   return svg + "</svg>\n";
 }

@@ -26,7 +26,7 @@ ENDS = {name for h in HANDLES.values() for name in (h["release"], h["retain"]) i
 # In a new context these find out that it has no body and no such operation before they look at what else they got.
 BEFORE = {"weft_function_end", "weft_custom_apply"}
 # These return no error: what they promise in a child is looked at by hand.
-OTHERWISE = {"weft_scope_mark", "weft_scope_adopt", "weft_cancel"}
+OTHERWISE = {"weft_scope_mark", "weft_scope_adopt", "weft_cancel", "weft_span_begin", "weft_span_end"}
 REFUSED = "used before fork"
 FORKS = 12
 SECONDS = 60  # for one child; a hang is for ever
@@ -232,7 +232,10 @@ class Child:
         error = LIB.weft_tensor_size(poison, c.byref(size))
         self.expect(LIB.weft_error_code(error) == w.WEFT_FAILED_PRECONDITION, "a failed operation in a scope gives a tensor")
         LIB.weft_error_release(error)
-        LIB.weft_cancel(self.made.handles["weft_context"])
+        context = self.made.handles["weft_context"]
+        LIB.weft_cancel(context)
+        LIB.weft_span_begin(context, b"in a child", 10)
+        LIB.weft_span_end(context)
 
     def releases(self, also):
         for kind, handle in list(self.made.handles.items()) + also:

@@ -170,7 +170,7 @@ class Call:
     def said(self, name, value):
         """The attribute in its own weft_value_type."""
         kind = next(a for a in self.op.attrs if a["name"] == name)["type"]
-        own = {"int": INT, "double": DOUBLE, "bool": BOOL, "enum": ENUM, "dtype": DTYPE, "ints": INTS}[kind]
+        own = {"int": INT, "double": DOUBLE, "bool": BOOL, "enum": ENUM, "dtype": DTYPE, "ints": INTS, "doubles": DOUBLES}[kind]
         return name, own, float(value) if own == DOUBLE else value
 
     def others(self, but):
@@ -191,7 +191,8 @@ def ways(a, value):
 def values(a, sample):
     """What to try for the attribute: the sample's own value, and others of its kind, whether or not they fit the operands."""
     tried = {"int": [0, 1, -1, 2, 1 << 40], "double": [0.25, 1.0, -3.0], "bool": [0, 1], "enum": range(len(a["enumerators"])),
-             "dtype": [F16, BF16, F32, F64, I8, I32, I64, U8, B1], "ints": [[], [0], [1], [1, 1], [-1], [2, 1, 0]]}[a["type"]]
+             "dtype": [F16, BF16, F32, F64, I8, I32, I64, U8, B1], "ints": [[], [0], [1], [1, 1], [-1], [2, 1, 0]],
+             "doubles": [[], [1.0], [0.5, 2.0], [-1.0]]}[a["type"]]
     own = [sample[a["name"]]] if a["name"] in sample else []
     return own + [v for v in tried if v not in own]
 

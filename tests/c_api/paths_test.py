@@ -53,10 +53,12 @@ class Library:
 
     def calls(self):
         """What each takes besides the path."""
+        self.outcome("weft_trace_start", self.context)
         out, size = c.byref(c.c_void_p()), lambda p: c.c_size_t(len(p))
         return {
             "weft_function_save": lambda p: self.outcome("weft_function_save", self.function, p, size(p)),
             "weft_function_load": lambda p: self.outcome("weft_function_load", self.context, p, size(p), out),
+            "weft_trace_write": lambda p: self.outcome("weft_trace_write", self.context, p, size(p), c.c_int(0)),
             "weft_checkpoint_save": lambda p: self.outcome("weft_checkpoint_save", self.context, p, size(p), self.tree, None, None),
             "weft_checkpoint_load": lambda p: self.outcome("weft_checkpoint_load", self.context, p, size(p), None, out),
             "weft_checkpoint_reader_open": lambda p: self.outcome("weft_checkpoint_reader_open", self.context, p, size(p), out),
@@ -107,7 +109,7 @@ class Paths(unittest.TestCase):
             for name, (code, message) in outcomes.items():
                 with self.subTest(kind=kind, function=name):
                     self.assertEqual(INVALID_ARGUMENT, code, message)
-                    if name.endswith("_save"):
+                    if name.endswith(("_save", "_write")):
                         wanted = {"folder": "it is a directory", "link": "it is a symbolic link"}.get(kind, "it is not a regular file")
                         self.assertIn(f"cannot write '{self.at[kind]}': {wanted}", message)
                     else:

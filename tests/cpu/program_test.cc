@@ -335,7 +335,9 @@ TEST(CpuBackend, MeasuresItsLaunchesAndTracesThem) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunExecutable(**backend, **compiled, arguments).ok());
   ASSERT_TRUE(services.trace->Stop().ok());
   std::vector<std::string> names, kernels;
-  for (const TraceSpan& span : services.trace->Record()->spans) {
+  const auto record = services.trace->Record();
+  ASSERT_TRUE(record.ok()) << record.status();
+  for (const TraceSpan& span : record->spans) {
     if (span.name->kind == SpanKind::kLaunch || span.name == &kCompileSpan) names.emplace_back(span.name->text);
     if (span.name->kind != SpanKind::kKernel) continue;
     kernels.emplace_back(span.name->text);

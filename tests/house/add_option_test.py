@@ -44,6 +44,8 @@ class AddOption(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.copy)
         for folder in ("include", "src/c_api"):  # the generator looks for the functions that have a body
             shutil.copytree(os.path.join(SOURCE, folder), os.path.join(self.copy, folder))
+        os.makedirs(os.path.join(self.copy, "src/ops"))
+        shutil.copy(os.path.join(SOURCE, "src/ops/special.list"), os.path.join(self.copy, "src/ops"))
         path = os.path.join(self.copy, "include/c_api/api.json")
         text = self.read("include/c_api/api.json").splitlines(keepends=True)
         with open(path, "w", encoding="utf-8") as f:

@@ -7291,11 +7291,11 @@ def index_reduce(x, index, source, reducer, axis=0, include_self=True):
     x: operand
     index: a row of places
     source: slices, as many as places
-    axis: axis that the indices count along; negative counts from the end
     reducer: how elements of one place combine
+    axis: axis that the indices count along; negative counts from the end
     include_self: x takes part where something is combined in
 
-    >>> _ = wf.index_reduce(wf.full((5, 3), 1), wf.full((2,), 1, dtype='i32'), wf.full((2, 3), 1), reducer='max')
+    >>> _ = wf.index_reduce(wf.full((5, 3), 1), wf.full((2,), 1, dtype='i32'), wf.full((2, 3), 1), reducer='set')
     """
     try:
         h0 = x._h
@@ -7478,7 +7478,7 @@ def scatter_reduce(x, indices, source, reducer, axis=0, include_self=True):
     axis: axis that the indices count along; negative counts from the end
     include_self: x takes part where something is combined in
 
-    >>> _ = wf.scatter_reduce(wf.full((3, 4), 1), wf.full((2, 4), 1, dtype='i32'), wf.full((2, 4), 1), reducer='sum')
+    >>> _ = wf.scatter_reduce(wf.full((3, 4), 1), wf.full((2, 4), 1, dtype='i32'), wf.full((2, 4), 1), reducer='set')
     """
     try:
         h0 = x._h
@@ -7830,7 +7830,7 @@ def max_unpool(x, indices, size):
     indices: where each element goes, of x's shape
     size: of the result in each spatial dimension, at least 0
 
-    >>> _ = wf.max_unpool(wf.full((1, 2, 2), 1), wf.full((1, 2, 2), 1, dtype='i32'), size=[5])
+    >>> _ = wf.max_unpool(wf.full((2, 1, 2), 1), wf.full((2, 1, 2), 1, dtype='i32'), size=[5])
     """
     try:
         h0 = x._h

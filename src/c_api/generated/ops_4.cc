@@ -370,11 +370,11 @@ weft_error* weft_index_reduce(weft_context* ctx, weft_tensor* x, weft_tensor* in
     call.Operand(x);
     call.Operand(index);
     call.Operand(source);
-    call.SetEnum(1, reducer);
+    call.SetEnum(0, reducer);
     weft_index_reduce_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_index_reduce_opts", &o));
     call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_INDEX_REDUCE_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_INDEX_REDUCE_HAS_AXIS) call.SetInt(1, o.axis);
     if (o.present & WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF) call.SetBool(2, o.include_self);
     return call.Record({out});
   });

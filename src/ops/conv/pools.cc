@@ -225,8 +225,12 @@ absl::StatusOr<std::vector<Window>> ColumnWindows(const OpDef& op, const Attrs& 
                        .high = pads[2 * d + 1],
                        .dilation = dilation[d]});
     WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
-    if (sizes[d] > INT32_MAX)
-      return UserError("window is ", sizes[d], " in dimension ", d, "; it must be at most 2^31 - 1");
+    // The places of all taps are a literal.
+    constexpr int64_t kMostTaps = int64_t{1} << 26;
+    if (sizes[d] > 0 && windows.back().out() > kMostTaps / sizes[d]) {
+      return UserError("the ", windows.back().out(), " windows of ", sizes[d], " in spatial dimension ", d,
+                       " have too many elements; there may be 2^26 a dimension");
+    }
     if (pads[2 * d] < 0 || pads[2 * d + 1] < 0)
       return UserError("pads of spatial dimension ", d, " must be at least 0");
   }
@@ -353,10 +357,11 @@ constexpr Sample kMaxPools[] = {
     {"T[1,5,7,2] window=[3,2] strides=[2,2] padding=explicit pads=[1,1,1,0] ceil_mode=true"},
     {"T[2,7,3] window=[2] dilation=[3]"}};
 constexpr Sample kAdaptives[] = {{"T[1,5,4,2] size=[3,2]"}};
-constexpr Sample kUnpools[] = {{"T[1,2,2] i32[1,2,2]<2:3> size=[5]", -2, 2, false}};
+constexpr Sample kUnpools[] = {{"T[2,1,2] i32[2,1,2]<0:5> size=[5]"}};
 constexpr Sample kLps[] = {{"T[1,5,2] window=[2] p=3", 0.5, 2}};
 constexpr Sample kColumnSamples[] = {{"T[1,5,4,2] window=[3,2] strides=[2,1] pads=[1,0,0,1] dilation=[1,2]"}};
-constexpr Sample kImageSamples[] = {{"T[1,3,6] size=[5] window=[3] pads=[1,1] dilation=[2]", -2, 2, false}};
+constexpr Sample kImageSamples[] = {{"T[1,3,6] size=[5] window=[3] pads=[1,1] dilation=[2]"},
+                                    {"T[2,2,4] size=[4] window=[2] strides=[2]"}};
 constexpr Tolerance kTolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 4e-6};
 
 }  // namespace

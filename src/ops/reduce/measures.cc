@@ -26,8 +26,11 @@ Value NormKeep(Builder& b, const Value& x, double p, const Ints& axes) {
     const Value found = f(Select(b, none, FullLike(b, sum, 1), sum));
     return Select(b, none, FullLike(b, sum, p > 0 ? 0 : std::numeric_limits<double>::infinity()), found);
   };
-  if (p == 2)
-    return root(ReduceKeep(b, Square(b, size), Reducer::kSum, axes), [&](const Value& s) { return Sqrt(b, s); });
+  if (p == 2) {
+    // The square of |x| would lose its second slope where x is 0.
+    const Value square = Square(b, IsComplex(x.dtype()) ? size : x);
+    return root(ReduceKeep(b, square, Reducer::kSum, axes), [&](const Value& s) { return Sqrt(b, s); });
+  }
   const Value safe = Select(b, zero, FullLike(b, size, 1), size);
   const double none = p > 0 ? 0 : std::numeric_limits<double>::infinity();
   const Value powers = Select(b, zero, FullLike(b, size, none), Call(b, kOp_pow, {safe, FullLike(b, size, p)}));

@@ -21,7 +21,6 @@ constexpr AttrDef kReduceAttrs[] = {
     {"reducer", AttrType::kEnum, "how elements of one place combine", true, {}, kReducers},
     kAxis,
     {"include_self", AttrType::kBool, "x takes part where something is combined in", false, "true"}};
-constexpr AttrDef kIndexReduceAttrs[] = {kAxis, kReduceAttrs[0], kReduceAttrs[2]};
 constexpr AttrDef kPlaceAttrs[] = {
     {"accumulate", AttrType::kBool, "adds, where else the last value stays", false, "false"}};
 constexpr AttrDef kIndexAttrs[] = {
@@ -186,9 +185,10 @@ absl::Status ExpandCombined(const ExpandCall& call, std::span<Value> results) {
 
 // --- Slices at a row of places
 
+template <size_t axis_attr>
 absl::Status InferInto(const InferCall& call, Types* results) {
   const Type &x = *call.operands[0], &index = *call.operands[1], &source = *call.operands[2];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, AxisOfRow("axis", call.attrs.Int(0), x.rank()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, AxisOfRow("axis", call.attrs.Int(axis_attr), x.rank()));
   if (index.rank() > 1) return UserError("index has shape ", DimsToString(index.dims), "; it must be a row of places");
   Dims wanted = RowDims(x.dims);
   if (wanted[axis] == 0 && index.count() != 0)
@@ -225,7 +225,7 @@ absl::Status ExpandInto(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 absl::Status InferIndexAdd(const InferCall& call, Types* results) {
-  WEFT_RETURN_IF_ERROR(InferInto(call, results));
+  WEFT_RETURN_IF_ERROR(InferInto<0>(call, results));
   const double alpha = Attr<kAddAttrs, "alpha">(call.attrs);
   if (!IsFloat(results->back().dtype) && !IsComplex(results->back().dtype) && alpha != std::trunc(alpha)) {
     return UserError("alpha is ", alpha, "; of ", NameOf(results->back().dtype), " it must be a whole number");
@@ -233,20 +233,19 @@ absl::Status InferIndexAdd(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 absl::Status InferIndexReduce(const InferCall& call, Types* results) {
-  WEFT_RETURN_IF_ERROR(CheckCombines(call.operands[0]->dtype, Attr<kIndexReduceAttrs, "reducer">(call.attrs)));
-  return InferInto(call, results);
+  WEFT_RETURN_IF_ERROR(CheckCombines(call.operands[0]->dtype, Attr<kReduceAttrs, "reducer">(call.attrs)));
+  return InferInto<1>(call, results);
 }
 absl::Status ExpandIndexReduce(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value x = AsRow(b, call.operands[0]), index = AsRow(b, call.operands[1]);
   if (!x || !index) return b.status();
   const int64_t rank = x.dims().size();
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), rank));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kReduceAttrs, "axis">(call.attrs), rank));
   Dims dims = x.dims();
   dims[axis] = index.dims()[0];
-  const Value put =
-      Combine(b, {index, Others(rank, axis), {axis}, 1, {}}, x, Reshape(b, call.operands[2], dims),
-              Attr<kIndexReduceAttrs, "reducer">(call.attrs), Attr<kIndexReduceAttrs, "include_self">(call.attrs));
+  const Value put = Combine(b, {index, Others(rank, axis), {axis}, 1, {}}, x, Reshape(b, call.operands[2], dims),
+                            Attr<kReduceAttrs, "reducer">(call.attrs), Attr<kReduceAttrs, "include_self">(call.attrs));
   results[0] = put ? Reshape(b, put, call.operands[0].dims()) : put;
   return absl::OkStatus();
 }
@@ -447,12 +446,14 @@ absl::Status ExpandMasked(const ExpandCall& call, std::span<Value> results) {
 
 constexpr Sample kAlongs[] = {{"T[3,4] i32[2,4]<0:3>"}, {"T[3,4] i64[2,6]<0:4> axis=1"}, {"T[] i32[]<0:1>"}};
 constexpr Sample kIntos[] = {{"T[5,3] i32[2]<0:5> T[2,3]"}, {"T[2,4] i64[3]<0:4> T[2,3] axis=-1"}};
-constexpr Sample kReductions[] = {{"T[5,3] i32[2]<0:5> T[2,3] reducer=max"}};
+constexpr Sample kReductions[] = {{"T[5,3] i32[2]<0:5> T[2,3] reducer=set"},
+                                  {"f32[5,3] i32[2]<0:5> f32[2,3] reducer=max"}};
 constexpr Sample kPlacings[] = {{"T[3,4] i32[2,2]<-12:12> T[4] accumulate=true"}, {"T[4] i64[1]<0:4> T[]"}};
 constexpr Sample kMaskings[] = {{"T[3,4] bool[4] T[12]"}, {"T[] bool[] T[1]"}};
 constexpr Sample kFilled[] = {{"T[5,3] i32[2]<0:5> T[]"}, {"T[2,4] i64[3]<0:4> T[] axis=-1"}};
-constexpr Sample kCombinations[] = {{"T[3,4] i32[2,4]<0:3> T[2,4] reducer=sum"},
-                                    {"T[3,4] i64[2,6]<0:4> T[3,6] reducer=mean axis=1 include_self=false", 0.5, 2}};
+constexpr Sample kCombinations[] = {{"T[3,4] i32[2,4]<0:3> T[2,4] reducer=set"},
+                                    {"f32[3,4] i32[2,4]<0:3> f32[2,4] reducer=sum"},
+                                    {"f32[3,4] i64[2,6]<0:4> f32[3,6] reducer=mean axis=1 include_self=false", 0.5, 2}};
 constexpr Sample kIndices[] = {{"T[4,3] i32[5]<-4:4> dims=[0]"},
                                {"T[3,2,4] i64[2,1]<0:3> i64[3]<0:4> dims=[0,2]"},
                                {"T[3,4,2] i32[2]<0:3> i32[2]<0:2> dims=[0,1]"}};
@@ -513,7 +514,7 @@ constinit const OpDef kOp_index_copy = Formula({
     .example = "y = wf_index_copy(s, x, index, source);",
     .operands = kInto,
     .attrs = kAxisAttrs,
-    .infer = InferInto,
+    .infer = InferInto<0>,
     .expand = ExpandInto<kSetOf>,
     .indices = AlongInRange<0>,
     .samples = kIntos,
@@ -527,7 +528,7 @@ constinit const OpDef kOp_index_fill = Formula({
     .example = "y = wf_index_fill(s, x, index, value);",
     .operands = kFills,
     .attrs = kAxisAttrs,
-    .infer = InferInto,
+    .infer = InferInto<0>,
     .expand = ExpandInto<kSetOf>,
     .indices = AlongInRange<0>,
     .samples = kFilled,
@@ -571,10 +572,10 @@ constinit const OpDef kOp_index_reduce = Formula({
            "left out.",
     .example = "y = wf_index_reduce(s, x, index, source, WEFT_INDEX_REDUCE_REDUCER_MEAN);",
     .operands = kInto,
-    .attrs = kIndexReduceAttrs,
+    .attrs = kReduceAttrs,
     .infer = InferIndexReduce,
     .expand = ExpandIndexReduce,
-    .indices = AlongInRange<0>,
+    .indices = AlongInRange<1>,
     .samples = kReductions,
     .tolerance = kTolerance,
 });

@@ -499,7 +499,8 @@ constexpr Sample kSelects[] = {{"T[3,4] T[3] index=-1 axis=1"}};
 constexpr Sample kSlicePuts[] = {{"T[3,7] T[3,3] axis=1 start=1 step=2"}};
 constexpr Sample kUnfolds[] = {{"T[7,2] size=3 step=2"}, {"T[] size=1"}};
 constexpr Sample kStrideds[] = {{"T[3,4] shape=[2,3] strides=[1,4] offset=1"}};
-constexpr Sample kStridedPuts[] = {{"T[3,4] T[2,3] shape=[2,3] strides=[1,4] offset=1"}};
+constexpr Sample kStridedPuts[] = {{"T[3,4] T[2,3] shape=[2,3] strides=[1,4] offset=1"},
+                                   {"T[6] T[2] shape=[2] strides=[3]"}};
 constexpr Sample kRots[] = {{"T[2,3]"}, {"T[2,3,2] k=-1 dims=[2,1]"}};
 constexpr Sample kMoves[] = {{"T[2,3,4] source=[0] destination=[-1]"}};
 constexpr Sample kRepeats[] = {{"T[2,3] i32[2]<2:3> total=4"}};

@@ -454,7 +454,7 @@ constexpr Sample kResizes[] = {{"T[1,3,4,2] size=[5,3]"},
                                {"T[1,4,2] size=[7] mode=nearest"},
                                {"T[1,4,2] size=[3] mode=area"}};
 constexpr Sample kGrids[] = {
-    {"T[1,3,4,2] T[1,3,2]", -0.7, 0.7, false},
+    {"T[1,3,4,2] T[1,3,2]", -0.7, 0.7},
     {"T[1,3,4,1] T[1,2,2] mode=cubic outside=reflection align_corners=true", -0.7, 0.7, false}};
 constexpr Sample kAffines[] = {{"T[1,2,3] size=[2,3]"}};
 constexpr Sample kShuffles[] = {{"T[1,2,3,8] factor=2"}};

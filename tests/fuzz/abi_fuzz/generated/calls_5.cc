@@ -1447,11 +1447,11 @@ void Call_weft_index_reduce(Fuzz& f) {
   weft_tensor* const index = f.Operand(1);
   weft_tensor* const source = f.Operand(2);
   weft_index_reduce_reducer reducer = {};
-  reducer = static_cast<weft_index_reduce_reducer>(f.EnumAttr(1));
+  reducer = static_cast<weft_index_reduce_reducer>(f.EnumAttr(0));
   weft_index_reduce_opts* const opts = f.Options<weft_index_reduce_opts>();
   if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_INDEX_REDUCE_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_INDEX_REDUCE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
     if (f.Given(2)) opts->present |= WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF;
     opts->include_self = static_cast<int32_t>(f.BoolAttr(2));
     opts->present ^= f.StrayBits(2);
