@@ -28,7 +28,7 @@ KINDS = {"int": "an integer", "double": "a number", "bool": "0 or 1", "enum": "a
          "ints": "integers", "doubles": "numbers", "string": "text"}
 F16, BF16, F32, F64, I8, I32, I64, U8, B1 = 0x11002, 0x11004, 0x12002, 0x14002, 0x10800, 0x12000, 0x14000, 0x10801, 0x10806
 C_TYPES = {"int64_t": c.c_int64, "uint64_t": c.c_uint64, "size_t": c.c_size_t, "int32_t": c.c_int32, "weft_dtype": c.c_uint32,
-           "double": c.c_double, "const int64_t*": c.c_void_p, "const void*": c.c_void_p, "weft_device*": c.c_void_p}
+           "double": c.c_double, "const int64_t*": c.c_void_p, "const double*": c.c_void_p, "const void*": c.c_void_p, "weft_device*": c.c_void_p}
 STRLEN = c.c_size_t(-1).value
 LIB.weft_error_message.restype = c.c_void_p
 LIB.weft_error_message.argtypes = [c.c_void_p, c.c_void_p]
@@ -132,8 +132,8 @@ class Call:
                     continue
                 opts.present |= 1 << a["present"]["bit"]
                 value = attrs[a["name"]]
-                if a["type"] == "ints":
-                    keep.append(ints(value))
+                if a["type"] in ("ints", "doubles"):
+                    keep.append(ints(value) if a["type"] == "ints" else (c.c_double * max(len(value), 1))(*value))
                     setattr(opts, a["member"], c.cast(keep[-1], c.c_void_p))
                     setattr(opts, a["length"], len(value))
                 else:

@@ -7,7 +7,7 @@ import unittest
 
 import support
 
-if support.np is None and "WEFT_BUILD" in os.environ:
+if support.np is None and "WEFT_BUILD" in os.environ and "LIBWEFT_INSTALLED" not in os.environ:
     from support_env import enter_numpy
 
     enter_numpy(os.path.abspath(__file__))

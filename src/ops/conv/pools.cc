@@ -227,7 +227,7 @@ absl::StatusOr<std::vector<Window>> ColumnWindows(const OpDef& op, const Attrs& 
     WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
     // The places of all taps are a literal.
     constexpr int64_t kMostTaps = int64_t{1} << 26;
-    if (sizes[d] > 0 && windows.back().out() > kMostTaps / sizes[d]) {
+    if (sizes[d] > kMostTaps || (sizes[d] > 0 && windows.back().out() > kMostTaps / sizes[d])) {
       return UserError("the ", windows.back().out(), " windows of ", sizes[d], " in spatial dimension ", d,
                        " have too many elements; there may be 2^26 a dimension");
     }
@@ -358,7 +358,8 @@ constexpr Sample kMaxPools[] = {
     {"T[2,7,3] window=[2] dilation=[3]"}};
 constexpr Sample kAdaptives[] = {{"T[1,5,4,2] size=[3,2]"}};
 constexpr Sample kUnpools[] = {{"T[2,1,2] i32[2,1,2]<0:5> size=[5]"}};
-constexpr Sample kLps[] = {{"T[1,5,2] window=[2] p=3", 0.5, 2}};
+constexpr Sample kLps[] = {{"T[1,5,2] window=[2] p=3", 0.5, 2},
+                           {"T[1,5,2] window=[3] strides=[2] padding=explicit pads=[1,1]", 0.5, 2}};
 constexpr Sample kColumnSamples[] = {{"T[1,5,4,2] window=[3,2] strides=[2,1] pads=[1,0,0,1] dilation=[1,2]"}};
 constexpr Sample kImageSamples[] = {{"T[1,3,6] size=[5] window=[3] pads=[1,1] dilation=[2]"},
                                     {"T[2,2,4] size=[4] window=[2] strides=[2]"}};

@@ -101,6 +101,9 @@ absl::Status InferHistogram(const InferCall& call, Types* results) {
   if (!(low <= high && std::isfinite(low) && std::isfinite(high))) {
     return UserError("low is ", low, " and high ", high, "; they must be finite, and low at most high");
   }
+  if (call.operands[0]->count() > INT32_MAX) {
+    return UserError("x has ", call.operands[0]->count(), " elements; there may be 2^31 - 1");
+  }
   results->push_back(Type::Tensor(call.operands[0]->dtype, {bins}));
   return absl::OkStatus();
 }
@@ -283,7 +286,7 @@ absl::Status ExpandSimilarity(const ExpandCall& call, std::span<Value> results) 
 }
 
 constexpr Sample kRows[] = {{"T[2,5] axis=0"}};
-constexpr Sample kMedians[] = {{"T[2,5]"}};
+constexpr Sample kMedians[] = {{.call = "T[2,5]", .gradient = false}, {"T[2,4] axis=0 keepdims=true"}};
 constexpr Sample kHistograms[] = {{"T[9] bins=4 low=-1 high=1", -2, 2, false}};
 constexpr Sample kAreaSamples[] = {{"T[2,5] T[5]"}, {"T[4,2] none axis=0 dx=0.5"}};
 constexpr Sample kCovs[] = {{"T[2,5] none T[5]", 0.5, 2}};
