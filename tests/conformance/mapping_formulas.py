@@ -185,7 +185,9 @@ def pairwise_distance(t, s):
 def prelu(t, s):
     weight = argument(s, 0, "weight")
     w = t(weight)
-    if weight.ndim == 1 and weight.numel() > 1 and s.input.ndim > 1:
+    if s.input.ndim == 0:
+        w = t.op("reshape", w, shape=[])
+    elif weight.ndim == 1 and weight.numel() > 1 and s.input.ndim > 1:
         w = t.op("reshape", w, shape=[weight.numel(), *[1] * (s.input.ndim - 2)])
     return t.op("prelu", t(s.input), w)
 
