@@ -18,7 +18,7 @@ typedef enum weft_metrics_format {
   WEFT_METRICS_FORMAT_FORCE32 = 0x7FFFFFFF
 } weft_metrics_format;
 
-/* What weft_trace_write writes. */
+/* The file formats of weft_trace_write. */
 typedef enum weft_trace_format {
   WEFT_TRACE_CHROME = 0, /* JSON of Chrome's trace events, gzipped, which viewers open as it is */
   WEFT_TRACE_CHROME_JSON = 1, /* the same, not gzipped */
@@ -26,7 +26,7 @@ typedef enum weft_trace_format {
   WEFT_TRACE_FORMAT_FORCE32 = 0x7FFFFFFF
 } weft_trace_format;
 
-/* What weft_trace_report writes. */
+/* The formats of weft_trace_report. */
 typedef enum weft_trace_report_format {
   WEFT_TRACE_REPORT_TEXT = 0, /* for people */
   WEFT_TRACE_REPORT_JSON = 1, /* for programs */
@@ -132,7 +132,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_metric_record(weft_context* ctx, const c
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_clear(weft_context* ctx) WEFT_NOEXCEPT;
 
-/* From here on the context keeps spans of what its threads do (record, look up, wait, launch, copy; passes and code
+/* Starts a trace: the context keeps spans of what its threads do (record, look up, wait, launch, copy; passes and code
  * generation; launches, each of their kernels, and threads that help them; files), the newest of each thread in
  * trace_bytes. Forgets the trace before. FAILED_PRECONDITION: it has been started already. Off, a span costs one load
  * of memory. Contexts have traces of their own.
@@ -155,9 +155,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_trace_stop(weft_context* ctx) WEFT_NOEXC
 WEFT_API WEFT_MUST_USE weft_error* weft_trace_write(weft_context* ctx, const char* path, size_t path_length,
     weft_trace_format format) WEFT_NOEXCEPT;
 
-/* What the trace says: kernels by time with their implementation, position, calls, share, operations and bytes a
- * second; the time of callers by part, a step where there were barriers; compiling; how busy each thread was. A
- * kernel's time is that from its beginning to its end, whichever threads help.
+/* Reports the trace: kernels by time with their implementation, position, calls, share, operations and bytes a second;
+ * the time of callers by part, a step where there were barriers; compiling; how busy each thread was. A kernel's time
+ * is that from its beginning to its end, whichever threads help.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.2.
  */

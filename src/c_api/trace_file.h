@@ -13,7 +13,7 @@
 
 namespace weft::c_api {
 
-// What there is of the trace, as a file that appears whole or not at all.
+// Writes the spans that the trace holds as a file, which appears whole or not at all.
 absl::Status WriteTrace(const Trace& trace, const std::string& path, weft_trace_format format);
 // The same by the end of its name: Perfetto's messages of .pftrace and .perfetto-trace; weft_trace_report's text of .txt, its JSON of
 // report.json, a picture of its kernels of .svg; Chrome's JSON of any other .json, and gzipped of any other name.

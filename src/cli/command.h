@@ -33,7 +33,7 @@ struct Command {
   std::string_view summary;    // one line
   std::string_view parameter;  // what the one word besides the flags is called; empty: there is none
   std::vector<Flag> flags;
-  // What the words behind "--" are called, which may stand in the place of the one word; empty: there are none.
+  // Name of the words behind "--", which may stand in the place of the one word; empty: the command takes none.
   std::string_view rest = "";
   // The exit status; writes to stdout what was asked for, to stderr why not.
   int (*execute)(const Arguments& arguments);

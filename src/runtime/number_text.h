@@ -15,9 +15,9 @@ std::string NumberText(Float number, std::chars_format format, int precision) {
   return std::string(buffer, error == std::errc() ? end : buffer);
 }
 
-// With so many digits behind the point.
+// `number` with so many digits behind the point.
 inline std::string FixedText(double number, int digits) { return NumberText(number, std::chars_format::fixed, digits); }
-// At the right end of a column.
+// `text` at the right end of a column.
 inline std::string Right(std::string text, size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }

@@ -25,7 +25,7 @@ struct Watch {
 };
 constinit thread_local Watch t_watch;
 
-// In the order of Part.
+// The names stand in the order of Part.
 constexpr SpanName kParts[] = {{.text = "record"},        {.text = "look up"},           {.text = "wait for compiler"},
                                {.text = "wait for room"}, {.text = "wait for memory"},   {.text = "wait for results"},
                                {.text = "launch"},        {.text = "run on the caller"}, {.text = "copy"}};

@@ -41,7 +41,7 @@ TracesOn& AllOn() {
   return on.Get();
 }
 
-// What this thread found out last. Holds the lane, so that it may write when a trace ends meanwhile.
+// The lane that this thread looked up last. It holds the lane, so that the thread may still write when the trace ends.
 struct Found {
   uint64_t trace = 0, epoch = 0;
   std::shared_ptr<TraceLane> lane;
@@ -50,7 +50,7 @@ thread_local Found t_found;
 constinit thread_local RunningKernel t_kernel;
 constinit thread_local uint64_t t_trace = 0;
 
-// Whether the counter runs at one speed, whatever the processor's clock does.
+// True if the time-stamp counter is invariant: it runs at one speed, whatever the processor's clock does.
 bool CounterServes() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -205,7 +205,7 @@ Trace::Moment Trace::Now() {
   return best;
 }
 
-// Under AllOn's lock, so that the trace is there.
+// The caller holds AllOn's lock, so that the trace is alive.
 std::shared_ptr<TraceLane> Trace::LaneOfThisThread() {
   // Who holds the lock may have stayed behind in a fork's parent.
   if (fork_.Forked()) return nullptr;
@@ -217,7 +217,7 @@ std::shared_ptr<TraceLane> Trace::LaneOfThisThread() {
   if (const auto known = lanes_.find(own); known != lanes_.end()) return known->second;
   try {
     if (lanes_.size() >= kMostLanes) {
-      // Of a thread that has ended, or at least has something else to do than this trace's spans.
+      // This lane's thread has ended, or it writes to another trace now.
       const auto ended = std::ranges::find_if(lanes_, [](const auto& lane) { return lane.second.use_count() == 1; });
       if (ended == lanes_.end()) return nullptr;
       lost_ += static_cast<int64_t>(ended->second->added());

@@ -22,19 +22,19 @@
 
 namespace weft {
 
-// What spans are about: their category in a file.
+// The category of a span in a file.
 enum class SpanKind : uint8_t { kCaller, kCompile, kLaunch, kKernel, kShare, kFile, kUser, kCounter, kCount };
 std::string_view NameOf(SpanKind kind);
 
-// What spans have in common. Lives as long as the process: a constant, or one that InternSpanName gives.
+// The part that equal spans share. It lives as long as the process: a constant, or one that InternSpanName gives.
 struct SpanName {
   std::string_view text;
   SpanKind kind = SpanKind::kCaller;
-  // Of kernels: which code it is, where the operations were recorded, and what one run does; -1: nobody knows.
+  // Kernels have an implementation, the position of their operations, and the work of one run; -1: not known.
   std::string_view implementation = "", where = "";
   int64_t flops = -1, bytes_read = -1, bytes_written = -1;
 };
-// Of backends.
+// Backends use these two.
 inline constexpr SpanName kCompileSpan{.text = "compile", .kind = SpanKind::kCompile};
 inline constexpr SpanName kRunSpan{.text = "run", .kind = SpanKind::kLaunch};
 // The one name that is equal. A process keeps 65,536; from then on a kind has one name, "(more)", for all that are new.
@@ -60,7 +60,7 @@ struct TraceRecord {
 };
 
 // --- Time stamps ------------------------------------------------------------------------------------------------------
-// Whether the processor's counter runs at one speed; false before the first trace is started.
+// True if the processor's time-stamp counter is invariant; false before the first trace is started.
 extern constinit std::atomic<bool> g_counter_serves;
 inline uint64_t TraceTicks() {
 #if defined(__x86_64__)
@@ -84,7 +84,7 @@ class TraceLane {
     uint64_t begin, end;
     int64_t argument;
   };
-  // What is there, the earliest end first; how many there were before that is added to `lost`.
+  // Returns the events that the ring holds, the earliest end first, and adds to `lost` how many were overwritten.
   std::vector<Event> Read(int64_t* lost) const;
   uint64_t added() const { return added_.load(std::memory_order_acquire); }
   const TraceThread& thread() const { return thread_; }
@@ -101,7 +101,7 @@ class TraceLane {
   std::atomic<bool> forgotten_{false};
 };
 
-// How many contexts trace.
+// The number of contexts that trace.
 extern constinit std::atomic<uint32_t> g_tracing;
 inline bool Tracing() { return g_tracing.load(std::memory_order_acquire) != 0; }
 // This thread's lane in that context's trace; null if it is not started. To be asked only if Tracing().
@@ -199,7 +199,7 @@ inline void TraceValue(uint64_t trace, const SpanName& name, int64_t value) {
   }
 }
 
-// What the system and traces call the calling thread, of up to 15 bytes.
+// Names the calling thread for the system and for traces, in up to 15 bytes.
 void NameThread(const std::string& name);
 
 // --- Regions of a pool ------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ std::string ArgumentsOf(const TraceSpan& span) {
   return args.empty() ? "" : absl::StrCat(",\"args\":{", args, "}");
 }
 
-// That a thread waits or that its caller does something else is not work of its own.
+// A thread that waits, or whose caller does something else, does no work of its own.
 bool IsWork(const SpanName& name) {
   if (name.kind == SpanKind::kCounter || name.kind == SpanKind::kUser) return false;
   return name.kind != SpanKind::kCaller || !(name.text == "record" || name.text.starts_with("wait"));

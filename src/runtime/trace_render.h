@@ -15,7 +15,7 @@ std::string ChromeOf(const TraceRecord& record);
 // Perfetto's TrackEvent messages (https://perfetto.dev/docs/reference/trace-packet-proto).
 std::string PerfettoOf(const TraceRecord& record);
 
-// What was spent on what.
+// The time that each part took.
 struct TraceSummary {
   struct Kernel {
     const SpanName* name = nullptr;

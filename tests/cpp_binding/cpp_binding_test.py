@@ -96,7 +96,7 @@ class CppBinding(unittest.TestCase):
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         for compiler in COMPILERS:
-            # In turns, so that what else runs here troubles both alike; the least of each.
+            # The two are measured in turns, so that other load disturbs both alike; the least of each counts.
             pairs = [(seconds(compiler, "<libweft.hpp>"), seconds(compiler, "<ranges>")) for _ in range(5)]
             ours, theirs = min(p[0] for p in pairs), min(p[1] for p in pairs)
             print("%s: libweft.hpp %.2f s, <ranges> %.2f s: %.2f times" % (os.path.basename(compiler), ours, theirs, ours / theirs))

@@ -27,7 +27,7 @@ weft::tensor input(const weft::context& ctx, weft::dtype type, const weft::shape
   for (double& value : values) value = whole ? static_cast<double>(static_cast<std::int64_t>(drawn(low, high - 0.001))) : drawn(low, high);
   return weft::convert(weft::tensor(ctx, values, sizes), type);
 }
-// With diagonals that outweigh their rows.
+// Makes the diagonal outweigh its row.
 weft::tensor dominant(const weft::context& ctx, const weft::tensor& x) {
   const std::int64_t n = x.shape()[x.rank() - 1];
   const weft::tensor row = weft::iota(ctx, {n, n}, 0), column = weft::iota(ctx, {n, n}, 1);

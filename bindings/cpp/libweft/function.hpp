@@ -20,7 +20,7 @@ enum class randomness : std::int32_t {
   same = WEFT_RANDOMNESS_SAME,
   error = WEFT_RANDOMNESS_ERROR
 };
-/* In place of an axis of vmap: all examples share the tensor. Since 1.2. */
+/* Stands in the place of an axis of vmap and says that all examples share the tensor. Since 1.2. */
 inline constexpr std::int64_t not_mapped = WEFT_NOT_MAPPED;
 
 /* Options of grad, vjp and jvp of a function. */

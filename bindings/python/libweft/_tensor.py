@@ -512,7 +512,7 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _pointer = ctypes.PYFUNCTYPE(c_void_p, c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
-# Which word of the struct is the deleter: behind version and owner, or behind the tensor's six words and the owner.
+# The position of the deleter in the struct, in words: it stands behind version and owner, or behind the tensor's six words and the owner.
 _DELETERS = ((b"dltensor_versioned", 2), (b"dltensor", 7))
 
 

@@ -21,7 +21,7 @@ _optimizer_step = bind("weft_optimizer_step")
 _state = bind("weft_optimizer_state")
 _load = bind("weft_optimizer_load")
 _Handle = handle_class("OptimizerHandle", _call.quick("weft_optimizer_release", None))
-# In `present` of Adam's options: all four count as they stand.
+# Adam's options set all four bits of `present`: each field counts.
 _ALL = 1 | 2 | 4 | 8
 
 

@@ -6,7 +6,7 @@ import re
 from . import python_package
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-# Where a binding's own code is: what is named there, is reached by it. Declarations (bindings/ffi) have every function.
+# The folder of each binding's own code. A function that is named there is reached. Declarations (bindings/ffi) have every function.
 BINDINGS = (("Python", "bindings/python/libweft", (".py",)), ("C++", "bindings/cpp", (".hpp",)))
 HEAD = """\
 # Languages

@@ -30,7 +30,7 @@ _Tensor = Union[Tensor, bool, int, float, builtins.complex, Sequence["_Tensor"]]
 _Ints = Union[int, Sequence[int]]
 _DType = Union[DType, str]
 '''
-# How a value goes into an option struct: struct's letter, and what _call.Options does with it.
+# The letters of Python's `struct` with which _call.Options packs a value into an option struct.
 LETTER = {"int": "q", "double": "d", "bool": "i", "dtype": "I", "enum": "I", "ints": "PQ", "doubles": "PQ"}
 STUB = {"int": "int", "double": "float", "bool": "bool", "dtype": "_DType", "ints": "_Ints", "doubles": "Sequence[float]"}
 
@@ -433,7 +433,7 @@ def files(api):
     table = "\n__all__ = (\n%s)\n" % "".join(
         "    %s,\n" % ", ".join(repr(n) for n in names[i : i + 6]) for i in range(0, len(names), 6)
     )
-    # How each takes its operands: the methods of Tensor are the operations whose first operand is one.
+    # Tensor has a method for each operation whose first operand is a tensor.
     methods = [op.c_name for op in ops if op.operands and not op.operands[0]["variadic"] and not op.operands[0]["optional"]]
     table += "METHODS = (\n%s)\n" % "".join(
         "    %s,\n" % ", ".join(repr(n) for n in methods[i : i + 6]) for i in range(0, len(methods), 6)

@@ -77,7 +77,7 @@ class Describer {
     if (!absl::StrContains(kernel->implementation, "amx")) {
       absl::StrAppend(&kernel->implementation, " ", loaded_.code->target().name());
     }
-    // Of products and convolutions: what they read.
+    // Products and convolutions say the type that they read.
     if (host->flops != nullptr && host->input != nullptr) {
       absl::StrAppend(&kernel->implementation, " ", weft::NameOf(host->input(e.params)));
     }

@@ -12,7 +12,7 @@ LaunchDescription Describe(const LoadedProgram& loaded, int threads);
 // "weft.exponential_add.3fa2": what a loop computes, by the operations that it came from, and its code.
 std::string LoopName(const Program& program, const Entry& entry);
 
-// What the spans of a program's kernels are called.
+// The names of the spans of a program's kernels.
 struct KernelNames {
   struct Of {
     const SpanName* kernel = nullptr;  // null: an entry of lists

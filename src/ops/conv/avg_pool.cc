@@ -17,7 +17,7 @@ constexpr AttrDef kAvgPoolAttrs[] = {
     {"count_include_pad", AttrType::kBool, "padding counts as elements that are 0", false, "false"},
     {"divisor", AttrType::kInt, "divides each sum; absent: how many elements it has"}};
 
-// What the windows are read from: the attributes that all pools have.
+// The attributes that all pools have; the windows are read from them.
 Attrs Shared(const Attrs& attrs) {
   Attrs shared;
   for (size_t i = 0; i <= AttrPosition<kAvgPoolAttrs, "ceil_mode">(); ++i) {

@@ -1,4 +1,4 @@
-// What max_pool, avg_pool and their kin share: windows over the spatial dimensions of channels-last data.
+// max_pool, avg_pool and their kin share these: windows over the spatial dimensions of channels-last data.
 #pragma once
 
 #include "src/ops/conv/window.h"

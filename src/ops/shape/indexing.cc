@@ -252,7 +252,7 @@ absl::Status ExpandIndexReduce(const ExpandCall& call, std::span<Value> results)
 
 // --- Any axes at once
 
-// Where the elements are, one vector of components for each, and what of the result runs within a slice.
+// The index vectors of a gather or scatter, and the dimensions of the result that run within a slice.
 struct Places {
   Value vectors;
   Ints axes, window, sizes;

@@ -90,7 +90,7 @@ absl::Status InferDiagonal(const InferCall& call, Types* results) {
   results->push_back(Type::Tensor(call.operands[0]->dtype, std::move(dims)));
   return absl::OkStatus();
 }
-// Of the matrix as a row every (columns + 1)-th element.
+// The diagonal is every (columns + 1)-th element of the matrix written as a row.
 absl::Status ExpandDiagonal(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const size_t rank = call.operands[0].dims().size();
@@ -182,7 +182,7 @@ absl::Status ExpandDiag(const ExpandCall& call, std::span<Value> results) {
 
 // --- Slices
 
-// Where `counts` slices from `start` on stand along an axis of x, each `step` behind the one before.
+// x with the slices of `source` written along an axis, from `start` on, each `step` behind the one before.
 Value WithSlices(Builder& b, const Value& x, const Value& source, int64_t axis, int64_t start, int64_t step) {
   if (!x || !source || source.type().count() == 0) return x;
   const Dims& dims = x.dims();

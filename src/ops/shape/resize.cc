@@ -76,7 +76,7 @@ absl::Status ExpandPad(const ExpandCall& call, std::span<Value> results) {
   for (size_t d = 0; d < low.size() && y; ++d) {
     if (low[d] == 0 && high[d] == 0) continue;
     const int64_t size = y.dims()[d], out = size + low[d] + high[d];
-    // What is left of a dimension that is cut goes around.
+    // A negative amount cuts the dimension first; circular padding then repeats the rest.
     const int64_t first = std::max<int64_t>(0, -low[d]), left = size - first + std::min<int64_t>(high[d], 0);
     Taps taps{.out = out};
     for (int64_t i = 0; i < out; ++i) {
@@ -145,7 +145,8 @@ std::array<double, 4> CubicWeights(double t) {
   const auto far = [](double v) { return ((kA * v - 5 * kA) * v + 8 * kA) * v - 4 * kA; };
   return {far(t + 1), near(t), near(1 - t), far(2 - t)};
 }
-// Of `out` elements over `in`: which make each one, and with what weight. Nearest places are computed in f32, as PyTorch's.
+// The taps of a dimension that grows or shrinks from `in` to `out` elements: sources and weights of each element. Nearest
+// places are computed in f32, as PyTorch computes them.
 Taps ResizeTaps(int64_t in, int64_t out, int64_t mode, bool align, double given) {
   if (mode == kArea) return PartTaps(in, out);
   const double ratio = given > 0 ? 1 / given : static_cast<double>(in) / static_cast<double>(out);
@@ -231,7 +232,7 @@ struct Sampler {
   bool align;
 
   double size(int64_t axis) const { return static_cast<double>(x.dims()[axis]); }
-  // Where an element's middle is 0, 1, …
+  // Moves a position into the image. Positions count in elements, whose centres are at 0, 1, …
   Value Held(const Value& at, int64_t axis) const {
     if (outside == 0) return at;
     const double top = size(axis) - 1;
@@ -462,7 +463,7 @@ constexpr Sample kUnshuffles[] = {{"T[1,2,4,3] factor=2"}};
 constexpr Sample kChannels[] = {{"T[2,6] groups=3"}};
 constexpr Tolerance kTolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 4e-2, .f16 = 8e-3, .absolute = 1e-5};
 
-// What an element is read for several times adds up in f32.
+// The gradients of an element that is read several times are added in f32, so pads do not round once as moves do.
 consteval OpDef Pads(OpDef named) {
   named.tolerance = kExact;
   return Formula(named);

@@ -21,7 +21,7 @@ Value Weigh(Builder& b, const Value& x, int64_t axis, const Taps& taps) {
     HostTensor weights(x.dtype(), {taps.out, taps.count});
     for (size_t i = 0; i < taps.weight.size(); ++i) weights.SetDouble(static_cast<int64_t>(i), taps.weight[i]);
     const Value spread = BroadcastInDim(b, Constant(b, std::move(weights)), taken.dims(), {axis, axis + 1});
-    // What weighs nothing is no part of the sum, infinite as it may be.
+    // An element of weight 0 is left out of the sum, because 0 times infinity would be NaN.
     weighted = Select(b, Compare(b, Direction::kEq, spread, 0), FullLike(b, taken, 0), Mul(b, taken, spread));
   }
   return Reduce(b, weighted, Reducer::kSum, {axis + 1});

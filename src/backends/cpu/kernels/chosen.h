@@ -1,4 +1,4 @@
-// Which of its codes a kernel takes for a call: said where the choice is made, on the way of KernelSet's Prepare functions.
+// A kernel says which of its implementations it takes for a call. KernelSet's Prepare functions choose, and say it there.
 #pragma once
 
 #include <string_view>

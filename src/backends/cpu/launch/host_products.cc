@@ -348,7 +348,7 @@ int64_t FlopsOfSums(std::span<const int64_t> params) {
   }
   return flops < 0x1p62 ? static_cast<int64_t>(flops) : int64_t{1} << 62;
 }
-// Of all three directions, taps that fall outside included.
+// The count serves the convolution and both its gradients. It includes taps that fall into the padding.
 int64_t FlopsOfConv(std::span<const int64_t> params) {
   const ConvCall c = DecodeConv(params);
   double flops = 2.0 * static_cast<double>(c.batch) * static_cast<double>(c.out_channels) *
