@@ -33,6 +33,13 @@ def along():
         mean = total / count if d[0] == "f" else (total.astype("i8") % 256 if d == "u1" else total.astype("i8")) // count.astype("i8")
         expect("scatter_reduce", [x, at, source], mean.astype(d), tolerance=1e-5 if d == "f4" else 1e-13, reducer="mean")
     expect("scatter_reduce", [np.zeros(3, bool), np.array([2]), np.array([True])], np.array([False, False, True]), reducer="set")
+    # Sum and max of bool are "or", prod and min are "and".
+    held, at, source = np.array([True, False, True]), np.array([0, 0, 1, 1, 2]), np.array([False, True, True, False, False])
+    for reducer, f in (("sum", any), ("max", any), ("prod", all), ("min", all)):
+        for self in (True, False):
+            wanted = np.array([f(([held[i]] if self else []) + list(source[at == i])) for i in range(3)])
+            for name in ("scatter_reduce", "index_reduce"):
+                expect(name, [held, at, source], wanted, reducer=reducer, include_self=self)
 
 
 def into():

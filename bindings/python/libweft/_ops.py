@@ -7295,7 +7295,7 @@ def index_reduce(x, index, source, reducer, axis=0, include_self=True):
     axis: axis that the indices count along; negative counts from the end
     include_self: x takes part where something is combined in
 
-    >>> _ = wf.index_reduce(wf.full((5, 3), 1), wf.full((2,), 1, dtype='i32'), wf.full((2, 3), 1), reducer='set')
+    >>> _ = wf.index_reduce(wf.full((5, 3), 1), wf.full((2,), 1, dtype='i32'), wf.full((2, 3), 1), reducer='sum')
     """
     try:
         h0 = x._h
@@ -7478,7 +7478,7 @@ def scatter_reduce(x, indices, source, reducer, axis=0, include_self=True):
     axis: axis that the indices count along; negative counts from the end
     include_self: x takes part where something is combined in
 
-    >>> _ = wf.scatter_reduce(wf.full((3, 4), 1), wf.full((2, 4), 1, dtype='i32'), wf.full((2, 4), 1), reducer='set')
+    >>> _ = wf.scatter_reduce(wf.full((3, 4), 1), wf.full((2, 4), 1, dtype='i32'), wf.full((2, 4), 1), reducer='sum')
     """
     try:
         h0 = x._h

@@ -115,7 +115,7 @@ absl::Status AlongInRange(const IndexCall& call) {
 }
 
 absl::Status CheckCombines(DType dtype, int64_t reducer) {
-  if (IsBool(dtype) && reducer != kSetOf) return UserError("bool has no ", kReducers[reducer]);
+  if (IsBool(dtype) && reducer == kMeanOf) return UserError("bool has no ", kReducers[reducer]);
   if (IsComplex(dtype) && (reducer == kMaxOf || reducer == kMinOf)) {
     return UserError(NameOf(dtype), " has no ", kReducers[reducer]);
   }
@@ -446,13 +446,12 @@ absl::Status ExpandMasked(const ExpandCall& call, std::span<Value> results) {
 
 constexpr Sample kAlongs[] = {{"T[3,4] i32[2,4]<0:3>"}, {"T[3,4] i64[2,6]<0:4> axis=1"}, {"T[] i32[]<0:1>"}};
 constexpr Sample kIntos[] = {{"T[5,3] i32[2]<0:5> T[2,3]"}, {"T[2,4] i64[3]<0:4> T[2,3] axis=-1"}};
-constexpr Sample kReductions[] = {{"T[5,3] i32[2]<0:5> T[2,3] reducer=set"},
+constexpr Sample kReductions[] = {{"T[5,3] i32[2]<0:5> T[2,3] reducer=sum"},
                                   {"f32[5,3] i32[2]<0:5> f32[2,3] reducer=max"}};
 constexpr Sample kPlacings[] = {{"T[3,4] i32[2,2]<-12:12> T[4] accumulate=true"}, {"T[4] i64[1]<0:4> T[]"}};
 constexpr Sample kMaskings[] = {{"T[3,4] bool[4] T[12]"}, {"T[] bool[] T[1]"}};
 constexpr Sample kFilled[] = {{"T[5,3] i32[2]<0:5> T[]"}, {"T[2,4] i64[3]<0:4> T[] axis=-1"}};
-constexpr Sample kCombinations[] = {{"T[3,4] i32[2,4]<0:3> T[2,4] reducer=set"},
-                                    {"f32[3,4] i32[2,4]<0:3> f32[2,4] reducer=sum"},
+constexpr Sample kCombinations[] = {{"T[3,4] i32[2,4]<0:3> T[2,4] reducer=sum"},
                                     {"f32[3,4] i64[2,6]<0:4> f32[3,6] reducer=mean axis=1 include_self=false", 0.5, 2}};
 constexpr Sample kIndices[] = {{"T[4,3] i32[5]<-4:4> dims=[0]"},
                                {"T[3,2,4] i64[2,1]<0:3> i64[3]<0:4> dims=[0,2]"},

@@ -74,9 +74,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& indices = call.operands[1];
   const Value& updates = call.operands[2];
   const int64_t reducer = Attr<kAttrs, "reducer">(a);
-  if (reducer == 4 || reducer == 5) {
+  if (reducer != 0 && reducer != 2 && reducer != 3 && reducer != kScatterSet) {
     return absl::UnimplementedError(absl::StrCat("the gradient of scatter with reducer ", kReducers[reducer],
-                                                 " is not supported; sum, prod, max, min and set are"));
+                                                 " is not supported; sum, max, min and set are"));
   }
   const GatherDims dims = Read(a, x.dims(), updates.dims());
   Value held = HoldInside(b, dims, indices, x.dims());
@@ -89,24 +89,6 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   };
   Value g = call.cotangents[0];
   Value none = FullLike(b, updates, 0);
-  if (reducer == 1) {  // g times the product of the others, of which one that is 0 leaves a slope to itself alone
-    const auto zeros = [&](const Value& v) { return Compare(b, Direction::kEq, v, 0); };
-    const Value zero = zeros(x), gone = And(b, inside, zeros(updates)), one = FullLike(b, x, 1),
-                ones = FullLike(b, updates, 1);
-    const Value nothing = FullLike(b, x, 0), left = Select(b, zero, one, x), right = Select(b, gone, ones, updates);
-    Attrs sum = a;
-    sum.set(AttrPosition<kAttrs, "reducer">(), int64_t{0});
-    const Value count =
-        Call(b, kOp_scatter, {Select(b, zero, one, nothing), indices, Select(b, gone, ones, none)}, std::move(sum));
-    const Value product = Mul(b, g, Call(b, kOp_scatter, {left, indices, right}, a));
-    const auto slope = [&](const Value& none_is, const Value& safe, const Value& c, const Value& all) {
-      const Value wanted = Select(b, none_is, FullLike(b, c, 1), FullLike(b, c, 0));
-      return Select(b, Compare(b, Direction::kEq, c, wanted), Div(b, all, safe), FullLike(b, c, 0));
-    };
-    if (call.wanted[0]) grads[0] = slope(zero, left, count, product);
-    if (call.wanted[2]) grads[2] = Select(b, inside, slope(gone, right, take(count), take(product)), none);
-    return absl::OkStatus();
-  }
   if (reducer == 2 || reducer == 3) {  // equal extremes share, and NaN goes to all, as in reduce
     const Value y = Unary(b, kOp_stop_gradient, call.results[0]), mine = take(y);
     Value kept = Either(b, Compare(b, Direction::kEq, x, y), IsNan(b, y));
