@@ -36,6 +36,10 @@ typedef struct weft_blob weft_blob;
 typedef struct weft_context weft_context;
 /* One device of a context. Lives as long as its context. Since 1.0. */
 typedef struct weft_device weft_device;
+/* Devices of a context that run programs together, in a box with a named axis a dimension. A tensor on a mesh is one
+ * value, of which each device has a part (weft_shard) or all. Lives as long as its context. Since 1.2.
+ */
+typedef struct weft_mesh weft_mesh;
 /* Something that will have happened. Failure sticks to it. Since 1.0. */
 typedef struct weft_event weft_event;
 /* A value: recorded and not computed yet, or a buffer on a device. Shape and dtype are known at once. Immutable, but
@@ -206,6 +210,8 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *     enough channels and pixels) and their input gradients may take fewer products: up to three times as fast, with
  *     errors about four times as large (docs/performance.md); an infinity or NaN reaches pixels beside its own. Other
  *     platforms decide for themselves
+ *   devices (1 to 1024; default 1): devices of the platforms cpu and reference, which share one memory and one set of
+ *     threads: for programs written for many (weft_mesh_create) where there are none. A plugin has those that it has
  *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core
  *   compile_threads (0 to 1024; default 0): threads that compile one program; 0: as many as compute
  *   memory_limit (0 or more; default 0): bytes that tensors, temporaries and working memory of the CPU device may take,

@@ -102,6 +102,137 @@ WEFT_API void weft_device_release(weft_device* device) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_memory_report(weft_device* device, weft_memory_format format,
     weft_blob** out) WEFT_NOEXCEPT;
 
+/* Makes a mesh of devices of a context. axes is "data=2,model=2": names and sizes, the last one fastest; their product
+ * is the number of devices, which must be of one platform, each once. Without devices it takes the context's first
+ * ones. The same devices and axes give the same mesh. On the platforms cpu and reference the option devices says how
+ * many there are; they share one memory, so that every program gives the bits of one device.
+ *   devices: may be NULL; device_count entries; in row-major order of the axes; NULL: the first ones of the context
+ *   axes: axes_length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, NOT_FOUND. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mesh_create(weft_context* ctx, weft_device* const* devices,
+    size_t device_count, const char* axes, size_t axes_length, weft_mesh** out) WEFT_NOEXCEPT;
+
+/* The axes as weft_mesh_create takes them: "data=2,model=2". Borrowed for the mesh's life.
+ *   out_length: may be NULL
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mesh_axes(weft_mesh* mesh, const char** out_axes,
+    size_t* out_length) WEFT_NOEXCEPT;
+
+/* Number of devices of the mesh.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mesh_size(weft_mesh* mesh, size_t* out_count) WEFT_NOEXCEPT;
+
+/* A device of the mesh, in row-major order of its axes.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mesh_device_at(weft_mesh* mesh, size_t index, weft_device** out) WEFT_NOEXCEPT;
+
+/* Says where the program makes what names no place: leaves (weft_tensor_from_host without a device, weft_scalar_f64)
+ * and operations without operands (weft_full, weft_normal) are on this mesh from now on, whole on each device until
+ * weft_shard cuts them, and so is what is computed from them. Bodies that are begun afterwards are for this mesh. NULL:
+ * the first device again.
+ *   mesh: may be NULL
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_context_set_mesh(weft_context* ctx, weft_mesh* mesh) WEFT_NOEXCEPT;
+
+/* One more reference to a mesh. NULL is ignored.
+ *   mesh: may be NULL
+ * Threads: any. Since 1.2.
+ */
+WEFT_API void weft_mesh_retain(weft_mesh* mesh) WEFT_NOEXCEPT;
+
+/* Drops one reference to a mesh; the last one ends the handle, not the mesh of tensors that are on it. NULL is ignored.
+ * Never blocks and never calls back, so finalizers may call it from any thread. A handle that is stale, foreign or
+ * released before is ignored and counted in the metric "bad_releases".
+ *   mesh: may be NULL
+ * Threads: any. Since 1.2.
+ */
+WEFT_API void weft_mesh_release(weft_mesh* mesh) WEFT_NOEXCEPT;
+
+/* The tensor cut along axes of its mesh, an operation that changes no element: in the program, in bodies of loops,
+ * branches and functions. Its gradient cuts the cotangent alike, vmap leaves the dimension of the examples whole. What
+ * is computed from it lies as it does where nothing has to move; weft_shard again says otherwise. INVALID_ARGUMENT
+ * names an axis that the mesh does not have, that is used twice or does not divide its dimension, another number of
+ * words than dimensions, and a tensor that is on one device.
+ *   spec: may be NULL; spec_length bytes; a word a dimension, joined by commas: "-" is whole, "data" is cut along that
+ *   axis, "data+model" along both, data outermost; a scalar has none
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_shard(weft_tensor* tensor, const char* spec, size_t spec_length,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The mesh that the tensor is on; NULL where it is on one device (weft_tensor_device).
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_mesh(weft_tensor* tensor, weft_mesh** out) WEFT_NOEXCEPT;
+
+/* How the value lies on its mesh, as weft_shard takes it: "data,-". Computes it if need be. A tensor on one device is
+ * whole: "-,-".
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any. Threads: any. May block. May call
+ * hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_sharding(weft_tensor* tensor, weft_blob** out) WEFT_NOEXCEPT;
+
+/* Number of parts of the value, one a device of its mesh, copies included; 1 on one device. Computes it if need be.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any. Threads: any. May block. May call
+ * hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_shard_count(weft_tensor* tensor, size_t* out_count) WEFT_NOEXCEPT;
+
+/* A part of the value: where it begins and how long it is, and on which device it is. Devices that share a memory have
+ * it in common.
+ *   out_box: may be NULL; capacity entries; where it begins, then its sizes: a number a dimension each; may be NULL for
+ *   a scalar
+ *   capacity: numbers that there is room for, at least twice the rank
+ *   out_device: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_shard_at(weft_tensor* tensor, size_t index, int64_t* out_box,
+    size_t capacity, weft_device** out_device) WEFT_NOEXCEPT;
+
+/* A picture of how a value lies, as text for people: a box for each part of its last two dimensions, in it the numbers
+ * of the devices that have it. Computes the value if need be.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any. Threads: any. May block. May call
+ * hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_sharding_picture(weft_tensor* tensor, weft_blob** out) WEFT_NOEXCEPT;
+
+/* The value on a mesh, perhaps of another context, cut as spec says (NULL: whole on each device). On its own mesh this
+ * is weft_shard; to another one it evaluates, waits and moves the elements, and gradients do not flow back.
+ *   spec: may be NULL; spec_length bytes; a word a dimension, joined by commas: "-" is whole, "data" is cut along that
+ *   axis, "data+model" along both, data outermost; a scalar has none
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any. Threads: any. May block. May call
+ * hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy_to_mesh(weft_tensor* tensor, weft_mesh* mesh, const char* spec,
+    size_t spec_length, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A tensor on a mesh with a copy of dense row-major elements, of which each device gets its part and no device the
+ * whole.
+ *   spec: may be NULL; spec_length bytes; a word a dimension, joined by commas: "-" is whole, "data" is cut along that
+ *   axis, "data+model" along both, data outermost; a scalar has none
+ *   dims: may be NULL; rank entries
+ *   data: may be NULL; size bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED. Threads: any. May block. May call
+ * hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_host_sharded(weft_mesh* mesh, const char* spec, size_t spec_length,
+    weft_dtype dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 #if defined(__cplusplus)
 }
 #endif

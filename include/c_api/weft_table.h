@@ -232,6 +232,21 @@ struct weft_api_v1 {
   weft_error* (*trace_report)(weft_context* ctx, weft_trace_report_format format, weft_blob** out);
   void (*span_begin)(weft_context* ctx, const char* name, size_t length);
   void (*span_end)(weft_context* ctx);
+  weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
+  weft_error* (*mesh_axes)(weft_mesh* mesh, const char** out_axes, size_t* out_length);
+  weft_error* (*mesh_size)(weft_mesh* mesh, size_t* out_count);
+  weft_error* (*mesh_device_at)(weft_mesh* mesh, size_t index, weft_device** out);
+  weft_error* (*context_set_mesh)(weft_context* ctx, weft_mesh* mesh);
+  void (*mesh_retain)(weft_mesh* mesh);
+  void (*mesh_release)(weft_mesh* mesh);
+  weft_error* (*shard)(weft_tensor* tensor, const char* spec, size_t spec_length, weft_tensor** out);
+  weft_error* (*tensor_mesh)(weft_tensor* tensor, weft_mesh** out);
+  weft_error* (*tensor_sharding)(weft_tensor* tensor, weft_blob** out);
+  weft_error* (*tensor_shard_count)(weft_tensor* tensor, size_t* out_count);
+  weft_error* (*tensor_shard_at)(weft_tensor* tensor, size_t index, int64_t* out_box, size_t capacity, weft_device** out_device);
+  weft_error* (*tensor_sharding_picture)(weft_tensor* tensor, weft_blob** out);
+  weft_error* (*tensor_copy_to_mesh)(weft_tensor* tensor, weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor** out);
+  weft_error* (*tensor_from_host_sharded)(weft_mesh* mesh, const char* spec, size_t spec_length, weft_dtype dtype, const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

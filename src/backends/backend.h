@@ -123,6 +123,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view platform() const = 0;
   virtual std::span<Device* const> devices() const = 0;
+  // Whether every device reads and writes every buffer of the others in place, so that a value of several devices is one buffer, of
+  // the first of them, and a program for several is one launch there.
+  virtual bool shares_memory() const { return false; }
   virtual Target target(const CompileOptions& options) const = 0;
 
   // Whether the composite runs whole here; otherwise it is expanded before this backend sees it.

@@ -16,14 +16,15 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
   if (platform == "cpu") {
     WEFT_ASSIGN_OR_RETURN(
         std::unique_ptr<Backend> cpu,
-        cpu::CpuBackend::Create({.threads = static_cast<int>(settings.integer(Option::kThreads)),
+        cpu::CpuBackend::Create({.devices = settings.integer(Option::kDevices),
+                                 .threads = static_cast<int>(settings.integer(Option::kThreads)),
                                  .compile_threads = static_cast<int>(settings.integer(Option::kCompileThreads)),
                                  .isa = settings.text(Option::kIsa),
                                  .custom = std::move(custom),
                                  .services = services}));
     backends.push_back(std::move(cpu));
   }
-  if (platform == "reference") backends.push_back(NewReferenceBackend(std::move(custom), services));
+  if (platform == "reference") backends.push_back(NewReferenceBackend(std::move(custom), services, settings.integer(Option::kDevices)));
   const std::string& topology = settings.text(Option::kTopology);
   if (!backends.empty()) {
     if (topology.empty()) return backends;

@@ -146,7 +146,7 @@ absl::StatusOr<uint32_t> FindTensor(const ReaderObject& object, const char* path
                      AtTheEnd(DidYouMean(name, names)));
 }
 
-absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, Device* device) {
+absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, const lazy::Where& device) {
   const TensorRecord& record = object.reader().tensor(id);
   WEFT_RETURN_IF_ERROR(CheckedDType(static_cast<uint32_t>(record.dtype)).status());
   std::unique_ptr<std::byte[]> bytes(new std::byte[record.bytes]);
@@ -170,7 +170,7 @@ absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, 
 
 // The reader's tree has the structure; the leaves are read in the order of the file.
 absl::StatusOr<Ref<TreeObject>> LoadTree(ReaderObject& object, weft_device* device) {
-  WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object.engine));
+  WEFT_ASSIGN_OR_RETURN(const lazy::Where place, PlaceOr(device, *object.engine));
   TensorTree tree{.tree = object.reader().tree(), .values = {}};
   for (uint32_t id = 0; id < object.reader().tensor_count(); ++id) {
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(object, id, place));
@@ -295,7 +295,7 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(const uint32_t id, FindTensor(*object, path, path_length));
-    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object->engine));
+    WEFT_ASSIGN_OR_RETURN(const lazy::Where place, PlaceOr(device, *object->engine));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(*object, id, place));
     return MakeTensor(std::move(tensor), out);
   });

@@ -31,9 +31,10 @@ weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_e
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(context->BeforeWork()));
-    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
+    WEFT_ASSIGN_OR_RETURN(lazy::Where place, PlaceOr(device, context->engine()));
+    place.frame = context->frame();
     absl::StatusOr<Ref<Event>> event = context->WithPressure(
-        0, [&] { return context->engine().Sync(context->where(place), CurrentLocation(context->engine())); });
+        0, [&] { return context->engine().Sync(place, CurrentLocation(context->engine())); });
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(event.status()));
     WEFT_RETURN_IF_ERROR(context->AfterBarrier(**event));
     return MakeEvent(*context, *std::move(event), out_event);
@@ -57,13 +58,14 @@ weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* co
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
-    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
+    WEFT_ASSIGN_OR_RETURN(lazy::Where place, PlaceOr(device, context->engine()));
+    place.frame = context->frame();
     TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
     lazy::Engine& engine = context->engine();
     const bool wait = out_event == nullptr;
     WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] {
-      return count == 0 ? engine.CompileSync(context->where(place), wait) : engine.CompileEval(list, wait);
+      return count == 0 ? engine.CompileSync(place, wait) : engine.CompileEval(list, wait);
     }));
     return MakeEvent(*context, std::move(event), out_event);
   });

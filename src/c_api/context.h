@@ -219,8 +219,26 @@ struct HandleTraits<weft_device> {
   static const ForkGuard* ForkOf(const DeviceObject& object) { return &object.engine->services().fork(); }
 };
 
+// A mesh of a context.
+class MeshObject final : public RefCounted {
+ public:
+  MeshObject(Ref<lazy::Engine> engine, const lazy::DeviceMesh* mesh)
+      : engine(std::move(engine)), mesh(mesh), axes(ir::ToString(mesh->axes())) {}
+  const Ref<lazy::Engine> engine;
+  const lazy::DeviceMesh* const mesh;  // the engine's
+  const std::string axes;
+};
+template <>
+struct HandleTraits<weft_mesh> {
+  using Object = MeshObject;
+  static constexpr HandleType kType = HandleType::kMesh;
+  static const ForkGuard* ForkOf(const MeshObject& object) { return &object.engine->services().fork(); }
+};
+
 // The device of an optional parameter: NULL = the engine's first.
 absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine);
+// The place of an optional parameter that says a place and no body: NULL = the mesh that has been set, else the first device.
+absl::StatusOr<lazy::Where> PlaceOr(weft_device* device, lazy::Engine& engine);
 // Where a context's calls make something of such a parameter: NULL = the body's device, in the program the first.
 absl::StatusOr<lazy::Where> WhereOf(const Context& context, weft_device* device);
 
@@ -250,6 +268,15 @@ absl::Status GetOptionalTensors(weft_tensor* const* tensors, size_t count, std::
 // Checks of what a caller says of a tensor to be made: the dtype computes, the shape's bytes can be counted.
 absl::StatusOr<DType> CheckedDType(uint32_t dtype);
 absl::StatusOr<int64_t> CheckedBytes(DType dtype, const int64_t* dims, size_t rank);
+// Dense elements of a caller's, as the engine holds them.
+struct HostElements {
+  DType dtype;
+  std::span<const int64_t> dims;
+  std::span<const std::byte> bytes;  // the caller's, or those of `unpacked`
+};
+// INVALID_ARGUMENT where the size is not that of the shape. `unpacked` gets elements of less than a byte.
+absl::StatusOr<HostElements> ElementsOf(std::string_view function, weft_dtype dtype, const int64_t* dims, size_t rank,
+                                        const void* data, size_t size, HostTensor* unpacked);
 
 absl::Status MakeTensor(Ref<lazy::Tensor> tensor, weft_tensor** out);
 weft_tensor* MakePoison(absl::Status status);

@@ -67,7 +67,8 @@ absl::Status NumberRuns(size_t carried, ControlCall* call) {
   WEFT_ASSIGN_OR_RETURN(call->functions[0], ops::NumberedRun(*condition.function, carried, condition.draws, false));
   WEFT_ASSIGN_OR_RETURN(call->functions[1], ops::NumberedRun(*body.function, carried, body.draws, true));
   // In the frame where the loop is recorded: it is no capture.
-  lazy::Where where(call->given[0]->device(), call->context->frame());
+  lazy::Where where(&call->given[0]->sharding().mesh());
+  where.frame = call->context->frame();
   for (const lazy::Tensor* operand : call->operands) {
     if (operand != nullptr) where.frame = lazy::Deeper(where.frame, operand->frame()).value_or(where.frame);
   }

@@ -16,6 +16,12 @@ absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine) {
   return object->device;
 }
 
+absl::StatusOr<lazy::Where> PlaceOr(weft_device* device, lazy::Engine& engine) {
+  const lazy::DeviceMesh* const mesh = device == nullptr ? engine.mesh() : nullptr;
+  if (mesh != nullptr) return lazy::Where(mesh);
+  return DeviceOr(device, engine);
+}
+
 absl::StatusOr<lazy::Where> WhereOf(const Context& context, weft_device* device) {
   if (device == nullptr) return context.where();
   WEFT_ASSIGN_OR_RETURN(Device * found, DeviceOr(device, context.engine()));

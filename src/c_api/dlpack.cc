@@ -143,7 +143,7 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
     auto owner = std::make_shared<ForeignOwner>(std::move(finish));
     WEFT_ASSIGN_OR_RETURN(
         tensor,
-        engine.Adopt(context->device(), dtype, dims, data, [owner] { owner->Released(); }, CurrentLocation(engine)));
+        engine.Adopt(context->where(), dtype, dims, data, [owner] { owner->Released(); }, CurrentLocation(engine)));
     WEFT_RETURN_IF_ERROR(MakeTensor(std::move(tensor), out));
     owner->Succeeded();
     return absl::OkStatus();

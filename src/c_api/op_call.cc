@@ -298,8 +298,10 @@ void Describe(const lazy::Tensor& tensor, weft_tensor_info* info) {
 }
 
 absl::Status CheckDevice(std::span<const Ref<lazy::Tensor>> results, const Device* asked, const ir::OpDef& op) {
-  if (asked == nullptr || results.empty() || results[0]->device() == asked) return absl::OkStatus();
-  return Prefix(op, UserError("operands are on ", results[0]->device()->name, ", device is ", asked->name,
+  if (asked == nullptr || results.empty()) return absl::OkStatus();
+  const lazy::DeviceMesh& mesh = results[0]->sharding().mesh();
+  if (mesh.alone() && mesh.devices()[0] == asked) return absl::OkStatus();
+  return Prefix(op, UserError("operands are on ", mesh.name(), ", device is ", asked->name,
                               "; copy them there first (weft_tensor_copy_to)"));
 }
 

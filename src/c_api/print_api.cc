@@ -40,7 +40,7 @@ extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_pri
                                                            return t->engine().ReadBytes(t.get(), first * size, to);
                                                          }));
     if (o.header != 0)
-      text = absl::StrCat(NameOf(t->dtype()), DimsToString(t->dims()), " on ", t->device()->name, "\n", text);
+      text = absl::StrCat(NameOf(t->dtype()), DimsToString(t->dims()), " on ", t->sharding().mesh().name(), "\n", text);
     return MakeBlob(std::move(text), out);
   });
 }

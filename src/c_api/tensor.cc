@@ -127,6 +127,28 @@ std::string OrPacked(DType dtype, int64_t count) {
   return BitsOf(dtype) < 8 ? absl::StrCat(", or packed ", PackedBytes(dtype, count)) : std::string();
 }
 
+}  // namespace
+
+absl::StatusOr<HostElements> ElementsOf(std::string_view function, weft_dtype dtype, const int64_t* dims, size_t rank,
+                                        const void* data, size_t size, HostTensor* unpacked) {
+  WEFT_ASSIGN_OR_RETURN(const DType type, CheckedDType(dtype));
+  WEFT_ASSIGN_OR_RETURN(const int64_t bytes, CheckedBytes(type, dims, rank));
+  const std::span<const int64_t> shape(dims, rank);
+  if (size != static_cast<uint64_t>(bytes) && !IsPacked(type, bytes, size)) {
+    return UserError(function, ": ", NameOf(type), DimsToString(shape), " has ", bytes, " bytes", OrPacked(type, bytes),
+                     "; size is ", size);
+  }
+  if (bytes > 0) WEFT_NOT_NULL(data);
+  std::span<const std::byte> source(static_cast<const std::byte*>(data), size);
+  if (BitsOf(type) < 8) {
+    *unpacked = FromSubByte(type, shape, source);
+    source = unpacked->bytes();
+  }
+  return HostElements{type, shape, source};
+}
+
+namespace {
+
 // Whether an integer survives in the dtype. Floats round; only f16 and f8 have less range than int64_t.
 bool Fits(DType dtype, int64_t value) {
   if (IsBool(dtype)) return value == 0 || value == 1;
@@ -186,22 +208,11 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(const lazy::Where place, WhereOf(*context, device));
-    WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
-    WEFT_ASSIGN_OR_RETURN(int64_t bytes, CheckedBytes(type, dims, rank));
-    const std::span<const int64_t> shape(dims, rank);
-    if (size != static_cast<uint64_t>(bytes) && !IsPacked(type, bytes, size)) {
-      return UserError("weft_tensor_from_host: ", NameOf(type), DimsToString(shape), " has ", bytes, " bytes",
-                       OrPacked(type, bytes), "; size is ", size);
-    }
-    if (bytes > 0) WEFT_NOT_NULL(data);
-    std::span<const std::byte> source(static_cast<const std::byte*>(data), size);
-    HostTensor elements;
-    if (BitsOf(type) < 8) {
-      elements = FromSubByte(type, shape, source);
-      source = elements.bytes();
-    }
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(bytes, [&] {
-      return context->engine().FromHost(place, type, shape, source, CurrentLocation(context->engine()));
+    HostTensor unpacked;
+    WEFT_ASSIGN_OR_RETURN(const HostElements given,
+                          ElementsOf("weft_tensor_from_host", dtype, dims, rank, data, size, &unpacked));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(given.bytes.size(), [&] {
+      return context->engine().FromHost(place, given.dtype, given.dims, given.bytes, CurrentLocation(context->engine()));
     }));
     return MakeTensor(std::move(tensor), out);
   });
@@ -285,7 +296,7 @@ weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft_device* device, weft_t
       to = object->engine;
       place = object->device;
     }
-    if (place == t->device()) {
+    if (place == t->device() && t->sharding().mesh().alone()) {
       WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy, to->Alias(t.get()));
       return MakeTensor(std::move(copy), out);
     }

@@ -3,10 +3,12 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "serialization/checksum.h"
 #include "src/compiler/canonical.h"
 #include "src/compiler/lower.h"
 #include "src/passes/pipeline.h"
+#include "src/passes/shardings.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/memory_reserve.h"
 #include "src/runtime/trace.h"
@@ -42,6 +44,11 @@ ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
     AppendText(target.platform, text);
     AppendText(target.fingerprint, text);
     AppendText(KeyText(config_.options), text);
+  }
+  // Programs of several devices are for these devices in this order.
+  for (std::string* const text : {&prefix_, &target_}) {
+    if (config_.options.assignment.empty()) break;
+    AppendText(absl::StrCat("devices ", absl::StrJoin(config_.options.assignment, ",")), text);
   }
   // A source has the types of the device; a trace has the caller's.
   const HeldTypes& held = config_.held;
@@ -101,6 +108,10 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
   static constexpr SpanName kMake{.text = "make program", .kind = SpanKind::kCompile};
   const SpanScope span(kMake);
   const int64_t start = MonotonicNow();
+  ir::Participants& who = wanted.module.participants;
+  if (!who.mesh.none()) {
+    WEFT_ASSIGN_OR_RETURN(who.results, passes::ResultShardings(wanted.module));
+  }
   std::string source;
   const bool by_source = Stores() && config_.backend->HasSource();
   Place place{wanted.key, wanted.canonical};
@@ -151,6 +162,7 @@ std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_pt
   program->runs = 1;  // who wanted it launches it
   program->canonical = std::move(wanted.canonical);
   program->executable = std::move(executable);
+  program->results = std::move(wanted.module.participants.results);
   program->bytes = static_cast<int64_t>(program->canonical.size()) + program->executable->stats().memory_bytes;
   std::vector<std::shared_ptr<Program>> dropped;
   MutexLock lock(mutex_);

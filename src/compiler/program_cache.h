@@ -26,6 +26,7 @@ namespace weft::compiler {
 struct Program {
   std::string canonical;
   std::unique_ptr<Executable> executable;
+  std::vector<ir::Sharding> results;  // how its results lie on the mesh; empty: there is none
   int64_t bytes = 0;
   std::string name;  // 16 digits, as the disk cache names its file
   int64_t nodes = 0, made_nanoseconds = 0;

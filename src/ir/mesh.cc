@@ -123,6 +123,58 @@ absl::StatusOr<Sharding> ParseSharding(std::string_view text, const Mesh& mesh) 
   return sharding;
 }
 
+absl::StatusOr<std::vector<std::string_view>> ShardingWords(std::string_view text, size_t rank) {
+  std::vector<std::string_view> words;
+  if (!text.empty()) words = absl::StrSplit(text, ',');
+  if (words.size() != rank) {
+    return UserError("the sharding '", text, "' has ", words.size(), " words for ", rank,
+                     " dimensions; it says one a dimension: axes joined by '+', or '-' for whole");
+  }
+  for (std::string_view word : words) {
+    if (word == "-") continue;
+    for (const std::string_view name : absl::StrSplit(word, '+')) {
+      if (!IsName(name)) {
+        return UserError("the sharding '", text, "' has a word '", word, "'; a word is '-' or axes joined by '+'");
+      }
+    }
+  }
+  return words;
+}
+
+namespace {
+
+// Where a place is along each axis.
+absl::InlinedVector<int64_t, 4> PlaceAlongAxes(const Mesh& mesh, int64_t at) {
+  absl::InlinedVector<int64_t, 4> along(mesh.axes.size());
+  for (size_t i = mesh.axes.size(); i-- > 0; at /= mesh.axes[i].size) along[i] = at % mesh.axes[i].size;
+  return along;
+}
+
+}  // namespace
+
+Box BoxOf(const Mesh& mesh, const Sharding& sharding, std::span<const int64_t> dims, int64_t at) {
+  const auto along = PlaceAlongAxes(mesh, at);
+  Box box = {Dims(dims.size(), 0), Dims(dims.begin(), dims.end())};
+  for (size_t d = 0; d < sharding.given(); ++d) {
+    int64_t pieces = 1, piece = 0;
+    for (const uint32_t axis : sharding.dimensions[d].axes) {
+      pieces *= mesh.axes[axis].size;
+      piece = piece * mesh.axes[axis].size + along[axis];
+    }
+    box.sizes[d] = dims[d] / pieces;
+    box.starts[d] = piece * box.sizes[d];
+  }
+  return box;
+}
+
+bool IsFirstCopy(const Mesh& mesh, const Sharding& sharding, int64_t at) {
+  auto along = PlaceAlongAxes(mesh, at);
+  for (const Sharding::Dimension& dimension : sharding.dimensions) {
+    for (const uint32_t axis : dimension.axes) along[axis] = 0;
+  }
+  return std::ranges::all_of(along, [](int64_t index) { return index == 0; });
+}
+
 absl::Status Check(const Mesh& mesh) {
   int64_t size = 1;
   for (size_t i = 0; i < mesh.axes.size(); ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,6 +86,21 @@ std::string ToString(const Mesh& mesh);
 std::string ToString(const Mesh& mesh, const Sharding& sharding, size_t rank);
 absl::StatusOr<Mesh> ParseMesh(std::string_view text);
 absl::StatusOr<Sharding> ParseSharding(std::string_view text, const Mesh& mesh);
+
+// Returns the words of a sharding's text, one a dimension; INVALID_ARGUMENT where it does not say one for each of `rank` dimensions,
+// or a word names no axis. Which axes there are is the mesh's to say (ParseSharding).
+absl::StatusOr<std::vector<std::string_view>> ShardingWords(std::string_view text, size_t rank);
+
+// The part of a value that one slot has: where it begins and how long it is, a number a dimension.
+struct Box {
+  Dims starts, sizes;
+  friend bool operator==(const Box&, const Box&) = default;
+};
+// Returns the part of a value of these dimensions that is at the place `at` of the mesh, counted in row-major order. The sharding
+// passed Check.
+Box BoxOf(const Mesh& mesh, const Sharding& sharding, std::span<const int64_t> dims, int64_t at);
+// Returns true where no place before this one has the same part: of those with copies the first.
+bool IsFirstCopy(const Mesh& mesh, const Sharding& sharding, int64_t at);
 
 // INVALID_ARGUMENT for an axis without a name, two of one name, a size below 1, and slots that are not each of 0 to size - 1
 // once.

@@ -11,6 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "src/ir/attr.h"
+#include "src/ir/mesh.h"
 #include "src/ir/node.h"
 #include "src/ir/type.h"
 #include "src/runtime/ref.h"
@@ -214,6 +215,14 @@ struct IndexMapCall {
 // Kernels read the operand through it: UNIMPLEMENTED where no affine function says which element the result's is.
 using IndexMapFn = absl::StatusOr<std::vector<AffineIndex>> (*)(const IndexMapCall& call);
 
+// How a result lies on the mesh, given how the operands do, if nobody moves an element: what a partitioner may be told without costs.
+struct LieCall {
+  const Node& node;
+  const Mesh& mesh;
+  std::span<const Sharding> operands;  // one for each operand, checked; those that are absent are whole
+};
+using LieFn = Sharding (*)(const LieCall& call);
+
 // What an attribute says of the dimensions of an operation that works in any order of them.
 enum class Along : uint8_t {
   kNothing,
@@ -322,6 +331,9 @@ struct OpDef {
   SimplerFn simpler = nullptr;     // null: nothing simpler is known
   WorkFn work = nullptr;           // null: by `cost` for each element where there is `scalar`, else nothing
   IndexMapFn index_map = nullptr;  // there where `lowering` is kIndexMap and there is an operand
+  // Null: each dimension of the result lies as the same dimension of operands of the same rank does, where it is as long, and
+  // where there is `index_map`, as the dimension that it is an element of.
+  LieFn lies = nullptr;
   // An entry an attribute, trailing kNothing left out. Where there is one, the operation works in any order of dimensions: permuting
   // operands, result and these attributes changes no bit.
   std::span<const Along> along;

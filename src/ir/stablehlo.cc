@@ -311,13 +311,9 @@ void StableHloWriter::PrintNodes(const Function& function) {
   }
 }
 
-void StableHloWriter::PrintSharding(const std::vector<Sharding>& shardings, size_t i, const Type& type,
-                                    const char** separator) {
-  const Mesh& mesh = participants_->mesh;
-  if (mesh.none()) return;
-  const Sharding sharding = i < shardings.size() ? shardings[i] : Sharding();
+std::string ShloSharding(const Mesh& mesh, const Sharding& sharding, size_t rank) {
   std::vector<std::string> dimensions;
-  for (size_t d = 0; d < type.rank(); ++d) {
+  for (size_t d = 0; d < rank; ++d) {
     const Sharding::Dimension dimension =
         d < sharding.dimensions.size() ? sharding.dimensions[d] : Sharding::Dimension();
     std::vector<std::string> words;
@@ -325,7 +321,15 @@ void StableHloWriter::PrintSharding(const std::vector<Sharding>& shardings, size
     if (dimension.open) words.emplace_back("?");
     dimensions.push_back(absl::StrCat("{", absl::StrJoin(words, ", "), "}"));
   }
-  absl::StrAppend(&out_, *separator, "sdy.sharding = #sdy.sharding<@mesh, [", absl::StrJoin(dimensions, ", "), "]>");
+  return absl::StrCat("#sdy.sharding<@mesh, [", absl::StrJoin(dimensions, ", "), "]>");
+}
+
+void StableHloWriter::PrintSharding(const std::vector<Sharding>& shardings, size_t i, const Type& type,
+                                    const char** separator) {
+  const Mesh& mesh = participants_->mesh;
+  if (mesh.none()) return;
+  const Sharding sharding = i < shardings.size() ? shardings[i] : Sharding();
+  absl::StrAppend(&out_, *separator, "sdy.sharding = ", ShloSharding(mesh, sharding, type.rank()));
   *separator = ", ";
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "src/ir/function.h"
+#include "src/ir/mesh.h"
 #include "src/runtime/hash_map.h"
 #include "src/runtime/status.h"
 
@@ -33,6 +34,8 @@ std::string ShloPairs(std::span<const int64_t> low,
 std::string ShloEnum(std::string_view kind, std::string_view value);  // #stablehlo<kind value>
 std::string ShloDense(const HostTensor& value);                       // dense<…> : tensor<…>
 std::string ShloText(std::string_view text);                          // "…", with MLIR's escapes: \0A
+// #sdy.sharding<@mesh, [{"data"}, {}]>
+std::string ShloSharding(const Mesh& mesh, const Sharding& sharding, size_t rank);
 
 // "name = value" pairs in the order given.
 using ShloAttrs = std::vector<std::pair<std::string, std::string>>;

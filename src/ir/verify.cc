@@ -152,7 +152,8 @@ absl::Status VerifyParticipants(const Module& module) {
     return InternalError("the module cuts values along axes and has no mesh");
   }
   if (absl::Status status = Check(who.mesh); !status.ok()) return broken(status);
-  if (who.replicas != 1 || who.mesh.size() != who.partitions) {
+  // One process may stand for a whole mesh, where its devices share a memory.
+  if (who.replicas != 1 || (who.partitions != 1 && who.mesh.size() != who.partitions)) {
     return InternalError("the module's mesh ", ToString(who.mesh), " is for one replica of ", who.mesh.size(),
                          " partitions; the module has ", who.replicas, " of ", who.partitions);
   }

@@ -175,6 +175,26 @@ void CutPlanner::Offer(Cut* cut) {
   }
 }
 
+void CutPlanner::Lie(const DeviceMesh& mesh, Cut* cut) {
+  if (mesh.alone()) return;
+  ir::Participants& who = cut->trace.participants;
+  who.partitions = static_cast<uint32_t>(mesh.holders().size());
+  who.mesh = mesh.axes();
+  for (const Ref<Data>& data : cut->arguments) {
+    who.parameters.push_back(data->word_count > 0 ? ir::Sharding() : data->sharding().sharding());
+  }
+  for (size_t i = 0; i < cut->outputs.size(); ++i) {
+    ir::Sharding& result = who.results.emplace_back();
+    const ir::Type& type = cut->outputs[i].type();
+    const Data* const over = cut->offered[i].get();
+    if (over != nullptr && over->word_count == 0 && &over->sharding().mesh() == &mesh) {
+      result = over->sharding().sharding();
+    } else if (type.is_tensor()) {
+      result.dimensions.assign(type.rank(), {.axes = {}, .open = true});
+    }
+  }
+}
+
 bool CutPlanner::Again(const LiveList& live, const Replay& replay, const Replay::Plan& plan,
                        std::vector<ir::Value>* shown, Cut* cut) {
   cut->Clear();

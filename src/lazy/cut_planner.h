@@ -37,6 +37,10 @@ class CutPlanner {
   // Of a traced cut: which arguments may be taken over, by type alone; who needs them is the launch's question.
   void Offer(Cut* cut);
 
+  // Of a traced cut, behind Offer: says how its arguments lie on the mesh, and its outputs as far as somebody has said so: what is
+  // assigned lies as what it is assigned over. Of a device alone there is nothing to say.
+  static void Lie(const DeviceMesh& mesh, Cut* cut);
+
   // The cut of a deferred step as its plan has it: outputs are new leaves, `shown` are those of the plan's tensors. False if
   // what may be taken over is not what it was.
   bool Again(const LiveList& live, const Replay& replay, const Replay::Plan& plan, std::vector<ir::Value>* shown,

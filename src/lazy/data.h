@@ -41,7 +41,11 @@ class Data final : public ir::Payload {
   const Placement& sharding() const { return *sharding_; }
   // In the order of the mesh; none once a launch has taken them over.
   std::span<const Ref<Buffer>> shards() const { return shards_; }
+  // All of it, where it is not split.
   const Ref<Buffer>& whole() const { return shards_[sharding_->whole_at()]; }
+  bool split() const { return word_count == 0 && sharding_->split(); }
+  // How it lies on its mesh, by the address that equal ones of the mesh have; null: words, which are everywhere.
+  const ir::Sharding* cut() const { return word_count > 0 ? nullptr : &sharding_->sharding(); }
   bool held() const {
     return std::ranges::any_of(shards_, [](const Ref<Buffer>& shard) { return shard->held(); });
   }

@@ -72,7 +72,7 @@ Engine::Engine(Config config)
     programs_.push_back(std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, options_.program)));
     for (Device* device : backend->devices()) {
       device_list_.push_back(device);
-      recorder_.AddMesh({device}, programs_.back().get(), options_);
+      recorder_.AddMesh({device}, {}, programs_.back().get(), options_);
     }
   }
 }
@@ -183,51 +183,77 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
   return mendable ? RetryAfterRelease(std::move(status)) : status;
 }
 
-absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, DType dtype, Ref<Buffer> buffer,
+absl::StatusOr<Shards> Engine::Upload(const Placement& placement, DType dtype, std::span<const int64_t> dims,
+                                      std::span<const std::byte> bytes) {
+  const Dims all(dims.begin(), dims.end());
+  const std::span<Device* const> holders = placement.mesh().holders();
+  Shards shards;
+  std::vector<std::byte, LargeStdAllocator<std::byte>> part;
+  for (size_t i = 0; i < holders.size(); ++i) {
+    std::span<const std::byte> its = bytes;
+    if (placement.split()) {
+      const ir::Box box = placement.BoxOf(all, i);
+      part.resize(static_cast<size_t>(CountOf(box.sizes) * BytesOf(dtype)));
+      CopyPartIn(bytes, all, box, BytesOf(dtype), part);
+      its = part;
+    }
+    WEFT_ASSIGN_OR_RETURN(shards.emplace_back(), ToDevice(holders[i], dtype, placement.DimsOfPart(all), its));
+  }
+  return shards;
+}
+
+absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(const Placement& placement, const ir::Type& type, Shards shards,
                                                     ir::Location location) {
   Ref<Tensor> tensor;
   Lock lock(recorder_, Lock::To::kNote);
-  WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(device));
-  const ir::Type type = ir::Type::Tensor(dtype, buffer->dims());
-  Ref<Data> data = MakeRef<Data>(place.state->whole(), Shards{std::move(buffer)});
-  tensor = recorder_.NewTensor(place, Recorder::NewLeaf(type, std::move(data)), location);
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, recorder_.CheckPlace(placement));
+  Ref<Data> data = MakeRef<Data>(placement, std::move(shards));
+  tensor = recorder_.NewTensor({state, nullptr}, Recorder::NewLeaf(type, std::move(data)), location);
   return tensor;
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
-                                             std::span<const std::byte> bytes, ir::Location location) {
+                                             std::span<const std::byte> bytes, ir::Location location,
+                                             std::string_view spec) {
   WEFT_RETURN_IF_ERROR(CheckShape("tensor from host memory", dtype, dims));
   const int64_t wanted = CountOf(dims) * BytesOf(dtype);
   if (static_cast<int64_t>(bytes.size()) != wanted) {
     return UserError("tensor from host memory: ", NameOf(dtype), DimsToString(dims), " has ", wanted, " bytes, ",
                      bytes.size(), " were given");
   }
+  const ir::Type type = ir::Type::Tensor(dtype, Dims(dims.begin(), dims.end()));
   Ref<Tensor> literal;
-  Device* device = nullptr;
+  std::optional<Placement> placement;
   {
     Lock lock(recorder_, Lock::To::kNote);
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
+    placement = place.state->whole();
+    if (!spec.empty()) {
+      WEFT_ASSIGN_OR_RETURN(const ir::Sharding sharding, ShardingOf(place.state->mesh, spec, type));
+      placement = Placement::Of(place.state->mesh, sharding);
+    }
     if (place.frame != nullptr) {
       HostTensor value(dtype, Dims(dims.begin(), dims.end()));
       std::ranges::copy(bytes, value.mutable_bytes().begin());
       literal = NewLiteral(place, std::move(value), location);
     }
-    device = place.state->mesh.devices()[0];
   }
   if (literal) return literal;
   PartScope part(*metrics_, Part::kCopying);
-  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, ToDevice(device, dtype, dims, bytes));
+  WEFT_ASSIGN_OR_RETURN(Shards shards, Upload(*placement, dtype, dims, bytes));
   const int64_t now = MonotonicNow();
   part.End(now);
-  metrics_->Add(Counter::kBytesToDevice, buffer->bytes());
+  int64_t sent = 0;
+  for (const Ref<Buffer>& shard : shards) sent += shard->bytes();
+  metrics_->Add(Counter::kBytesToDevice, sent);
   metrics_->Add(Sample::kUpload, now - part.start(), now);
-  metrics_->Add(Sample::kUploadBytes, buffer->bytes(), now);
-  return NewBufferTensor(device, dtype, std::move(buffer), location);
+  metrics_->Add(Sample::kUploadBytes, sent, now);
+  return NewBufferTensor(*placement, type, std::move(shards), location);
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
                                           std::function<void()> release, ir::Location location) {
-  Device* device = nullptr;
+  std::optional<Placement> placement;
   {
     absl::Status status = CheckShape("adopted tensor", dtype, dims);
     if (status.ok()) status = Recorder::CheckProgram(where.frame, "memory of somebody else's");
@@ -235,24 +261,26 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::
       Lock lock(recorder_, Lock::To::kNote);
       const absl::StatusOr<Place> place = recorder_.CheckWhere(where);
       status = place.status();
-      if (place.ok()) device = place->state->mesh.devices()[0];
+      if (place.ok()) placement = place->state->whole();
     }
     if (!status.ok()) {
       if (release) release();
       return status;
     }
   }
-  if (options_.held.Of(dtype) != dtype) {
+  const std::span<Device* const> holders = placement->mesh().holders();
+  if (options_.held.Of(dtype) != dtype || holders.size() > 1) {
     const std::span bytes(static_cast<const std::byte*>(data), static_cast<size_t>(CountOf(dims) * BytesOf(dtype)));
     absl::StatusOr<Ref<Tensor>> copy = FromHost(where, dtype, dims, bytes, location);
     if (release) release();
     return copy;
   }
-  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
-                        device->backend->Adopt(device, dtype, dims, data, services_.Later(std::move(release))));
+  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, holders[0]->backend->Adopt(holders[0], dtype, dims, data,
+                                                                       services_.Later(std::move(release))));
   // The memory is somebody else's: held for good, so that no launch writes into it.
   buffer->Hold();
-  return NewBufferTensor(device, dtype, std::move(buffer), location);
+  const ir::Type type = ir::Type::Tensor(dtype, Dims(dims.begin(), dims.end()));
+  return NewBufferTensor(*placement, type, Shards{std::move(buffer)}, location);
 }
 
 // A number of the launch is what the device would hold, too.
@@ -405,22 +433,22 @@ absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where, ir::Location at) {
   recorder_.CountBarrier();
   std::vector<Ref<Event>> events;
   for (MeshState& state : recorder_.meshes()) {
-    if (where.device != nullptr && &state != only.state) continue;
+    if (where.names() && &state != only.state) continue;
     WEFT_RETURN_IF_ERROR(evaluator_.Barrier(lock, state, at));
     if (state.last_event()) events.push_back(state.last_event());
   }
   return Event::All(events);
 }
 
-absl::StatusOr<std::vector<std::vector<ir::Value>>> Engine::ValuesOf(std::span<Tensor* const> tensors,
-                                                                     std::string_view what) {
+absl::StatusOr<std::vector<Engine::ValuesAt>> Engine::ValuesOf(std::span<Tensor* const> tensors, std::string_view what) {
   for (Tensor* tensor : tensors) WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, what));
-  std::vector<std::vector<ir::Value>> values;
-  for (const MeshState& state : recorder_.meshes()) {
-    std::vector<ir::Value>& here = values.emplace_back();
+  std::vector<ValuesAt> values;
+  for (MeshState& state : recorder_.meshes()) {
+    std::vector<ir::Value> here;
     for (Tensor* tensor : tensors) {
       if (&tensor->sharding().mesh() == &state.mesh) here.push_back(tensor->value());
     }
+    if (!here.empty()) values.push_back({&state, std::move(here)});
   }
   return values;
 }
@@ -428,14 +456,12 @@ absl::StatusOr<std::vector<std::vector<ir::Value>>> Engine::ValuesOf(std::span<T
 absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
   Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kEvaluated);
   // Gone before the lock: somebody else's assignment may have left the last reference here, and nodes die under it.
-  WEFT_ASSIGN_OR_RETURN(const std::vector<std::vector<ir::Value>> values, ValuesOf(tensors, "eval: a tensor"));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<ValuesAt> all, ValuesOf(tensors, "eval: a tensor"));
   std::vector<Ref<Event>> events;
-  for (size_t i = 0; i < values.size(); ++i) {
-    MeshState& state = recorder_.meshes()[i];
-    if (values[i].empty()) continue;
+  for (const auto& [state, values] : all) {
     WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
-    WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, state, values[i], CutReason::kEval));
-    if (state.last_event()) events.push_back(state.last_event());
+    WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, *state, values, CutReason::kEval));
+    if (state->last_event()) events.push_back(state->last_event());
   }
   return Event::All(events);
 }
@@ -462,7 +488,7 @@ absl::StatusOr<Ref<Event>> Engine::CompileSync(const Where& where, bool wait) {
     Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kCompiled);
     WEFT_ASSIGN_OR_RETURN(const Place only, recorder_.CheckWhere(where));
     for (MeshState& state : recorder_.meshes()) {
-      if (where.device != nullptr && &state != only.state) continue;
+      if (where.names() && &state != only.state) continue;
       WEFT_ASSIGN_OR_RETURN(Ref<Evaluator::Job> job, evaluator_.CompileBarrier(lock, state));
       if (job) jobs.push_back(std::move(job));
     }
@@ -474,11 +500,10 @@ absl::StatusOr<Ref<Event>> Engine::CompileEval(std::span<Tensor* const> tensors,
   std::vector<Ref<Evaluator::Job>> jobs;
   {
     Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kCompiled);
-    WEFT_ASSIGN_OR_RETURN(const std::vector<std::vector<ir::Value>> values, ValuesOf(tensors, "compile: a tensor"));
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i].empty()) continue;
+    WEFT_ASSIGN_OR_RETURN(const std::vector<ValuesAt> all, ValuesOf(tensors, "compile: a tensor"));
+    for (const auto& [state, values] : all) {
       WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
-      WEFT_ASSIGN_OR_RETURN(Ref<Evaluator::Job> job, evaluator_.CompileThese(lock, recorder_.meshes()[i], values[i]));
+      WEFT_ASSIGN_OR_RETURN(Ref<Evaluator::Job> job, evaluator_.CompileThese(lock, *state, values));
       if (job) jobs.push_back(std::move(job));
     }
   }
@@ -491,7 +516,8 @@ absl::Status Engine::Wait(const Where& where, int64_t timeout_ns) {
   {
     Lock lock(recorder_, Lock::To::kNote);
     for (const MeshState& state : recorder_.meshes()) {
-      const bool asked = where.device == nullptr || std::ranges::count(state.mesh.devices(), where.device) > 0;
+      const bool asked = !where.names() || &state.mesh == where.mesh ||
+                         std::ranges::count(state.mesh.devices(), where.device) > 0;
       if (asked && state.last_event()) events.push_back(state.last_event());
     }
   }

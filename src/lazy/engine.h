@@ -42,10 +42,26 @@ class Engine final : public RefCounted {
   Metrics& metrics() { return *metrics_; }
   Services& services() { return services_; }
 
+  // --- Meshes ---------------------------------------------------------------------------------------------------------
+  // Devices of one backend of this engine, as many as the axes say and each once, in row-major order. The same again gives the
+  // same mesh, which lives as long as the engine.
+  absl::StatusOr<const DeviceMesh*> Mesh(std::span<Device* const> devices, ir::Mesh axes);
+  // What is made without a place (leaves, operations without operands) is made there from now on; null: on the first device.
+  void SetMesh(const DeviceMesh* mesh);
+  const DeviceMesh* mesh() const;
+  // How the value lies, computed if need be, and on which devices: of each holder its part.
+  struct Lying {
+    Placement placement;
+    Shards shards;  // empty: words, which are everywhere
+  };
+  absl::StatusOr<Lying> LyingOf(Tensor* tensor);
+
   // --- Leaves -------------------------------------------------------------------------------------------------------
-  // Copies dense row-major bytes. In a function's body these and scalars are literals.
+  // Copies dense row-major bytes. In a function's body these and scalars are literals. `spec` says how they lie on the mesh, a word a
+  // dimension; empty: each holder has all.
   absl::StatusOr<Ref<Tensor>> FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
-                                       std::span<const std::byte> bytes, ir::Location location = {});
+                                       std::span<const std::byte> bytes, ir::Location location = {},
+                                       std::string_view spec = {});
   // Foreign memory without a copy where the device can and holds such elements as they are; never donated. `release` runs exactly
   // once, also on failure, with no lock of ours held and on a thread of the caller's: within a call into the engine or where the last reference goes.
   absl::StatusOr<Ref<Tensor>> Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
@@ -191,7 +207,11 @@ class Engine final : public RefCounted {
   // Copies host bytes, as what is held for them; where there is no room it waits for what runs, then names what holds the memory.
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes);
-  absl::StatusOr<Ref<Tensor>> NewBufferTensor(Device* device, DType dtype, Ref<Buffer> buffer, ir::Location location);
+  // The same for each holder its part.
+  absl::StatusOr<Shards> Upload(const Placement& placement, DType dtype, std::span<const int64_t> dims,
+                                std::span<const std::byte> bytes);
+  absl::StatusOr<Ref<Tensor>> NewBufferTensor(const Placement& placement, const ir::Type& type, Shards shards,
+                                              ir::Location location);
   absl::StatusOr<Ref<Tensor>> NewScalar(const Where& where, const HostTensor& value, ir::Location location);
   HostTensor Rounded(const HostTensor& value) const;
   // Under the lock; in a body always a constant.
@@ -200,9 +220,13 @@ class Engine final : public RefCounted {
   // Records once an automatic cut that was due is through; `place` is asked again if others had the lock meanwhile.
   template <typename PlaceFn>
   absl::StatusOr<Place> PlaceAfterCut(Lock& lock, PlaceFn&& place_of);
-  // Per mesh, the values of those tensors that live there, as they are now: others may assign to them while something is
+  // For each mesh on which some of these tensors live, their values, as they are now: others may assign to them while something is
   // compiled.
-  absl::StatusOr<std::vector<std::vector<ir::Value>>> ValuesOf(std::span<Tensor* const> tensors, std::string_view what);
+  struct ValuesAt {
+    MeshState* state;
+    std::vector<ir::Value> values;
+  };
+  absl::StatusOr<std::vector<ValuesAt>> ValuesOf(std::span<Tensor* const> tensors, std::string_view what);
   // A call that nothing shows, and what its results may take over.
   struct FunctionCall {
     ir::Values inputs;
@@ -260,6 +284,8 @@ class Engine final : public RefCounted {
   Services services_;
   std::vector<Device*> device_list_;
   std::vector<std::unique_ptr<compiler::ProgramCache>> programs_;
+  // Of meshes whose devices have each their part of a program; under the recorder's lock.
+  std::vector<std::unique_ptr<compiler::ProgramCache>> mesh_programs_;
   // For other targets, by backend and name; under the recorder's lock. Nothing is launched from them.
   std::map<std::pair<const Backend*, std::string>, std::unique_ptr<compiler::ProgramCache>, std::less<>> other_targets_;
   mutable Recorder recorder_;

@@ -80,10 +80,12 @@ absl::StatusOr<ir::Values> Engine::KnownInputs(Lock& lock, MeshState& state, std
     if (i < offers->size() && (*offers)[i] != 0) (*offers)[i] = IsAlone(value) ? 1 : 0;
     Data* const data = DataOf(value);
     if (data->word_count > 0) {  // where a scalar lies must not make it another program
-      Device* const device = state.mesh.devices()[state.whole().whole_at()];
-      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
-                            BufferOfWords(*data, value.type(), options_.held.Of(value.dtype()), device));
-      value = Recorder::NewLeaf(value.type(), MakeRef<Data>(state.whole(), Shards{std::move(buffer)}));
+      Shards shards;
+      for (Device* device : state.mesh.holders()) {
+        WEFT_ASSIGN_OR_RETURN(shards.emplace_back(),
+                              BufferOfWords(*data, value.type(), options_.held.Of(value.dtype()), device));
+      }
+      value = Recorder::NewLeaf(value.type(), MakeRef<Data>(state.whole(), std::move(shards)));
     } else if (value.node->needs_gradient()) {
       value = Recorder::NewLeaf(value.type(), Ref<Data>::Share(data));
     }

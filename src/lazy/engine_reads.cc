@@ -16,6 +16,21 @@ bool AnyFailed(const Data& data) {
       data.shards(), [](const Ref<Buffer>& shard) { return shard->ready().done() && !shard->ready().status().ok(); });
 }
 
+// Puts the window of a split value together, from byte `offset` on, on the host: one part after the other, of each but one copy.
+absl::Status ReadParts(const Placement& placement, const Dims& dims, DType dtype, int64_t offset,
+                       std::span<std::byte> window,
+                       absl::FunctionRef<absl::Status(size_t i, int64_t from, std::span<std::byte> to)> read) {
+  std::vector<std::byte, LargeStdAllocator<std::byte>> part;
+  for (size_t i = 0; i < placement.mesh().holders().size(); ++i) {
+    if (!placement.IsFirst(i)) continue;
+    const ir::Box box = placement.BoxOf(dims, i);
+    part.resize(static_cast<size_t>(CountOf(box.sizes) * BytesOf(dtype)));
+    WEFT_RETURN_IF_ERROR(read(i, 0, part));
+    CopyPartOut(part, box, dims, BytesOf(dtype), offset, window);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Data*> Engine::Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value, CutReason reason) {
@@ -62,7 +77,7 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
 
 absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
                               bool as_held, Ref<Data>* read_of) {
-  std::optional<Placement> sharding;
+  std::optional<Placement> placement;
   Shards shards;
   DType dtype;
   {
@@ -85,25 +100,26 @@ absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byt
       return absl::OkStatus();
     }
     *read_of = Ref<Data>::Share(data);
-    sharding = data->sharding();
+    placement = data->sharding();
     shards.assign(data->shards().begin(), data->shards().end());
     for (const Ref<Buffer>& shard : shards) shard->Hold();
   }
   PartScope part(*metrics_, Part::kCopying);
-  const auto read = [&](size_t i, int64_t from, int64_t at, int64_t size) -> absl::Status {
+  const auto read = [&](size_t i, int64_t from, std::span<std::byte> to) -> absl::Status {
     Buffer& shard = *shards[i];
     const absl::Status status = services_.WaitFor(shard.ready(), Part::kResults);
     if (!status.ok() && !shard.ready().done()) return status;
-    return ReadAs(shard, dtype, from, destination.subspan(static_cast<size_t>(at), static_cast<size_t>(size)));
+    return ReadAs(shard, dtype, from, to);
   };
-  const absl::Status status = sharding->ForEachPiece(offset, static_cast<int64_t>(destination.size()), read);
+  const absl::Status status = placement->split() ? ReadParts(*placement, tensor->dims(), dtype, offset, destination, read)
+                                                 : read(placement->whole_at(), offset, destination);
   for (const Ref<Buffer>& shard : shards) shard->Unhold();
   services_.RunReleases();
   const int64_t now = MonotonicNow();
   part.End(now);
   // What left the device, where it holds a shorter type.
   const auto elements = static_cast<int64_t>(destination.size()) / BytesOf(dtype);
-  const DType held = shards[sharding->whole_at()]->dtype();
+  const DType held = shards[placement->whole_at()]->dtype();
   const int64_t bytes = IsHeldAs(dtype, held) ? elements * BytesOf(held) : static_cast<int64_t>(destination.size());
   metrics_->Add(Counter::kBytesFromDevice, bytes);
   metrics_->Add(Sample::kRead, now - part.start(), now);
@@ -158,6 +174,10 @@ absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
   Ref<Buffer> buffer;
   if (data->word_count > 0) {
     WEFT_ASSIGN_OR_RETURN(buffer, BufferOfWords(*data, tensor->type(), tensor->dtype(), tensor->device()));
+  } else if (data->split()) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "export: the tensor ", ir::ShortType(tensor->type()),
+                       " is cut over ", data->sharding().mesh().name(),
+                       " and is in no device's memory whole; weft_shard it whole before, or read it");
   } else {
     buffer = data->whole();
   }

@@ -23,6 +23,7 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, 
     cut.Add(tensor->value());
   }
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
+  if (!tensors.empty()) CutPlanner::Lie(tensors[0]->sharding().mesh(), &cut);
   const ir::Module module = compiler::BuildModule(cut.trace);
   if (format == TextFormat::kStableHlo)
     return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
@@ -65,6 +66,7 @@ std::string Engine::ListPrograms() {
   std::vector<compiler::ProgramCache*> others;
   {
     Lock lock(recorder_, Lock::To::kNote);
+    for (const auto& cache : mesh_programs_) others.push_back(cache.get());
     for (const auto& [target, cache] : other_targets_) others.push_back(cache.get());
   }
   for (compiler::ProgramCache* cache : others) {
@@ -77,6 +79,10 @@ void Engine::ExplainAll() {
   if (!explain_) return;
   std::string text = absl::StrCat("programs made: ", programs_made_->load(std::memory_order_relaxed), "\n");
   for (const auto& cache : programs_) text += cache->Summary();
+  {
+    Lock lock(recorder_, Lock::To::kNote);
+    for (const auto& cache : mesh_programs_) text += cache->Summary();
+  }
   text.pop_back();
   explain_(text);
 }

@@ -227,6 +227,7 @@ absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Pla
     if (lock.opened() != opened && !cut->Pending()) continue;
     WEFT_RETURN_IF_ERROR(planner_.Trace(cut));
     planner_.Offer(cut);
+    CutPlanner::Lie(state.mesh, cut);
     return absl::OkStatus();
   }
 }

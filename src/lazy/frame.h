@@ -83,8 +83,12 @@ std::string NameOf(const Frame* frame);
 // Where a call records that has no operands to say so: what a handle of the C API stands for.
 struct Where {
   Where(Device* device = nullptr, Frame* frame = nullptr) : device(device), frame(frame) {}
-  Device* device;  // null: the frame's, the program's first
-  Frame* frame;
+  explicit Where(const DeviceMesh* mesh) : mesh(mesh) {}
+  // Whether it says a place, and not only a frame or nothing.
+  bool names() const { return device != nullptr || mesh != nullptr; }
+  Device* device = nullptr;          // null: the mesh's, the frame's, in the program those of the mesh that has been set
+  Frame* frame = nullptr;
+  const DeviceMesh* mesh = nullptr;  // of the engine; null: the device says where
 };
 
 // Where something is recorded.

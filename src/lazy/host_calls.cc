@@ -142,10 +142,14 @@ absl::StatusOr<std::shared_ptr<HostCalls::Job>> HostCalls::JobOf(const MeshState
   WEFT_RETURN_IF_ERROR(services_.CheckProcess());
   WEFT_RETURN_IF_ERROR(queue_->NeedThread());
   services_.StartsWork();
+  if (state.mesh.holders().size() > 1) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the custom operation '", ops::CustomTarget(node), "' on ",
+                       state.mesh.name(), ": platforms that call the host between programs do it on one device");
+  }
   const auto job = std::make_shared<Job>();
   job->attrs = node.attrs();
   job->types.assign(node.results().begin(), node.results().end());
-  job->device = state.mesh.devices()[state.whole().whole_at()];
+  job->device = state.mesh.holders()[0];
   job->held = options_.held;
   job->registered = options_.custom;
   for (const ir::Value& operand : node.operands()) {
@@ -233,7 +237,7 @@ absl::Status HostCalls::Failed(const Cut& cut) {
 
 void HostCalls::Fail(MeshState& state, const absl::Status& outcome, const ir::Value& value) const {
   Shards shards;
-  for (Device* device : state.mesh.devices()) {
+  for (Device* device : state.mesh.holders()) {
     shards.push_back(
         Ref<Buffer>(new FailedBuffer(device, options_.held.Of(value.dtype()), value.type().dims, outcome)));
   }

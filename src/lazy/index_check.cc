@@ -21,7 +21,7 @@ IndexCheck::IndexCheck(const ir::OpDef& op, std::span<const ir::Value> operands,
     : op_(op), operands_(operands), attrs_(std::move(attrs)) {
   for (const ir::Value& operand : operands) {
     const Data* data = operand ? DataOf(operand) : nullptr;
-    if (data == nullptr || data->shards().empty()) continue;
+    if (data == nullptr || data->shards().empty() || data->split()) continue;
     held_.push_back(data->whole());
     held_.back()->Hold();
   }
@@ -41,7 +41,7 @@ absl::Status IndexCheck::Run() {
     types.push_back(operands_[i] ? &operands_[i].type() : nullptr);
     given.push_back(nullptr);
     const Data* data = operands_[i] && IsInteger(operands_[i].dtype()) ? DataOf(operands_[i]) : nullptr;
-    if (data == nullptr) continue;
+    if (data == nullptr || data->split()) continue;
     values[i] = HostTensor(operands_[i].dtype(), operands_[i].type().dims);
     WEFT_RETURN_IF_ERROR(ReadValue(*data, &values[i]));
     given.back() = &values[i];

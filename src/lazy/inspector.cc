@@ -39,8 +39,10 @@ std::vector<Looked> Look(std::span<const ir::Value> values) {
     const ir::Value& value = values[i];
     if (!value || (!IsFloat(value.dtype()) && !IsComplex(value.dtype()))) continue;
     if (Data* const data = DataOf(value); data != nullptr && data->word_count == 0 && !data->shards().empty()) {
-      looked.push_back({i, data->whole(), nullptr});
-      looked.back().buffer->Hold();
+      for (const Ref<Buffer>& shard : data->split() ? data->shards() : data->shards().first(1)) {
+        looked.push_back({i, shard, nullptr});
+        looked.back().buffer->Hold();
+      }
     } else if (data == nullptr && &value.node->op() == &ops::kOp_constant) {
       looked.push_back({i, nullptr, std::get<Ref<const Literal>>(value.node->attrs().at(0))});
     }

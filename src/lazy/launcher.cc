@@ -111,7 +111,8 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   PartScope part(metrics_, Part::kLaunching);
   const int64_t ran = PartScope::Ran();
   ChooseDonations(state, *cut);
-  const size_t devices = state.mesh.size();
+  const std::span<Device* const> holders = state.mesh.holders();
+  const size_t devices = holders.size();
   words_.clear();
   buffers_.resize(devices);
   for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();  // of a launch that threw, too
@@ -129,13 +130,16 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   }
   absl::InlinedVector<DeviceArguments, 1> arguments;
   for (size_t d = 0; d < devices; ++d)
-    arguments.push_back({buffers_[d], words_, donated_, cancel, state.mesh.devices()[d]});
+    arguments.push_back({buffers_[d], words_, donated_, cancel, holders[d]});
   // A launch that ran and is known nowhere has destroyed what it took over: what holds its results is there before.
   made_.clear();
-  for (const ir::Value& output : cut->outputs) {
+  for (size_t i = 0; i < cut->outputs.size(); ++i) {
+    const ir::Value& output = cut->outputs[i];
     Shards room;
     room.reserve(devices);
-    made_.push_back(MakeRef<Data>(state.whole(), std::move(room)));
+    const bool cuts = i < program->results.size();
+    const Placement place = cuts ? Placement::Of(state.mesh, program->results[i]) : state.whole();
+    made_.push_back(MakeRef<Data>(place, std::move(room)));
     MakeRoom(*output.node);
   }
   absl::StatusOr<std::vector<DeviceResults>> launched = program->executable->Execute(arguments);

@@ -20,7 +20,8 @@ class Replay;
 
 // Thread rule: under the engine's lock, but for the first three, which never change.
 struct MeshState {
-  MeshState(std::vector<Device*> devices, compiler::ProgramCache* programs, std::shared_ptr<Metrics> metrics = nullptr);
+  MeshState(std::vector<Device*> devices, ir::Mesh axes, compiler::ProgramCache* programs,
+            std::shared_ptr<Metrics> metrics = nullptr);
   ~MeshState();
   const DeviceMesh mesh;
   compiler::ProgramCache* const programs;

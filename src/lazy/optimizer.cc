@@ -147,9 +147,9 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       return UserError("optimizer: parameter ", i, " is ", ir::ShortType(parameter->type()),
                        "; it must be a float or complex");
     }
-    if (parameter->device() != parameters[0]->device()) {
-      return UserError("optimizer: parameter ", i, " is on ", parameter->device()->name, ", the first on ",
-                       parameters[0]->device()->name);
+    const DeviceMesh &mesh = parameter->sharding().mesh(), &first = parameters[0]->sharding().mesh();
+    if (&mesh != &first) {
+      return UserError("optimizer: parameter ", i, " is on ", mesh.name(), ", the first on ", first.name());
     }
     // Two updates of one tensor in one step: the second would undo the first.
     const auto [other, fresh] = seen.emplace(parameter, i);
@@ -162,10 +162,22 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   for (size_t name = 0; name < optimizer->slot_names().size(); ++name) {
     for (Tensor* parameter : parameters) {
       const DType dtype = ComputeType(parameter->dtype());
+      const DeviceMesh& mesh = parameter->sharding().mesh();
+      // A slot lies as its parameter does.
+      std::string spec;
+      if (!mesh.alone()) {
+        WEFT_ASSIGN_OR_RETURN(const Engine::Lying lying, engine.LyingOf(parameter));
+        spec = ir::ToString(mesh.axes(), lying.placement.sharding(), parameter->dims().size());
+      }
       if (!parameter->device()->is_host()) {
-        Tensors slot;
+        Tensors slot, cut;
         WEFT_RETURN_IF_ERROR(engine.Record(ops::kOp_full, {}, {ops::ToInts(parameter->dims()), 0.0, dtype}, {}, &slot,
-                                           parameter->device()));
+                                           Where(&mesh)));
+        if (!spec.empty()) {
+          Tensor* const whole = slot[0].get();
+          WEFT_RETURN_IF_ERROR(engine.Record(ops::kOp_shard, {&whole, 1}, {spec}, {}, &cut));
+          slot = std::move(cut);
+        }
         optimizer->slots_.push_back(std::move(slot[0]));
         recorded.push_back(optimizer->slots_.back().get());
         continue;
@@ -180,7 +192,8 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       if (!pages.Get(static_cast<size_t>(bytes), &zeros)) {
         return UserErrorOf(absl::StatusCode::kResourceExhausted, "optimizer: no address space for ", bytes, " bytes");
       }
-      WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot, engine.FromHost(parameter->device(), dtype, parameter->dims(), zeros));
+      WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot,
+                            engine.FromHost(Where(&mesh), dtype, parameter->dims(), zeros, {}, spec));
       optimizer->slots_.push_back(std::move(slot));
     }
   }

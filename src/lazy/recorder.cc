@@ -171,13 +171,23 @@ void Recorder::LetGoOfBorrowed(std::span<Tensor* const> tensors) {
 
 // --- Devices and tensors -------------------------------------------------------------------------------------------------
 
-void Recorder::AddMesh(std::vector<Device*> devices, compiler::ProgramCache* programs, const Options& options) {
-  MeshState& state = meshes_.emplace_back(std::move(devices), programs, shared_metrics_);
+MeshState& Recorder::AddMesh(std::vector<Device*> devices, ir::Mesh axes, compiler::ProgramCache* programs,
+                             const Options& options) {
+  MeshState& state = meshes_.emplace_back(std::move(devices), std::move(axes), programs, shared_metrics_);
   state.policy.Configure(options);
   state.replay = std::make_unique<Replay>(*this, state);
   // A step that is launched as before has no graph to write, and no operations to compute.
   const bool builds = options.graphs != nullptr || options.sync_op_by_op;
   if (options.replay && !builds && options.mode == Mode::kLazy) state.replay->Enable();
+  return state;
+}
+
+MeshState* Recorder::FindMesh(std::span<Device* const> devices, const ir::Mesh& axes) {
+  Held();
+  const auto found = std::ranges::find_if(meshes_, [&](const MeshState& state) {
+    return state.mesh.axes() == axes && std::ranges::equal(state.mesh.devices(), devices);
+  });
+  return found == meshes_.end() ? nullptr : &*found;
 }
 
 absl::Status Recorder::CheckOpen() const {
@@ -194,13 +204,18 @@ absl::StatusOr<Place> Recorder::CheckWhere(const Where& where) {
   WEFT_RETURN_IF_ERROR(CheckOpen());
   Frame* frame = where.frame;
   if (frame != nullptr && !frame->open()) return Ended(*frame);
-  if (where.device == nullptr) return Place{frame != nullptr ? &frame->place : &meshes_.front(), frame};
+  if (!where.names()) {
+    MeshState* const usual = default_ != nullptr ? default_ : &meshes_.front();
+    return Place{frame != nullptr ? &frame->place : usual, frame};
+  }
   const auto found = std::ranges::find_if(meshes_, [&](const MeshState& state) {
-    return state.mesh.size() == 1 && state.mesh.devices()[0] == where.device;
+    if (where.mesh != nullptr) return &state.mesh == where.mesh;
+    return state.mesh.alone() && state.mesh.devices()[0] == where.device;
   });
-  if (found == meshes_.end()) return UserError("the device ", where.device->name, " does not belong to this context");
+  const std::string name = where.mesh != nullptr ? where.mesh->name() : where.device->name;
+  if (found == meshes_.end()) return UserError(name, " does not belong to this context");
   if (frame != nullptr && &*found != &frame->place) {
-    return UserError(NameOf(frame), " is for ", frame->place.mesh.name(), ", not for ", where.device->name);
+    return UserError(NameOf(frame), " is for ", frame->place.mesh.name(), ", not for ", name);
   }
   return Place{&*found, frame};
 }

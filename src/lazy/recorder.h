@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
+#include <list>
 #include <span>
 #include <vector>
 
@@ -66,9 +66,16 @@ class Recorder {
     uint64_t opened_ = 0;
   };
 
-  // Before the first Lock. `options` become the policy of its automatic cuts, and say whether its steps are replayed.
-  void AddMesh(std::vector<Device*> devices, compiler::ProgramCache* programs, const Options& options);
-  std::deque<MeshState>& meshes() { return meshes_; }
+  // A mesh stays as long as the engine: places of values point to it. `options` become the policy of its automatic cuts, and say
+  // whether its steps are replayed.
+  MeshState& AddMesh(std::vector<Device*> devices, ir::Mesh axes, compiler::ProgramCache* programs,
+                     const Options& options);
+  std::list<MeshState>& meshes() { return meshes_; }
+  // Null: there is none like it.
+  MeshState* FindMesh(std::span<Device* const> devices, const ir::Mesh& axes);
+  // Where what names no place is recorded; null: the first device.
+  void SetDefault(MeshState* state) { Held(), default_ = state; }
+  MeshState* usual() const { return Held(), default_; }
   MeshState& StateOf(const Placement& sharding) {
     auto state = meshes_.begin();
     while (&state->mesh != &sharding.mesh()) ++state;
@@ -77,7 +84,7 @@ class Recorder {
   // Of this device alone.
   MeshState& StateOf(const Device& device) {
     auto state = meshes_.begin();
-    while (state->mesh.size() != 1 || state->mesh.devices()[0] != &device) ++state;
+    while (!state->mesh.alone() || state->mesh.devices()[0] != &device) ++state;
     return *state;
   }
   // FAILED_PRECONDITION once closed; so do the others.
@@ -265,7 +272,8 @@ class Recorder {
   const std::shared_ptr<Metrics> shared_metrics_;  // data may outlive the engine
   OpCounts op_counts_;                             // under the lock
   Mutex mutex_;
-  std::deque<MeshState> meshes_;  // never grows after the first Lock; what is in them under the lock
+  std::list<MeshState> meshes_;  // under the lock; none ever goes, and walks go on where one comes
+  MeshState* default_ = nullptr;  // under the lock
   uint64_t time_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t barriers_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

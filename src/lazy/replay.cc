@@ -22,8 +22,9 @@ constexpr uint32_t WordOfLeaf(uint32_t leaf) { return 2 * leaf + 1; }
 
 }  // namespace
 
-MeshState::MeshState(std::vector<Device*> devices, compiler::ProgramCache* programs, std::shared_ptr<Metrics> metrics)
-    : mesh(std::move(devices), std::move(metrics)), programs(programs) {}
+MeshState::MeshState(std::vector<Device*> devices, ir::Mesh axes, compiler::ProgramCache* programs,
+                     std::shared_ptr<Metrics> metrics)
+    : mesh(std::move(devices), std::move(axes), std::move(metrics)), programs(programs) {}
 MeshState::~MeshState() = default;
 
 // --- Calls ---------------------------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ void Replay::AddLeaf(const ir::Value& leaf) {
     data.number = static_cast<uint32_t>(data_.size() - 1);
     data.step = step_;
   }
-  met_.push_back({leaf.type(), data.number, data.word_count, leaf.node->needs_gradient()});
+  met_.push_back({leaf.type(), data.number, data.word_count, leaf.node->needs_gradient(), data.cut()});
   leaves_.push_back(leaf);
   words_.push_back(WordOfLeaf(static_cast<uint32_t>(leaves_.size() - 1)));
 }

@@ -150,6 +150,7 @@ class Replay {
     uint32_t data = 0;  // its number: several leaves may show one
     uint32_t words = 0;
     bool needs_gradient = false;
+    const ir::Sharding* cut = nullptr;  // how it lies on the mesh
     friend bool operator==(const Leaf&, const Leaf&) = default;
   };
   struct Entry {

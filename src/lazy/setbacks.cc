@@ -60,7 +60,7 @@ absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, MeshState&
   // The device with the least left: each has all of a whole value.
   const auto ask = [&] {
     int64_t least = std::numeric_limits<int64_t>::max();
-    for (Device* device : state.mesh.devices()) least = std::min(least, device->backend->bytes_available(device));
+    for (Device* device : state.mesh.holders()) least = std::min(least, device->backend->bytes_available(device));
     return least;
   };
   const int64_t room = ask();
@@ -104,6 +104,7 @@ absl::StatusOr<bool> Evaluator::Compiles(Lock& lock, MeshState& state, std::span
   planner_.These(values, &trial);
   if (trial.empty()) return true;
   WEFT_RETURN_IF_ERROR(planner_.Trace(&trial));
+  CutPlanner::Lie(state.mesh, &trial);
   const absl::Status status = ProgramOf(lock, state, trial).status();
   if (GaveUp(status)) return status;
   return status.ok();

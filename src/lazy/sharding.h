@@ -4,60 +4,91 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "src/ir/mesh.h"
 #include "src/runtime/buffer.h"
 #include "src/runtime/metrics.h"
+#include "src/runtime/status.h"
 
 namespace weft::lazy {
 
-// Devices that run one program together, each with an argument list and a result list of its own, in this order. Meshes are
-// compared by address; those of an engine have one device each.
+// Devices that run programs together, in the row-major order of their axes; a device that runs programs alone has no axes.
+// Meshes are compared by address. Thread rule: Intern under the engine's lock, the rest never changes.
 class DeviceMesh {
  public:
   // `metrics` count the values that get memory here; may be null.
-  explicit DeviceMesh(std::vector<Device*> devices, std::shared_ptr<Metrics> metrics = nullptr)
-      : devices_(std::move(devices)), metrics_(std::move(metrics)) {}
+  explicit DeviceMesh(std::vector<Device*> devices, ir::Mesh axes = {}, std::shared_ptr<Metrics> metrics = nullptr);
   DeviceMesh(const DeviceMesh&) = delete;
   DeviceMesh& operator=(const DeviceMesh&) = delete;
 
   const std::vector<Device*>& devices() const { return devices_; }
-  size_t size() const { return devices_.size(); }
+  const ir::Mesh& axes() const { return axes_; }
+  // Returns true for a device by itself.
+  bool alone() const { return axes_.none(); }
+  // The devices that have buffers, each with an argument list and a result list of its own in a launch, in this order. Where
+  // devices share a memory, the first stands for all, and has every value whole.
+  std::span<Device* const> holders() const { return std::span(devices_).first(holders_); }
   const std::shared_ptr<Metrics>& metrics() const { return metrics_; }
   Backend* backend() const { return devices_[0]->backend; }
-  // "cpu:0"; "tpu:0, tpu:1"
-  std::string name() const {
-    std::string text;
-    for (const Device* device : devices_) text += (text.empty() ? "" : ", ") + device->name;
-    return text;
-  }
+  // "cpu:0"; "the mesh data=2,model=2 of cpu:0, cpu:1, cpu:2, cpu:3"
+  std::string name() const;
+  // The one sharding of this mesh that is equal, which lives as long as the mesh.
+  const ir::Sharding* Intern(const ir::Sharding& sharding) const;
+  const ir::Sharding* whole() const { return &shardings_.front(); }
 
  private:
   const std::vector<Device*> devices_;
+  const ir::Mesh axes_;
+  const size_t holders_;
   const std::shared_ptr<Metrics> metrics_;
+  mutable std::deque<ir::Sharding> shardings_;  // the first is whole
 };
 
-// Devices, and what each has of a value. Today's only one: the whole value, on each device of the mesh.
+// Devices, and what each has of a value.
 class Placement {
  public:
-  static Placement Whole(const DeviceMesh& mesh) { return Placement(&mesh); }
+  static Placement Whole(const DeviceMesh& mesh) { return Placement(&mesh, mesh.whole()); }
+  // Under the engine's lock. The sharding suits the mesh and the value (ir::Check).
+  static Placement Of(const DeviceMesh& mesh, const ir::Sharding& sharding) {
+    return Placement(&mesh, mesh.Intern(sharding));
+  }
   bool operator==(const Placement&) const = default;
 
   const DeviceMesh& mesh() const { return *mesh_; }
-  // A device, by its place in the mesh, that has all of the value.
+  const ir::Sharding& sharding() const { return *sharding_; }
+  // A holder, by its place among them, that has all of the value where it is not split.
   size_t whole_at() const { return 0; }
-  // Calls piece(i, from, at, n) until bytes [offset, offset + size) of the dense value are together: n bytes from byte
-  // `from` of the i-th device's shard are those from `offset + at` on. Stops at the first error.
-  template <typename Piece>
-  absl::Status ForEachPiece(int64_t offset, int64_t size, Piece&& piece) const {
-    return piece(whole_at(), offset, int64_t{0}, size);
-  }
+  // Whether no holder has all of the value.
+  bool split() const { return sharding_ != mesh_->whole() && mesh_->holders().size() > 1; }
+  // The shape of each holder's part.
+  Dims DimsOfPart(const Dims& dims) const;
+  // The part of holder i.
+  ir::Box BoxOf(const Dims& dims, size_t i) const { return ir::BoxOf(mesh_->axes(), *sharding_, dims, static_cast<int64_t>(i)); }
+  // Whether holder i has a part that no holder before it has.
+  bool IsFirst(size_t i) const { return split() ? ir::IsFirstCopy(mesh_->axes(), *sharding_, static_cast<int64_t>(i)) : i == 0; }
 
  private:
-  explicit Placement(const DeviceMesh* mesh) : mesh_(mesh) {}
+  Placement(const DeviceMesh* mesh, const ir::Sharding* sharding) : mesh_(mesh), sharding_(sharding) {}
   const DeviceMesh* mesh_;
+  const ir::Sharding* sharding_;
 };
+
+// How a value of this type lies that `spec` says, a word a dimension. INVALID_ARGUMENT for a device alone, an axis that the mesh does
+// not have, one that is named twice or does not divide its dimension, and another number of words than dimensions.
+absl::StatusOr<ir::Sharding> ShardingOf(const DeviceMesh& mesh, std::string_view spec, const ir::Type& type);
+
+// Copies between a dense row-major value and a dense part of it, in elements of `element` bytes, as far as the value's bytes
+// [offset, offset + window.size()) go, which are in `window`.
+void CopyPartOut(std::span<const std::byte> part, const ir::Box& box, const Dims& dims, int64_t element, int64_t offset,
+                 std::span<std::byte> window);
+void CopyPartIn(std::span<const std::byte> value, const Dims& dims, const ir::Box& box, int64_t element,
+                std::span<std::byte> part);
 
 }  // namespace weft::lazy

@@ -29,7 +29,7 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
       if (op.kind != ir::Kind::kComposite || op.expand == nullptr || !status.ok()) return {};
       if (options.claims && options.claims(call.node)) return {};
       // An expansion is what one process does.
-      if (!alone && ops::IsCollective(op)) return {};
+      if (!alone && ops::SpeaksOfProcesses(op)) return {};
       last = &op;
       ir::Values results(call.node.results().size());
       status = ops::Expand(call.b, op, call.operands, call.node.attrs(), call.node.results(),

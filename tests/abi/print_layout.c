@@ -2204,6 +2204,21 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, trace_report);
   OFFSET(struct weft_api_v1, span_begin);
   OFFSET(struct weft_api_v1, span_end);
+  OFFSET(struct weft_api_v1, mesh_create);
+  OFFSET(struct weft_api_v1, mesh_axes);
+  OFFSET(struct weft_api_v1, mesh_size);
+  OFFSET(struct weft_api_v1, mesh_device_at);
+  OFFSET(struct weft_api_v1, context_set_mesh);
+  OFFSET(struct weft_api_v1, mesh_retain);
+  OFFSET(struct weft_api_v1, mesh_release);
+  OFFSET(struct weft_api_v1, shard);
+  OFFSET(struct weft_api_v1, tensor_mesh);
+  OFFSET(struct weft_api_v1, tensor_sharding);
+  OFFSET(struct weft_api_v1, tensor_shard_count);
+  OFFSET(struct weft_api_v1, tensor_shard_at);
+  OFFSET(struct weft_api_v1, tensor_sharding_picture);
+  OFFSET(struct weft_api_v1, tensor_copy_to_mesh);
+  OFFSET(struct weft_api_v1, tensor_from_host_sharded);
 }
 
 int main(void) {

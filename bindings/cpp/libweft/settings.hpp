@@ -47,6 +47,10 @@ struct context_options {
    * (docs/performance.md); an infinity or NaN reaches pixels beside its own. Other platforms decide for themselves
    */
   maybe<bool> allow_winograd = {};
+  /* devices of the platforms cpu and reference, which share one memory and one set of threads: for programs written for
+   * many (weft_mesh_create) where there are none. A plugin has those that it has
+   */
+  maybe<std::int64_t> devices = {};
   /* threads that compute, of all contexts together; 0: one per core */
   maybe<std::int64_t> threads = {};
   /* threads that compile one program; 0: as many as compute */
@@ -176,7 +180,7 @@ namespace detail {
 /* Options as the C interface takes them; texts are those of the options, numbers lie here. */
 struct setting_list {
   elements<weft_setting> raw;
-  std::array<std::string, 21> numbers;
+  std::array<std::string, 22> numbers;
   std::size_t used = 0;
   void add(std::string_view name, std::string_view value) {
     raw.push({name.data(), name.size(), value.data(), value.size()});
@@ -197,6 +201,7 @@ inline void settings_of(const context_options& options, setting_list& list) {
   if (options.seed) list.add("seed", std::int64_t{*options.seed});
   if (options.isa) list.add("isa", *options.isa);
   if (options.allow_winograd) list.add("allow_winograd", std::int64_t{*options.allow_winograd});
+  if (options.devices) list.add("devices", std::int64_t{*options.devices});
   if (options.threads) list.add("threads", std::int64_t{*options.threads});
   if (options.compile_threads) list.add("compile_threads", std::int64_t{*options.compile_threads});
   if (options.memory_limit) list.add("memory_limit", std::int64_t{*options.memory_limit});

@@ -25,6 +25,9 @@ type Context uintptr
 // Device is a handle of a weft_device.
 type Device uintptr
 
+// Mesh is a handle of a weft_mesh.
+type Mesh uintptr
+
 // Event is a handle of a weft_event.
 type Event uintptr
 
@@ -2856,6 +2859,21 @@ type ApiV1 struct {
 	TraceReport uintptr
 	SpanBegin uintptr
 	SpanEnd uintptr
+	MeshCreate uintptr
+	MeshAxes uintptr
+	MeshSize uintptr
+	MeshDeviceAt uintptr
+	ContextSetMesh uintptr
+	MeshRetain uintptr
+	MeshRelease uintptr
+	Shard uintptr
+	TensorMesh uintptr
+	TensorSharding uintptr
+	TensorShardCount uintptr
+	TensorShardAt uintptr
+	TensorShardingPicture uintptr
+	TensorCopyToMesh uintptr
+	TensorFromHostSharded uintptr
 }
 
 // The functions, after Load.
@@ -3068,6 +3086,21 @@ var (
 	CustomRegister func(ctx Context, name *byte, name_length uintptr, function unsafe.Pointer, signature *byte, signature_length uintptr, options *CustomOptions) Error
 	CustomRegisterSymbol func(ctx Context, name *byte, name_length uintptr, library *byte, library_length uintptr, symbol *byte, symbol_length uintptr, signature *byte, signature_length uintptr, options *CustomOptions) Error
 	CustomApply func(ctx Context, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	MeshCreate func(ctx Context, devices *Device, device_count uintptr, axes *byte, axes_length uintptr, out *Mesh) Error
+	MeshAxes func(mesh Mesh, out_axes **byte, out_length *uintptr) Error
+	MeshSize func(mesh Mesh, out_count *uintptr) Error
+	MeshDeviceAt func(mesh Mesh, index uintptr, out *Device) Error
+	ContextSetMesh func(ctx Context, mesh Mesh) Error
+	MeshRetain func(mesh Mesh)
+	MeshRelease func(mesh Mesh)
+	Shard func(tensor Tensor, spec *byte, spec_length uintptr, out *Tensor) Error
+	TensorMesh func(tensor Tensor, out *Mesh) Error
+	TensorSharding func(tensor Tensor, out *Blob) Error
+	TensorShardCount func(tensor Tensor, out_count *uintptr) Error
+	TensorShardAt func(tensor Tensor, index uintptr, out_box *int64, capacity uintptr, out_device *Device) Error
+	TensorShardingPicture func(tensor Tensor, out *Blob) Error
+	TensorCopyToMesh func(tensor Tensor, mesh Mesh, spec *byte, spec_length uintptr, out *Tensor) Error
+	TensorFromHostSharded func(mesh Mesh, spec *byte, spec_length uintptr, dtype Dtype, dims *int64, rank uintptr, data unsafe.Pointer, size uintptr, out *Tensor) Error
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -3770,6 +3803,21 @@ var Functions = map[string]any{
 	"weft_custom_register": &CustomRegister,
 	"weft_custom_register_symbol": &CustomRegisterSymbol,
 	"weft_custom_apply": &CustomApply,
+	"weft_mesh_create": &MeshCreate,
+	"weft_mesh_axes": &MeshAxes,
+	"weft_mesh_size": &MeshSize,
+	"weft_mesh_device_at": &MeshDeviceAt,
+	"weft_context_set_mesh": &ContextSetMesh,
+	"weft_mesh_retain": &MeshRetain,
+	"weft_mesh_release": &MeshRelease,
+	"weft_shard": &Shard,
+	"weft_tensor_mesh": &TensorMesh,
+	"weft_tensor_sharding": &TensorSharding,
+	"weft_tensor_shard_count": &TensorShardCount,
+	"weft_tensor_shard_at": &TensorShardAt,
+	"weft_tensor_sharding_picture": &TensorShardingPicture,
+	"weft_tensor_copy_to_mesh": &TensorCopyToMesh,
+	"weft_tensor_from_host_sharded": &TensorFromHostSharded,
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_vmap_options_init": &VmapOptionsInit,

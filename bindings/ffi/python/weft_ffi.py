@@ -695,6 +695,10 @@ class weft_device(c.c_void_p):
     pass
 
 
+class weft_mesh(c.c_void_p):
+    pass
+
+
 class weft_event(c.c_void_p):
     pass
 
@@ -2957,6 +2961,21 @@ class weft_api_v1(c.Structure):
         ("trace_report", c.CFUNCTYPE(weft_error, weft_context, weft_trace_report_format, c.POINTER(weft_blob))),
         ("span_begin", c.CFUNCTYPE(None, weft_context, c.c_void_p, c.c_size_t)),
         ("span_end", c.CFUNCTYPE(None, weft_context)),
+        ("mesh_create", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_device), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_mesh))),
+        ("mesh_axes", c.CFUNCTYPE(weft_error, weft_mesh, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t))),
+        ("mesh_size", c.CFUNCTYPE(weft_error, weft_mesh, c.POINTER(c.c_size_t))),
+        ("mesh_device_at", c.CFUNCTYPE(weft_error, weft_mesh, c.c_size_t, c.POINTER(weft_device))),
+        ("context_set_mesh", c.CFUNCTYPE(weft_error, weft_context, weft_mesh)),
+        ("mesh_retain", c.CFUNCTYPE(None, weft_mesh)),
+        ("mesh_release", c.CFUNCTYPE(None, weft_mesh)),
+        ("shard", c.CFUNCTYPE(weft_error, weft_tensor, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor))),
+        ("tensor_mesh", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(weft_mesh))),
+        ("tensor_sharding", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(weft_blob))),
+        ("tensor_shard_count", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(c.c_size_t))),
+        ("tensor_shard_at", c.CFUNCTYPE(weft_error, weft_tensor, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_device))),
+        ("tensor_sharding_picture", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(weft_blob))),
+        ("tensor_copy_to_mesh", c.CFUNCTYPE(weft_error, weft_tensor, weft_mesh, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor))),
+        ("tensor_from_host_sharded", c.CFUNCTYPE(weft_error, weft_mesh, c.c_void_p, c.c_size_t, weft_dtype, c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor))),
     ]
 
 
@@ -3170,6 +3189,21 @@ FUNCTIONS = {
     "weft_custom_register": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
     "weft_custom_register_symbol": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
     "weft_custom_apply": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_mesh_create": (weft_error, [weft_context, c.POINTER(weft_device), c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_mesh)]),
+    "weft_mesh_axes": (weft_error, [weft_mesh, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)]),
+    "weft_mesh_size": (weft_error, [weft_mesh, c.POINTER(c.c_size_t)]),
+    "weft_mesh_device_at": (weft_error, [weft_mesh, c.c_size_t, c.POINTER(weft_device)]),
+    "weft_context_set_mesh": (weft_error, [weft_context, weft_mesh]),
+    "weft_mesh_retain": (None, [weft_mesh]),
+    "weft_mesh_release": (None, [weft_mesh]),
+    "weft_shard": (weft_error, [weft_tensor, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_tensor_mesh": (weft_error, [weft_tensor, c.POINTER(weft_mesh)]),
+    "weft_tensor_sharding": (weft_error, [weft_tensor, c.POINTER(weft_blob)]),
+    "weft_tensor_shard_count": (weft_error, [weft_tensor, c.POINTER(c.c_size_t)]),
+    "weft_tensor_shard_at": (weft_error, [weft_tensor, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_device)]),
+    "weft_tensor_sharding_picture": (weft_error, [weft_tensor, c.POINTER(weft_blob)]),
+    "weft_tensor_copy_to_mesh": (weft_error, [weft_tensor, weft_mesh, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_tensor_from_host_sharded": (weft_error, [weft_mesh, c.c_char_p, c.c_size_t, weft_dtype, c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),

@@ -177,15 +177,13 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions&
 CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
     : options_(options),
       target_(std::move(target)),
+      devices_("cpu", absl::StrCat("x86-64 ", target_.name()), options.devices, this),
       budget_(options.services.budget),
       panels_(std::make_shared<KeptPanels>(budget_)),
       blocks_(std::make_shared<BlockPool>(budget_, panels_)),
       queue_(std::make_shared<LaunchQueue>(options.services, ThreadPool::Shared(options.threads), blocks_)),
       threads_(queue_->pool()->threads()),
       compile_threads_(options.compile_threads > 0 ? options.compile_threads : threads_) {
-  device_.name = "cpu:0";
-  device_.kind = absl::StrCat("x86-64 ", target_.name());
-  device_.backend = this;
   const LogHook& log = options_.services.log;
   if (log.Wants(LogLevel::kDebug)) {
     log.write(LogLevel::kDebug, absl::StrCat("platform cpu: ", FingerprintOf(target_), ", ", threads_, " threads, ",
@@ -259,7 +257,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   loaded->program.isa = std::string(loaded->code->target().name());
   WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, threads_, options_.custom));
   loaded->compiled += loaded->code->kernels().compiled() - micro_before;
-  return NewExecutable(std::move(loaded), &device_, blocks_, panels_, queue_);
+  return NewExecutable(std::move(loaded), devices_.first(), blocks_, panels_, queue_);
 }
 
 absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view serialized) {
@@ -283,7 +281,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
   WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, threads_, options_.custom));
   loaded->program.micro_kernels.clear();
   loaded->compiled = loaded->code->kernels().compiled() - micro_before;
-  return NewExecutable(std::move(loaded), &device_, blocks_, panels_, queue_);
+  return NewExecutable(std::move(loaded), devices_.first(), blocks_, panels_, queue_);
 }
 
 absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const CompileOptions& options) {
@@ -299,7 +297,7 @@ absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const 
 
 absl::StatusOr<Ref<Buffer>> CpuBackend::ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                                  std::span<const std::byte> bytes) {
-  if (device != &device_) return UserError("the buffer's device is not one of this backend");
+  if (device->backend != this) return UserError("the buffer's device is not one of this backend");
   WEFT_ASSIGN_OR_RETURN(Ref<Block> block, NewBlock(blocks_, static_cast<int64_t>(bytes.size())));
   if (!bytes.empty()) std::memcpy(block->data(), bytes.data(), bytes.size());
   return Ref<Buffer>(new CpuBuffer(device, dtype, Dims(dims.begin(), dims.end()), Event::Done(), std::move(block)));
@@ -307,7 +305,7 @@ absl::StatusOr<Ref<Buffer>> CpuBackend::ToDevice(Device* device, DType dtype, st
 
 absl::StatusOr<Ref<Buffer>> CpuBackend::Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                               std::function<void()> release) {
-  if (device != &device_) {
+  if (device->backend != this) {
     if (release) release();
     return UserError("the buffer's device is not one of this backend");
   }

@@ -1,4 +1,4 @@
-// The CPU backend: one device, code compiled for the instruction set at hand, launches run in order on a thread of the
+// The CPU backend: devices that share one memory, code compiled for the instruction set at hand, launches run in order on a thread of the
 // device with the process's workers.
 #pragma once
 
@@ -11,12 +11,14 @@
 #include "src/backends/cpu/jit/isa.h"
 #include "src/ops/custom/functions.h"
 #include "src/runtime/backend_services.h"
+#include "src/runtime/device_row.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::cpu {
 
 struct CpuOptions {
+  int64_t devices = 1;       // that programs may name; launches of all run one after the other, by the same threads
   int threads = 0;           // below 1: as many as this process may use
   int compile_threads = 0;   // below 1: as many as `threads`
   std::string isa = "auto";  // "avx512", "avx2", "portable"; CompileOptions::isa overrides it
@@ -35,7 +37,8 @@ class CpuBackend final : public Backend {
   ~CpuBackend() override;
 
   std::string_view platform() const override { return "cpu"; }
-  std::span<Device* const> devices() const override { return {&device_pointer_, 1}; }
+  std::span<Device* const> devices() const override { return devices_.all(); }
+  bool shares_memory() const override { return true; }
   Target target(const CompileOptions& options) const override;
   bool Claims(const ir::Node& composite) const override;
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions& options) override;
@@ -65,8 +68,7 @@ class CpuBackend final : public Backend {
 
   CpuOptions options_;
   CpuTarget target_;
-  Device device_;
-  Device* device_pointer_ = &device_;
+  const DeviceRow devices_;
   const std::shared_ptr<MemoryBudget> budget_;
   const std::shared_ptr<KeptPanels> panels_;
   std::shared_ptr<BlockPool> blocks_;

@@ -50,7 +50,7 @@ class CpuExecutable final : public Executable {
   }
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
-    if (devices.size() != 1) return UserError("the CPU has one device, not ", devices.size());
+    if (devices.size() != 1) return InternalError("the CPU runs a program once for all its devices, not ", devices.size(), " times");
     std::vector<DeviceResults> all;
     all.reserve(1);  // before the launch, which cannot be taken back
     WEFT_ASSIGN_OR_RETURN(DeviceResults results, Launch(devices[0]));
@@ -148,11 +148,12 @@ class CpuExecutable final : public Executable {
     launch->services = &queue_->services();
     launch->tables.MakeRoom(*loaded_);
     DeviceResults results;
+    Device* const device = arguments.device != nullptr ? arguments.device : device_;
     results.done = launch->done;
     for (size_t r = 0; r < program.results.size(); ++r) {
       const Ref<Event>& ready = launch->done;
       results.buffers.push_back(Ref<Buffer>(
-          new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, ready, launch->results[r])));
+          new CpuBuffer(device, program.results[r].dtype, program.results[r].dims, ready, launch->results[r])));
     }
     queue_->Submit([launch] { RunLaunch(*launch); }, ready ? DoneBy() : WorkQueue::By::kQueue);
     return results;
@@ -201,7 +202,7 @@ class CpuExecutable final : public Executable {
       if (i == 0 || kept[i - 1].argument != argument) {
         again = CpuBuffer::Of(arguments.buffers[argument].get());
         const bool donated = argument < arguments.donated.size() && arguments.donated[argument] != 0;
-        if (again != nullptr && (donated || again->device() != device_ || !again->block()->own() || again->held() ||
+        if (again != nullptr && (donated || again->device()->backend != device_->backend || !again->block()->own() || again->held() ||
                                  !again->PackedBefore())) {
           again = nullptr;
         }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 
 #include "src/backends/pjrt/absent_backend.h"
@@ -146,20 +147,29 @@ struct LoadedProgram {
 
 // A launch as far as it has come, and all that it reads.
 struct Launch {
-  Launch(std::shared_ptr<LoadedProgram> of, int on)
-      : program(std::move(of)), device(on), outputs(program->program.results.size()) {}
+  // What one of its devices gets and gives.
+  struct Share {
+    std::vector<api::Buffer*> arguments;
+    std::vector<api::Buffer*> outputs;  // null: none yet, or somebody else has it
+    api::Event* complete = nullptr;
+  };
+  Launch(std::shared_ptr<LoadedProgram> of, std::span<Device* const> on) : program(std::move(of)), devices(on.begin(), on.end()), shares(on.size()) {
+    for (Share& share : shares) share.outputs.resize(program->program.results.size());
+  }
   ~Launch() {
-    for (api::Buffer* output : outputs) {
-      if (output != nullptr) plugin().Destroy(api::Function::kBufferDestroy, api::OfBuffer{.buffer = output});
+    for (const Share& share : shares) {
+      for (api::Buffer* output : share.outputs) {
+        if (output != nullptr) plugin().Destroy(api::Function::kBufferDestroy, api::OfBuffer{.buffer = output});
+      }
     }
   }
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 
   const Plugin& plugin() const { return program->client->plugin(); }
-  void Takes(const Ref<Buffer>& buffer) {
+  void Takes(size_t share, const Ref<Buffer>& buffer) {
     kept_alive.push_back(buffer);
-    arguments.push_back(static_cast<const PjrtBuffer&>(*buffer).get());
+    shares[share].arguments.push_back(static_cast<const PjrtBuffer&>(*buffer).get());
   }
   // For Client::Begin. Where a plugin runs no program for all devices, it is launched once more by one for this device alone.
   absl::Status Begin(const std::string& what, const Ref<Event>& ended);
@@ -167,17 +177,17 @@ struct Launch {
   absl::Status CheckOutputs() const;
 
   const std::shared_ptr<LoadedProgram> program;
-  const int device;
+  const std::vector<Device*> devices;  // in the order of the program's processes
   std::vector<Ref<Buffer>> kept_alive;
-  std::vector<api::Buffer*> arguments;
-  std::vector<int64_t> kept;          // arguments that the program would take over and may not
-  std::vector<api::Buffer*> taken;    // arguments that it takes over
-  std::vector<api::Buffer*> outputs;  // null: none yet, or somebody else has it
-  api::Event* complete = nullptr;
-  absl::Status broken;  // what was launched and cannot be used
+  std::vector<Share> shares;        // of each device
+  std::vector<int64_t> kept;        // arguments that the program would take over and may not
+  std::vector<api::Buffer*> taken;  // arguments that it takes over
+  absl::Status broken;              // what was launched and cannot be used
 
  private:
   absl::Status Enter(api::Execute* execute);
+  // `ended` is complete when each device is done; the first error is its outcome.
+  void ForwardAll(const std::string& what, const Ref<Event>& ended);
 };
 
 absl::Status Launch::Enter(api::Execute* execute) {
@@ -187,6 +197,8 @@ absl::Status Launch::Enter(api::Execute* execute) {
     execute->execute_device = place.device;
     return CallForMemory(plugin(), api::Function::kLoadedExecutableExecute, execute, taken);
   };
+  if (devices.size() > 1) return launch(loaded.OnAll());
+  const int device = devices[0]->id;
   WEFT_ASSIGN_OR_RETURN(const Loaded::Place place, loaded.On(device));
   absl::Status status = launch(place);
   // One that has compiled for its first device whatever the options said refuses the device, or the arguments because of theirs.
@@ -199,11 +211,24 @@ absl::Status Launch::Enter(api::Execute* execute) {
 }
 
 absl::Status Launch::CheckOutputs() const {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] == nullptr)
+  for (const Share& share : shares) {
+    for (size_t i = 0; i < share.outputs.size(); ++i) {
+      if (share.outputs[i] != nullptr) continue;
       return plugin().NotWritten(api::Function::kLoadedExecutableExecute, absl::StrCat("result ", i));
+    }
+    if (share.complete == nullptr) return plugin().NotWritten(api::Function::kLoadedExecutableExecute, "event");
   }
-  return complete != nullptr ? absl::OkStatus() : plugin().NotWritten(api::Function::kLoadedExecutableExecute, "event");
+  return absl::OkStatus();
+}
+
+void Launch::ForwardAll(const std::string& what, const Ref<Event>& ended) {
+  if (shares.size() == 1) return plugin().Forward(std::exchange(shares[0].complete, nullptr), what, ended);
+  std::vector<Ref<Event>> each;
+  for (size_t d = 0; d < shares.size(); ++d) {
+    each.push_back(MakeRef<Event>());
+    plugin().Forward(std::exchange(shares[d].complete, nullptr), absl::StrCat(what, ", ", devices[d]->name), each[d]);
+  }
+  Event::All(each)->OnDone([ended](const absl::Status& status) { ended->Complete(status); });
 }
 
 absl::Status Launch::Begin(const std::string& what, const Ref<Event>& ended) {
@@ -211,21 +236,29 @@ absl::Status Launch::Begin(const std::string& what, const Ref<Event>& ended) {
   options.head.struct_size = sizeof(options);
   options.non_donatable_input_indices = kept.data();
   options.num_non_donatable_input_indices = kept.size();
-  api::Buffer* const* const argument_list = arguments.data();
-  api::Buffer** const output_list = outputs.data();
-  api::Execute execute{.options = &options, .argument_lists = &argument_list, .num_devices = 1};
-  execute.num_args = arguments.size();
-  execute.output_lists = &output_list;
-  execute.device_complete_events = &complete;
-  WEFT_RETURN_IF_ERROR(Enter(&execute));
-  broken = CheckOutputs();
-  api::Event* const its_end = std::exchange(complete, nullptr);
-  if (broken.ok()) {
-    plugin().Forward(its_end, what, ended);
-  } else {
-    if (its_end != nullptr) plugin().Forward(its_end, "", MakeRef<Event>());
-    ended->Complete(absl::Status(broken.code(), absl::StrCat(what, ": ", broken.message())));
+  std::vector<api::Buffer* const*> argument_lists;
+  std::vector<api::Buffer**> output_lists;
+  std::vector<api::Event*> events(shares.size());
+  for (Share& share : shares) {
+    argument_lists.push_back(share.arguments.data());
+    output_lists.push_back(share.outputs.data());
   }
+  api::Execute execute{.options = &options, .argument_lists = argument_lists.data(), .num_devices = shares.size()};
+  execute.num_args = shares[0].arguments.size();
+  execute.output_lists = output_lists.data();
+  execute.device_complete_events = events.data();
+  WEFT_RETURN_IF_ERROR(Enter(&execute));
+  for (size_t d = 0; d < shares.size(); ++d) shares[d].complete = events[d];
+  broken = CheckOutputs();
+  if (broken.ok()) {
+    ForwardAll(what, ended);
+    return absl::OkStatus();
+  }
+  for (Share& share : shares) {
+    api::Event* const its_end = std::exchange(share.complete, nullptr);
+    if (its_end != nullptr) plugin().Forward(its_end, "", MakeRef<Event>());
+  }
+  ended->Complete(absl::Status(broken.code(), absl::StrCat(what, ": ", broken.message())));
   return absl::OkStatus();
 }
 
@@ -274,16 +307,17 @@ class PjrtExecutable final : public Executable {
   }
 
  private:
-  // Takes the arguments as they are given; `gone`: bytes that the launch takes over.
-  absl::Status Take(const DeviceArguments& given, Device* device, Launch* launch, int64_t* gone) const;
+  // Takes the arguments of the device of this place as they are given; `gone`: bytes that the launch takes over.
+  absl::Status Take(const DeviceArguments& given, size_t at, Launch* launch, int64_t* gone) const;
 
   const std::span<Device* const> devices_;  // the backend's, which outlives its executables
   const BackendServices services_;
   const std::shared_ptr<LoadedProgram> its_;
 };
 
-absl::Status PjrtExecutable::Take(const DeviceArguments& given, Device* device, Launch* launch, int64_t* gone) const {
+absl::Status PjrtExecutable::Take(const DeviceArguments& given, size_t at, Launch* launch, int64_t* gone) const {
   const Program& program = its_->program;
+  Device* const device = launch->devices[at];
   if (given.buffers.size() != program.arguments.size() || given.words.size() < program.words) {
     return InternalError("a plugin's program takes ", program.arguments.size(), " buffers and ", program.words,
                          " words; ", given.buffers.size(), " and ", given.words.size(), " given");
@@ -297,12 +331,12 @@ absl::Status PjrtExecutable::Take(const DeviceArguments& given, Device* device, 
     }
     // The outcome of a launch that failed reaches all that depend on it.
     if (buffer.ready().done()) WEFT_RETURN_IF_ERROR(buffer.ready().status());
-    launch->Takes(given.buffers[i]);
+    launch->Takes(at, given.buffers[i]);
     if (!program.aliased[i]) continue;
     if (i < given.donated.size() && given.donated[i] != 0) {
-      launch->taken.push_back(launch->arguments.back());
+      launch->taken.push_back(launch->shares[at].arguments.back());
       *gone += buffer.bytes();
-    } else {
+    } else if (at == 0) {
       launch->kept.push_back(static_cast<int64_t>(i));
     }
   }
@@ -310,53 +344,62 @@ absl::Status PjrtExecutable::Take(const DeviceArguments& given, Device* device, 
   const int64_t count = program.words;
   WEFT_ASSIGN_OR_RETURN(const Ref<Buffer> words,
                         Upload(its_->client, device, DType::kU32, {&count, 1}, given.words.data(), nullptr));
-  launch->Takes(words);
+  launch->Takes(at, words);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<const DeviceArguments> devices) {
   const Program& program = its_->program;
-  if (const uint64_t processes = uint64_t{program.replicas} * program.partitions; processes > 1) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "a launch of a program of ", processes,
-                       " processes; this version compiles such programs and runs those of one");
+  const uint64_t processes = uint64_t{program.replicas} * program.partitions;
+  if (devices.size() != processes) {
+    return InternalError("a plugin's program of ", processes, " processes is launched on ", devices.size(), " devices");
   }
-  if (devices.size() != 1) return InternalError("a plugin's program runs on one device, ", devices.size(), " given");
-  const DeviceArguments& given = devices[0];
-  Device* const device = given.device != nullptr ? given.device : devices_[0];
+  std::vector<Device*> on;
+  for (const DeviceArguments& given : devices) on.push_back(given.device != nullptr ? given.device : devices_[0]);
   const std::shared_ptr<Client>& client = its_->client;
-  const auto launch = std::make_shared<Launch>(its_, device->id);
-  int64_t gone = 0, more = 0;
-  WEFT_RETURN_IF_ERROR(Take(given, device, launch.get(), &gone));
+  const auto launch = std::make_shared<Launch>(its_, on);
+  int64_t more = 0;
   for (const ir::Type& type : program.results) more += type.bytes();
-  Usage& usage = client->usage(device->id);
-  WEFT_RETURN_IF_ERROR(usage.Exchange(more, gone, program.stats.temporary_bytes));
-  std::string what = absl::StrCat("a launch on ", device->name);
+  std::vector<int64_t> gone(on.size());
+  size_t counted = 0;  // devices whose bytes are
+  absl::Cleanup give_back = [&] {
+    for (size_t d = 0; d < counted; ++d) client->usage(on[d]->id).GiveBack(more - gone[d]);
+  };
+  for (size_t d = 0; d < on.size(); ++d) WEFT_RETURN_IF_ERROR(Take(devices[d], d, launch.get(), &gone[d]));
+  for (; counted < on.size(); ++counted) {
+    WEFT_RETURN_IF_ERROR(client->usage(on[counted]->id).Exchange(more, gone[counted], program.stats.temporary_bytes));
+  }
+  std::string what = absl::StrCat("a launch on ", on[0]->name, on.size() > 1 ? absl::StrCat(" to ", on.back()->name) : "");
   if (!launch->taken.empty())
-    absl::StrAppend(&what, " that had taken over ", launch->taken.size(), " of ", given.buffers.size(), " buffers");
-  std::vector<DeviceResults> results(1);
-  results[0].done = MakeRef<Event>();
+    absl::StrAppend(&what, " that had taken over ", launch->taken.size(), " of ", on.size() * devices[0].buffers.size(),
+                    " buffers");
+  const Ref<Event> done = MakeRef<Event>();
   static constexpr SpanName kHandOver{.text = "hand over", .kind = SpanKind::kLaunch};
   const SpanScope span(*services_.trace, kHandOver);
-  results[0].done->OnDone([metrics = services_.metrics, start = MonotonicNow()](const absl::Status&) {
+  done->OnDone([metrics = services_.metrics, start = MonotonicNow()](const absl::Status&) {
     const int64_t now = MonotonicNow();
     metrics->Add(Sample::kRun, now - start, now);
   });
   const auto begin = [launch, what](const Ref<Event>& ended) { return launch->Begin(what, ended); };
-  const std::optional<absl::Status> begun = client->Begin(device->id, what, begin, results[0].done);
-  if (begun.has_value() && !begun->ok()) {
-    usage.GiveBack(more - gone);
-    return *begun;
-  }
-  // One that has not returned has taken over what it was given, for all that is known, and has no results.
-  for (size_t i = 0; i < given.buffers.size(); ++i) {
-    if (i < given.donated.size() && given.donated[i] != 0 && program.aliased[i])
-      static_cast<PjrtBuffer&>(*given.buffers[i]).TakenOver();
-  }
-  for (size_t i = 0; i < program.results.size(); ++i) {
-    const ir::Type& type = program.results[i];
-    api::Buffer* const output = begun.has_value() ? std::exchange(launch->outputs[i], nullptr) : nullptr;
-    results[0].buffers.push_back(Ref<Buffer>(
-        new PjrtBuffer(client, device, type.dtype, type.dims, results[0].done, Share(&usage, type.bytes()), output)));
+  const std::optional<absl::Status> begun = client->Begin(on[0]->id, what, begin, done);
+  if (begun.has_value() && !begun->ok()) return *begun;
+  std::move(give_back).Cancel();
+  std::vector<DeviceResults> results(on.size());
+  for (size_t d = 0; d < on.size(); ++d) {
+    const DeviceArguments& given = devices[d];
+    // One that has not returned has taken over what it was given, for all that is known, and has no results.
+    for (size_t i = 0; i < given.buffers.size(); ++i) {
+      if (i < given.donated.size() && given.donated[i] != 0 && program.aliased[i])
+        static_cast<PjrtBuffer&>(*given.buffers[i]).TakenOver();
+    }
+    results[d].done = done;
+    Usage& usage = client->usage(on[d]->id);
+    for (size_t i = 0; i < program.results.size(); ++i) {
+      const ir::Type& type = program.results[i];
+      api::Buffer* const output = begun.has_value() ? std::exchange(launch->shares[d].outputs[i], nullptr) : nullptr;
+      results[d].buffers.push_back(Ref<Buffer>(
+          new PjrtBuffer(client, on[d], type.dtype, type.dims, done, Share(&usage, type.bytes()), output)));
+    }
   }
   return results;
 }

@@ -144,6 +144,12 @@ ir::Participants ParticipantsOf(const ir::Module& module) {
   return who;
 }
 
+// The part of a value that one process has.
+Type PartOf(const ir::Participants& who, const std::vector<ir::Sharding>& shardings, size_t i, const Type& type) {
+  if (who.partitions == 1 || i >= shardings.size() || !type.is_tensor()) return type;
+  return Type::Tensor(type.dtype, ir::BoxOf(who.mesh, shardings[i], type.dims, 0).sizes);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, const TextOptions& options) {
@@ -172,7 +178,7 @@ absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, co
     now[parameter.node.get()] = fresh;
     parameters.push_back(fresh);
     infos.push_back(info);
-    program->arguments.push_back(parameter.type());
+    program->arguments.push_back(PartOf(module.participants, module.participants.parameters, i, parameter.type()));
     program->aliased.push_back(info.donated_to >= 0);
   }
   program->words = count;
@@ -198,8 +204,9 @@ absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, co
   }
   std::vector<Value> results;
   for (const Value& result : main.results()) {
+    program->results.push_back(
+        PartOf(module.participants, module.participants.results, results.size(), result.type()));
     results.push_back(resolve(result));
-    program->results.push_back(result.type());
   }
   ir::Module fresh;
   fresh.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));

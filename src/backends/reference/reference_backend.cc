@@ -12,6 +12,7 @@
 #include "src/ops/collective/processes.h"
 #include "src/ops/custom/custom_call.h"
 #include "src/runtime/alloc_hook.h"
+#include "src/runtime/device_row.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/hash_map.h"
 #include "src/runtime/machine_memory.h"
@@ -209,7 +210,9 @@ class ReferenceExecutable final : public Executable {
         bytes_(WithResults(program_->main(), temporary_bytes_)) {}
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
-    if (devices.size() != 1) return InternalError("the reference backend has one device, ", devices.size(), " given");
+    if (devices.size() != 1) {
+      return InternalError("the reference backend runs a program once for all its devices, not ", devices.size(), " times");
+    }
     WEFT_RETURN_IF_ERROR(shared_->queue.CheckProcess());
     const MemoryBudget& budget = shared_->usage->budget();
     if (budget.limit() > 0 && bytes_ > budget.limit() - budget.used()) {
@@ -237,7 +240,7 @@ class ReferenceExecutable final : public Executable {
     // It has begun, as on other devices: what it was to compute has this outcome. Memory may be there the next time.
     const absl::Status outcome = Intact(values.status());
     if (absl::IsResourceExhausted(outcome)) return outcome;
-    WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(Event::Done(outcome)));
+    WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(given.device, Event::Done(outcome)));
     for (size_t i = 0; values.ok() && i < values->size(); ++i) Fill(*results[0].buffers[i], (*values)[i].bytes());
     return results;
   }
@@ -246,7 +249,7 @@ class ReferenceExecutable final : public Executable {
   absl::StatusOr<std::vector<DeviceResults>> Later(const DeviceArguments& given) {
     WEFT_RETURN_IF_ERROR(shared_->queue.NeedThread());
     const Ref<Event> done = MakeRef<Event>();
-    WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(done));
+    WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(given.device, done));
     shared_->queue.Submit(
         [program = program_, custom = shared_->custom, services = shared_->services, done, results = results[0].buffers,
          cancel = given.cancel, buffers = std::vector<Ref<Buffer>>(given.buffers.begin(), given.buffers.end()),
@@ -260,12 +263,13 @@ class ReferenceExecutable final : public Executable {
     return results;
   }
 
-  absl::StatusOr<std::vector<DeviceResults>> Results(const Ref<Event>& done) const {
+  absl::StatusOr<std::vector<DeviceResults>> Results(Device* device, const Ref<Event>& done) const {
+    if (device == nullptr) device = device_;
     std::vector<DeviceResults> results(1);
     results[0].done = done;
     for (const ir::Value& result : program_->main().results()) {
       WEFT_ASSIGN_OR_RETURN(results[0].buffers.emplace_back(),
-                            NewBuffer(device_, result.dtype(), result.type().dims, shared_->usage, done));
+                            NewBuffer(device, result.dtype(), result.type().dims, shared_->usage, done));
     }
     return results;
   }
@@ -280,15 +284,12 @@ class ReferenceExecutable final : public Executable {
 
 class ReferenceBackend final : public Backend {
  public:
-  ReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom, const BackendServices& services)
-      : shared_(new Shared{.custom = std::move(custom),
+  ReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom, const BackendServices& services, int64_t devices)
+      : devices_("reference", "interpreter", devices, this),
+        shared_(new Shared{.custom = std::move(custom),
                            .services = services,
                            .usage = std::make_shared<Usage>(services.budget),
-                           .queue = {}}) {
-    device_.name = "reference:0";
-    device_.kind = "interpreter";
-    device_.backend = this;
-  }
+                           .queue = {}}) {}
 
   ~ReferenceBackend() override {
     if (shared_->queue.CheckProcess().ok()) {
@@ -302,7 +303,8 @@ class ReferenceBackend final : public Backend {
   void Close() override { shared_->queue.Close(); }
 
   std::string_view platform() const override { return "reference"; }
-  std::span<Device* const> devices() const override { return {&device_pointer_, 1}; }
+  std::span<Device* const> devices() const override { return devices_.all(); }
+  bool shares_memory() const override { return true; }
   Target target(const CompileOptions&) const override { return {"reference", "interpreter 1"}; }
   bool Claims(const ir::Node&) const override { return true; }
   bool Serializes() const override { return false; }
@@ -313,7 +315,7 @@ class ReferenceBackend final : public Backend {
     if (shared_->custom != nullptr) {
       WEFT_RETURN_IF_ERROR(ops::CheckCustomCalls(*module.functions.front(), *shared_->custom));
     }
-    return std::make_unique<ReferenceExecutable>(module.functions.front(), module.argument_words, &device_, shared_);
+    return std::make_unique<ReferenceExecutable>(module.functions.front(), module.argument_words, devices_.first(), shared_);
   }
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view) override {
     return absl::UnimplementedError("the reference backend interprets programs and has no code to load");
@@ -354,16 +356,15 @@ class ReferenceBackend final : public Backend {
   }
 
  private:
-  Device device_;
-  Device* device_pointer_ = &device_;
+  const DeviceRow devices_;
   const std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom,
-                                             const BackendServices& services) {
-  return std::make_unique<ReferenceBackend>(std::move(custom), services);
+                                             const BackendServices& services, int64_t devices) {
+  return std::make_unique<ReferenceBackend>(std::move(custom), services, devices);
 }
 
 }  // namespace weft

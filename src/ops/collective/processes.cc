@@ -46,6 +46,8 @@ absl::Status ForEachNode(const ir::Module& module, Use&& use) {
 
 }  // namespace
 
+bool SpeaksOfProcesses(const OpDef& op) { return &op == &kOp_shard || IsCollective(op); }
+
 bool IsCollective(const OpDef& op) { return std::ranges::find(kCollectives, &op) != std::end(kCollectives); }
 
 absl::Status CheckProcesses(const OpDef& op, const ir::Attrs& attrs, uint64_t count) {

@@ -14,6 +14,8 @@ namespace weft::ops {
 // Whether the operation means another thing where there are several processes: it talks to others, or says which one this
 // is.
 bool IsCollective(const ir::OpDef& op);
+// The same, or it says how a value lies on them. Where there is more than one process, none of these is expanded.
+bool SpeaksOfProcesses(const ir::OpDef& op);
 
 // INVALID_ARGUMENT unless a call of the operation suits a program of `count` processes: groups name processes that there
 // are, and all of them where each takes part.

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/conv_shape.h"
+#include "src/ops/lies.h"
 #include "src/ops/linalg/product_read.h"
 #include "src/ops/planes.h"
 #include "src/ops/work.h"
@@ -228,6 +229,16 @@ absl::StatusOr<Work> OwnWork(const WorkCall& call) {
   return Work{.flops = 2 * ElementsOf(call.node.type()) * ElementsOf(kernel.type()) / features};
 }
 
+// The batch of the input, and the output features of the kernel.
+Sharding OwnLie(const LieCall& call) {
+  const Attrs& a = call.node.attrs();
+  Sharding result;
+  const Ints& to = Attr<kConvAttrs, "output_dimensions">(a);
+  LieAs(call, call.operands[0], Attr<kConvAttrs, "input_dimensions">(a)[0], to[0], &result);
+  LieAs(call, call.operands[1], Attr<kConvAttrs, "kernel_dimensions">(a)[1], to[1], &result);
+  return result;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_convolution = {
@@ -254,6 +265,7 @@ constinit const OpDef kOp_convolution = {
     .rounds_once = true,
     .planes = ProductPlanes,
     .work = OwnWork,
+    .lies = OwnLie,
 };
 
 }  // namespace weft::ops

@@ -1177,6 +1177,13 @@ struct ReduceScatterAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ShardAttrs {
+  enum Position : size_t { kSpec };
+  const std::string& spec() const { return attrs.String(kSpec); }
+
+  const ir::Attrs& attrs;
+};
+
 struct CallAttrs {
   enum Position : size_t { kKeep };
   bool has_keep() const { return attrs.has(kKeep); }

@@ -4,6 +4,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/lies.h"
 #include "src/ops/linalg/precision.h"
 #include "src/ops/linalg/product_read.h"
 #include "src/ops/planes.h"
@@ -245,6 +246,27 @@ absl::StatusOr<Work> OwnWork(const WorkCall& call) {
   return Work{.flops = 2 * ElementsOf(call.node.type()) * summed};
 }
 
+// Batches as in either operand, then the free dimensions of each: a sum over parts is the partitioner's to add up.
+Sharding OwnLie(const LieCall& call) {
+  const Attrs& a = call.node.attrs();
+  const Ints& left = Attr<kAttrs, "lhs_batching_dimensions">(a);
+  const Ints& right = Attr<kAttrs, "rhs_batching_dimensions">(a);
+  Sharding result;
+  int64_t to = 0;
+  for (size_t i = 0; i < left.size(); ++i, ++to) {
+    LieAs(call, call.operands[0], left[i], to, &result);
+    LieAs(call, call.operands[1], right[i], to, &result);
+  }
+  const size_t ranks[] = {call.node.operands()[0].dims().size(), call.node.operands()[1].dims().size()};
+  for (const int64_t d : Free(ranks[0], left, Attr<kAttrs, "lhs_contracting_dimensions">(a))) {
+    LieAs(call, call.operands[0], d, to++, &result);
+  }
+  for (const int64_t d : Free(ranks[1], right, Attr<kAttrs, "rhs_contracting_dimensions">(a))) {
+    LieAs(call, call.operands[1], d, to++, &result);
+  }
+  return result;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_dot_general = {
@@ -270,6 +292,7 @@ constinit const OpDef kOp_dot_general = {
     .rounds_once = true,
     .planes = ProductPlanes,
     .work = OwnWork,
+    .lies = OwnLie,
 };
 
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/lies.h"
 #include "src/ops/nan.h"
 #include "src/ops/planes.h"
 #include "src/ops/reduce/product.h"
@@ -120,6 +121,16 @@ bool GivesEnds(const Attrs& attrs) {
   return reducer == Reducer::kMax || reducer == Reducer::kMin;
 }
 
+Sharding OwnLie(const LieCall& call) {
+  const size_t rank = call.node.operands()[0].dims().size();
+  const absl::StatusOr<Ints> axes = NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(call.node.attrs()), rank);
+  Ints kept;
+  for (int64_t d = 0; axes.ok() && d < static_cast<int64_t>(rank); ++d) {
+    if (std::ranges::find(*axes, d) == axes->end()) kept.push_back(d);
+  }
+  return LiesAlong(call, kept);
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce = {
@@ -144,6 +155,7 @@ constinit const OpDef kOp_reduce = {
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .planes = OnPlanes,
     .work = WorkOfReduction,
+    .lies = OwnLie,
     .gives_ends = GivesEnds,
 };
 

@@ -2,6 +2,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/lies.h"
 #include "src/ops/planes.h"
 #include "src/ops/shape/gather_dims.h"
 
@@ -121,6 +122,24 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// Outside the window as the indices lie, in it as the operand does where a box is all of a dimension.
+Sharding OwnLie(const LieCall& call) {
+  const Dims& operand = call.node.operands()[0].dims();
+  const GatherDims dims = Read(call.node.attrs());
+  Sharding result;
+  int64_t from = 0;
+  for (const int64_t to : dims.BatchDims(call.node.type().rank())) {
+    if (from == dims.index_vector) ++from;
+    LieAs(call, call.operands[1], from++, to, &result);
+  }
+  const Ints inside = dims.WindowDims(operand.size());
+  for (size_t k = 0; k < inside.size(); ++k) {
+    const auto d = static_cast<size_t>(inside[k]);
+    if (dims.sizes[d] == operand[d]) LieAs(call, call.operands[0], inside[k], dims.window[k], &result);
+  }
+  return result;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_gather = {
@@ -143,6 +162,7 @@ constinit const OpDef kOp_gather = {
     .tolerance = kExact,
     .rounds_once = true,
     .planes = EachPlane,
+    .lies = OwnLie,
     .on_bytes = true,
 };
 

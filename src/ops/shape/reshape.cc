@@ -3,6 +3,7 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/families.h"
+#include "src/ops/lies.h"
 #include "src/ops/planes.h"
 #include "src/ops/simpler.h"
 
@@ -87,6 +88,34 @@ absl::StatusOr<std::vector<AffineIndex>> OperandIndex(const IndexMapCall& call) 
   return index;
 }
 
+// Groups of dimensions that are one another's product: the outermost one of a group is cut as it was.
+Sharding OwnLie(const LieCall& call) {
+  const Dims &from = call.node.operands()[0].dims(), &to = call.node.type().dims;
+  Sharding result;
+  size_t i = 0, j = 0;
+  while (i < from.size() && j < to.size()) {
+    if (from[i] == 1 && to[j] != 1) {
+      ++i;
+      continue;
+    }
+    if (to[j] == 1 && from[i] != 1) {
+      ++j;
+      continue;
+    }
+    LieAs(call, call.operands[0], static_cast<int64_t>(i), static_cast<int64_t>(j), &result);
+    int64_t left = from[i++], right = to[j++];
+    while (left != right && (left < right ? i < from.size() : j < to.size())) {
+      if (left < right) {
+        left *= from[i++];
+      } else {
+        right *= to[j++];
+      }
+    }
+    if (left != right) break;
+  }
+  return result;
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reshape = {
@@ -112,6 +141,7 @@ constinit const OpDef kOp_reshape = {
     .planes = EachPlane,
     .simpler = Simpler,
     .index_map = OperandIndex,
+    .lies = OwnLie,
     .on_bytes = true,
 };
 

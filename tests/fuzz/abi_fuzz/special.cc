@@ -224,9 +224,10 @@ void Call_weft_context_create(Fuzz& f) {
     options->mode = static_cast<weft_mode>(f.OneOf({0, 1, 2, 3}));
     options->settings = f.Settings(Words::kOptions, &options->setting_count);
     if (!f.Wrong() || f.OneIn(2)) {
-      auto* const valid = static_cast<weft_setting*>(f.Block(sizeof(weft_setting)));
-      *valid = {"platform", WEFT_STRLEN, "reference", WEFT_STRLEN};
-      options->settings = valid, options->setting_count = 1;
+      auto* const valid = static_cast<weft_setting*>(f.Block(2 * sizeof(weft_setting)));
+      valid[0] = {"platform", WEFT_STRLEN, "reference", WEFT_STRLEN};
+      valid[1] = {"devices", WEFT_STRLEN, f.OneIn(2) ? "4" : "1", WEFT_STRLEN};
+      options->settings = valid, options->setting_count = 2;
     }
     const bool readable = options->struct_size >= 16 && options->struct_size <= 65536;
     if (f.OneIn(2)) options->log = Log, options->log_user_data = &g_owed;
@@ -264,27 +265,46 @@ void Call_weft_context_set_log(Fuzz& f) {
   f.Leave(weft_context_set_log(ctx, level, log, &g_owed, release));
 }
 
+// Elements of a caller's, now and then with something wrong.
+struct Elements {
+  explicit Elements(Fuzz& f) : dtype(static_cast<weft_dtype>(f.DTypeNumber())), rank(static_cast<size_t>(f.Roll(4))) {
+    const int64_t shapes[][3] = {{2, 3, 1}, {4, 2, 2}, {5, 1, 4}, {1, 1, 1}, {0, 3, 2}};
+    dims = static_cast<int64_t*>(f.Block(rank * sizeof(int64_t)));
+    int64_t count = 1;
+    const int64_t* const shape = shapes[f.Roll(5)];
+    for (size_t i = 0; i < rank; ++i) count *= dims[i] = shape[i];
+    size = static_cast<size_t>(BytesOf(dtype, count));
+    data = f.Block(size);
+    if (BytesOf(dtype, 1) != 0) f.Fill(data, dtype, count, 0, 0);
+    if (f.Wrong() && rank > 0) dims[f.Roll(static_cast<int>(rank))] = f.Of<int64_t>({-1, INT64_MAX, int64_t{1} << 62, INT64_MIN});
+    if (f.Wrong()) size = f.Of<size_t>({0, 1, SIZE_MAX, size + 1, size_t{1} << 62});
+    if (f.Wrong()) data = nullptr;
+    if (f.Wrong()) dims = nullptr;
+    if (f.Wrong()) rank = f.Of<size_t>({33, SIZE_MAX, size_t{1} << 62});
+  }
+  weft_dtype dtype;
+  size_t rank, size = 0;
+  int64_t* dims = nullptr;
+  void* data = nullptr;
+};
+
 void Call_weft_tensor_from_host(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_device* const device = f.Handle<weft_device>(true);
-  const auto dtype = static_cast<weft_dtype>(f.DTypeNumber());
-  const int64_t shapes[][3] = {{2, 3, 1}, {3, 2, 2}, {5, 1, 4}, {1, 1, 1}, {0, 3, 2}};
-  size_t rank = static_cast<size_t>(f.Roll(4));
-  auto* dims = static_cast<int64_t*>(f.Block(rank * sizeof(int64_t)));
-  int64_t count = 1;
-  const int64_t* const shape = shapes[f.Roll(5)];
-  for (size_t i = 0; i < rank; ++i) count *= dims[i] = shape[i];
-  size_t size = static_cast<size_t>(BytesOf(dtype, count));
-  void* data = f.Block(size);
-  if (BytesOf(dtype, 1) != 0) f.Fill(data, dtype, count, 0, 0);
-  if (f.Wrong() && rank > 0) dims[f.Roll(static_cast<int>(rank))] = f.Of<int64_t>({-1, INT64_MAX, int64_t{1} << 62, INT64_MIN});
-  if (f.Wrong()) size = f.Of<size_t>({0, 1, SIZE_MAX, size + 1, size_t{1} << 62});
-  if (f.Wrong()) data = nullptr;
-  if (f.Wrong()) dims = nullptr;
-  if (f.Wrong()) rank = f.Of<size_t>({33, SIZE_MAX, size_t{1} << 62});
+  const Elements given(f);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
-  if (f.Leave(weft_tensor_from_host(ctx, device, dtype, dims, rank, data, size, out))) f.Keep(out);
+  if (f.Leave(weft_tensor_from_host(ctx, device, given.dtype, given.dims, given.rank, given.data, given.size, out))) f.Keep(out);
+}
+
+void Call_weft_tensor_from_host_sharded(Fuzz& f) {
+  weft_mesh* const mesh = f.Handle<weft_mesh>(false);
+  const Text spec = f.DrawText(Words::kSpecs);
+  const Elements given(f);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (f.Leave(weft_tensor_from_host_sharded(mesh, spec.data, spec.length, given.dtype, given.dims, given.rank, given.data, given.size, out)))
+    f.Keep(out);
 }
 
 void Call_weft_tensor_to_host(Fuzz& f) {

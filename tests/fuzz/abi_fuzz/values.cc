@@ -17,11 +17,13 @@ constexpr uint32_t kNarrow[] = {WEFT_I2,      WEFT_I4,           WEFT_U2,       
 const char* const kKeyWords[] = {"w", "b", "list", "model", "model.w", "step", "list.0", "a key that is longer than short ones are", "ключ", ""};
 const char* const kFileWords[] = {"a.weft", "b.weft", "c.weft", "digits.idx", "missing/d.weft", ".", "e.weft"};
 const char* const kProgramFileWords[] = {"f.program", "g.program", "missing/h.program", ".", "digits.idx"};
-const char* const kOptionWords[] = {"mode",      "platform",      "seed",      "isa",        "threads",         "max_pending_nodes",
+const char* const kOptionWords[] = {"devices",   "mode",      "platform",      "seed",      "isa",        "threads",         "max_pending_nodes",
                                     "cache_dir", "cache_mode",    "log",       "hash_bits",  "cache_max_bytes", "max_pending_bytes",
                                     "use_bf16",  "use_32bit_long", "no_option", "max_pending_nodex"};
 const char* const kDetailWords[] = {"choices", "since", "deprecated", "most", "nothing"};
 const char* const kDeviceWords[] = {"cpu:0", "reference:0", "cpu:1", "gpu:0"};
+const char* const kAxesWords[] = {"data=2", "data=2,model=2", "x=4", "x=1", "data=3", "x=0", "x=2,x=2", "x", "", "x=99999999999999999999", "=2"};
+const char* const kSpecWords[] = {"-", "-,-", "data,-", "data", "-,model", "data+model", "x", "data,data", "y,-", "", ",", "-,-,-", "data+"};
 const char* const kMetricWords[] = {"cuts", "launches", "bad_releases", "live_tensors", "programs_compiled", "warnings", "no_metric", "compile_nanoseconds", "read_bytes", "aten::nonzero", "mine"};
 const char* const kPayloadWords[] = {"weft.operation", "weft.position", "weft.operands", "weft.nothing"};
 const char* const kProgramWords[] = {
@@ -54,6 +56,8 @@ std::string Word(Fuzz& f, Words words) {
     case Words::kFunctions: return kFunctions[f.Roll(static_cast<int>(kFunctionCount))].name;
     case Words::kPayloads: return AnyOf(f, kPayloadWords);
     case Words::kPrograms: return AnyOf(f, kProgramWords);
+    case Words::kAxes: return AnyOf(f, kAxesWords);
+    case Words::kSpecs: return AnyOf(f, kSpecWords);
   }
   return "";
 }

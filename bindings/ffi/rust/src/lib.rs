@@ -28,6 +28,11 @@ pub struct weft_device {
 }
 
 #[repr(C)]
+pub struct weft_mesh {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
 pub struct weft_event {
     _opaque: [u8; 0],
 }
@@ -3039,6 +3044,21 @@ pub struct weft_api_v1 {
     pub trace_report: Option<unsafe extern "C" fn(ctx: *mut weft_context, format: weft_trace_report_format, out: *mut *mut weft_blob) -> *mut weft_error>,
     pub span_begin: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, length: usize)>,
     pub span_end: Option<unsafe extern "C" fn(ctx: *mut weft_context)>,
+    pub mesh_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, devices: *const *mut weft_device, device_count: usize, axes: *const c_char, axes_length: usize, out: *mut *mut weft_mesh) -> *mut weft_error>,
+    pub mesh_axes: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, out_axes: *mut *const c_char, out_length: *mut usize) -> *mut weft_error>,
+    pub mesh_size: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, out_count: *mut usize) -> *mut weft_error>,
+    pub mesh_device_at: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, index: usize, out: *mut *mut weft_device) -> *mut weft_error>,
+    pub context_set_mesh: Option<unsafe extern "C" fn(ctx: *mut weft_context, mesh: *mut weft_mesh) -> *mut weft_error>,
+    pub mesh_retain: Option<unsafe extern "C" fn(mesh: *mut weft_mesh)>,
+    pub mesh_release: Option<unsafe extern "C" fn(mesh: *mut weft_mesh)>,
+    pub shard: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, spec: *const c_char, spec_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub tensor_mesh: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, out: *mut *mut weft_mesh) -> *mut weft_error>,
+    pub tensor_sharding: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub tensor_shard_count: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, out_count: *mut usize) -> *mut weft_error>,
+    pub tensor_shard_at: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, index: usize, out_box: *mut i64, capacity: usize, out_device: *mut *mut weft_device) -> *mut weft_error>,
+    pub tensor_sharding_picture: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub tensor_copy_to_mesh: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub tensor_from_host_sharded: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, dtype: weft_dtype, dims: *const i64, rank: usize, data: *const c_void, size: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3251,6 +3271,21 @@ extern "C" {
     pub fn weft_custom_register(ctx: *mut weft_context, name: *const c_char, name_length: usize, function: *mut c_void, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error;
     pub fn weft_custom_register_symbol(ctx: *mut weft_context, name: *const c_char, name_length: usize, library: *const c_char, library_length: usize, symbol: *const c_char, symbol_length: usize, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error;
     pub fn weft_custom_apply(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_mesh_create(ctx: *mut weft_context, devices: *const *mut weft_device, device_count: usize, axes: *const c_char, axes_length: usize, out: *mut *mut weft_mesh) -> *mut weft_error;
+    pub fn weft_mesh_axes(mesh: *mut weft_mesh, out_axes: *mut *const c_char, out_length: *mut usize) -> *mut weft_error;
+    pub fn weft_mesh_size(mesh: *mut weft_mesh, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_mesh_device_at(mesh: *mut weft_mesh, index: usize, out: *mut *mut weft_device) -> *mut weft_error;
+    pub fn weft_context_set_mesh(ctx: *mut weft_context, mesh: *mut weft_mesh) -> *mut weft_error;
+    pub fn weft_mesh_retain(mesh: *mut weft_mesh);
+    pub fn weft_mesh_release(mesh: *mut weft_mesh);
+    pub fn weft_shard(tensor: *mut weft_tensor, spec: *const c_char, spec_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_mesh(tensor: *mut weft_tensor, out: *mut *mut weft_mesh) -> *mut weft_error;
+    pub fn weft_tensor_sharding(tensor: *mut weft_tensor, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_tensor_shard_count(tensor: *mut weft_tensor, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_tensor_shard_at(tensor: *mut weft_tensor, index: usize, out_box: *mut i64, capacity: usize, out_device: *mut *mut weft_device) -> *mut weft_error;
+    pub fn weft_tensor_sharding_picture(tensor: *mut weft_tensor, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_tensor_copy_to_mesh(tensor: *mut weft_tensor, mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_from_host_sharded(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, dtype: weft_dtype, dims: *const i64, rank: usize, data: *const c_void, size: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_for_options_init(options: *mut c_void, size: usize);
     pub fn weft_scan_options_init(options: *mut c_void, size: usize);
     pub fn weft_vmap_options_init(options: *mut c_void, size: usize);

@@ -528,6 +528,123 @@ void Call_weft_idx_read(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_mesh_create(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t device_count = 0;
+  weft_device* const* const devices = f.Handles<weft_device>(&device_count);
+  const Text axes_ = f.DrawText(Words::kAxes);
+  const char* const axes = axes_.data;
+  const size_t axes_length = axes_.length;
+  weft_mesh** const out = f.Out<weft_mesh*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mesh_create(ctx, devices, device_count, axes, axes_length, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mesh_axes(Fuzz& f) {
+  weft_mesh* const mesh = f.Handle<weft_mesh>(false);
+  const char** const out_axes = f.Out<const char*>(false);
+  size_t* const out_length = f.Out<size_t>(true);
+  f.Enter();
+  f.Leave(weft_mesh_axes(mesh, out_axes, out_length));
+}
+
+void Call_weft_mesh_size(Fuzz& f) {
+  weft_mesh* const mesh = f.Handle<weft_mesh>(false);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  f.Leave(weft_mesh_size(mesh, out_count));
+}
+
+void Call_weft_mesh_device_at(Fuzz& f) {
+  weft_mesh* const mesh = f.Handle<weft_mesh>(false);
+  const size_t index = static_cast<size_t>(f.Integer());
+  weft_device** const out = f.Out<weft_device*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mesh_device_at(mesh, index, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_context_set_mesh(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_mesh* const mesh = f.Handle<weft_mesh>(true);
+  f.Enter();
+  f.Leave(weft_context_set_mesh(ctx, mesh));
+}
+
+void Call_weft_mesh_retain(Fuzz& f) {
+  f.Retain<weft_mesh>(weft_mesh_retain);
+}
+
+void Call_weft_mesh_release(Fuzz& f) {
+  f.Release<weft_mesh>(weft_mesh_release);
+}
+
+void Call_weft_shard(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  const Text spec_ = f.DrawText(Words::kSpecs);
+  const char* const spec = spec_.data;
+  const size_t spec_length = spec_.length;
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_shard(tensor, spec, spec_length, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensor_mesh(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  weft_mesh** const out = f.Out<weft_mesh*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_mesh(tensor, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensor_sharding(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_sharding(tensor, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensor_shard_count(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  f.Leave(weft_tensor_shard_count(tensor, out_count));
+}
+
+void Call_weft_tensor_shard_at(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  const size_t index = static_cast<size_t>(f.Integer());
+  size_t capacity = 0;
+  int64_t* const out_box = f.OutArray<int64_t>(&capacity);
+  weft_device** const out_device = f.Out<weft_device*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_shard_at(tensor, index, out_box, capacity, out_device))) return;
+  f.Keep(out_device);
+}
+
+void Call_weft_tensor_sharding_picture(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_sharding_picture(tensor, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensor_copy_to_mesh(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  weft_mesh* const mesh = f.Handle<weft_mesh>(false);
+  const Text spec_ = f.DrawText(Words::kSpecs);
+  const char* const spec = spec_.data;
+  const size_t spec_length = spec_.length;
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_copy_to_mesh(tensor, mesh, spec, spec_length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_for_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_for_options), &size);
@@ -741,118 +858,6 @@ void Call_weft_roll_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_roll_opts), &size);
   f.Enter();
   weft_roll_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_scatter_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_scatter_opts), &size);
-  f.Enter();
-  weft_scatter_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_slice_in_dim_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_slice_in_dim_opts), &size);
-  f.Enter();
-  weft_slice_in_dim_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_squeeze_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_squeeze_opts), &size);
-  f.Enter();
-  weft_squeeze_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_stack_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_stack_opts), &size);
-  f.Enter();
-  weft_stack_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_take_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_take_opts), &size);
-  f.Enter();
-  weft_take_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_tril_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_tril_opts), &size);
-  f.Enter();
-  weft_tril_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_triu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_triu_opts), &size);
-  f.Enter();
-  weft_triu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_all_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_all_opts), &size);
-  f.Enter();
-  weft_all_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_any_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_any_opts), &size);
-  f.Enter();
-  weft_any_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_argmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_argmax_opts), &size);
-  f.Enter();
-  weft_argmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_argmin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_argmin_opts), &size);
-  f.Enter();
-  weft_argmin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cummax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cummax_opts), &size);
-  f.Enter();
-  weft_cummax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cummin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cummin_opts), &size);
-  f.Enter();
-  weft_cummin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cumprod_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cumprod_opts), &size);
-  f.Enter();
-  weft_cumprod_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -5,7 +5,7 @@
 
 namespace weft::fuzz {
 
-enum class Kind : int { kError, kBlob, kContext, kDevice, kEvent, kTensor, kScope, kOptimizer, kTree, kCheckpointReader, kCache, kFunction, kCount };
+enum class Kind : int { kError, kBlob, kContext, kDevice, kMesh, kEvent, kTensor, kScope, kOptimizer, kTree, kCheckpointReader, kCache, kFunction, kCount };
 
 template <typename H>
 struct KindOf;
@@ -24,6 +24,10 @@ struct KindOf<weft_context> {
 template <>
 struct KindOf<weft_device> {
   static constexpr Kind kKind = Kind::kDevice;
+};
+template <>
+struct KindOf<weft_mesh> {
+  static constexpr Kind kKind = Kind::kMesh;
 };
 template <>
 struct KindOf<weft_event> {
@@ -64,6 +68,7 @@ inline void GiveBack(Kind kind, void* handle) {
     case Kind::kBlob: return weft_blob_release(reinterpret_cast<weft_blob*>(handle));
     case Kind::kContext: return weft_context_release(reinterpret_cast<weft_context*>(handle));
     case Kind::kDevice: return weft_device_release(reinterpret_cast<weft_device*>(handle));
+    case Kind::kMesh: return weft_mesh_release(reinterpret_cast<weft_mesh*>(handle));
     case Kind::kEvent: return weft_event_release(reinterpret_cast<weft_event*>(handle));
     case Kind::kTensor: return weft_tensor_release(reinterpret_cast<weft_tensor*>(handle));
     case Kind::kScope: return weft_error_release(weft_scope_end(reinterpret_cast<weft_scope*>(handle)));

@@ -1801,6 +1801,21 @@ void Call_weft_idx_read(Fuzz& f);
 void Call_weft_custom_register(Fuzz& f);
 void Call_weft_custom_register_symbol(Fuzz& f);
 void Call_weft_custom_apply(Fuzz& f);
+void Call_weft_mesh_create(Fuzz& f);
+void Call_weft_mesh_axes(Fuzz& f);
+void Call_weft_mesh_size(Fuzz& f);
+void Call_weft_mesh_device_at(Fuzz& f);
+void Call_weft_context_set_mesh(Fuzz& f);
+void Call_weft_mesh_retain(Fuzz& f);
+void Call_weft_mesh_release(Fuzz& f);
+void Call_weft_shard(Fuzz& f);
+void Call_weft_tensor_mesh(Fuzz& f);
+void Call_weft_tensor_sharding(Fuzz& f);
+void Call_weft_tensor_shard_count(Fuzz& f);
+void Call_weft_tensor_shard_at(Fuzz& f);
+void Call_weft_tensor_sharding_picture(Fuzz& f);
+void Call_weft_tensor_copy_to_mesh(Fuzz& f);
+void Call_weft_tensor_from_host_sharded(Fuzz& f);
 void Call_weft_for_options_init(Fuzz& f);
 void Call_weft_scan_options_init(Fuzz& f);
 void Call_weft_vmap_options_init(Fuzz& f);
@@ -2501,6 +2516,21 @@ extern const Function kFunctions[] = {
     {"weft_custom_register", Call_weft_custom_register, 0x1368u, false, true, 1, nullptr},
     {"weft_custom_register_symbol", Call_weft_custom_register_symbol, 0x93E8u, false, true, 1, nullptr},
     {"weft_custom_apply", Call_weft_custom_apply, 0xFFFFFFFFu, false, true, 1, nullptr},
+    {"weft_mesh_create", Call_weft_mesh_create, 0x328u, false, true, 1, nullptr},
+    {"weft_mesh_axes", Call_weft_mesh_axes, 0x308u, false, true, 1, nullptr},
+    {"weft_mesh_size", Call_weft_mesh_size, 0x308u, false, true, 1, nullptr},
+    {"weft_mesh_device_at", Call_weft_mesh_device_at, 0xB08u, false, true, 1, nullptr},
+    {"weft_context_set_mesh", Call_weft_context_set_mesh, 0x308u, false, true, 1, nullptr},
+    {"weft_mesh_retain", Call_weft_mesh_retain, 0x0u, false, false, 1, nullptr},
+    {"weft_mesh_release", Call_weft_mesh_release, 0x0u, false, false, 1, nullptr},
+    {"weft_shard", Call_weft_shard, 0x30Au, false, true, 1, nullptr},
+    {"weft_tensor_mesh", Call_weft_tensor_mesh, 0x308u, false, true, 1, nullptr},
+    {"weft_tensor_sharding", Call_weft_tensor_sharding, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_shard_count", Call_weft_tensor_shard_count, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_shard_at", Call_weft_tensor_shard_at, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_sharding_picture", Call_weft_tensor_sharding_picture, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_copy_to_mesh", Call_weft_tensor_copy_to_mesh, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_from_host_sharded", Call_weft_tensor_from_host_sharded, 0x30Au, true, true, 1, nullptr},
     {"weft_for_options_init", Call_weft_for_options_init, 0u, false, false, 1, nullptr},
     {"weft_scan_options_init", Call_weft_scan_options_init, 0u, false, false, 1, nullptr},
     {"weft_vmap_options_init", Call_weft_vmap_options_init, 0u, false, false, 1, nullptr},
@@ -2992,6 +3022,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 698;
+extern const size_t kFunctionCount = 713;
 
 }  // namespace weft::fuzz

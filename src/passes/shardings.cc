@@ -1,0 +1,118 @@
+// See shardings.h. Forward alone, from parameters and weft.shard to results: what is between them is the partitioner's.
+#include "src/passes/shardings.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/ops/generated/attributes.h"
+#include "src/ops/lies.h"
+#include "src/ops/registry.h"
+#include "src/passes/passes.h"
+#include "src/runtime/hash_map.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Function;
+using ir::Mesh;
+using ir::Node;
+using ir::Sharding;
+using Shardings = std::vector<Sharding>;
+
+// Runs of a loop's body after which what it carries lies as it will for good; what is carried through few values settles at once.
+constexpr int kRounds = 3;
+
+class Walk {
+ public:
+  explicit Walk(const Mesh& mesh) : mesh_(mesh) {}
+
+  absl::StatusOr<Shardings> Run(const Function& function, std::span<const Sharding> parameters) {
+    HashMap<const Node*, Shardings> known;
+    for (size_t i = 0; i < function.parameters().size(); ++i) known[function.parameters()[i].node.get()] = {parameters[i]};
+    Shardings operands;
+    for (const Node* node : function.nodes()) {
+      if (known.contains(node)) continue;
+      operands.clear();
+      for (const ir::Value& operand : node->operands()) {
+        operands.push_back(operand ? known.at(operand.node.get())[operand.result] : Sharding());
+      }
+      WEFT_ASSIGN_OR_RETURN(known[node], Results(*node, operands));
+    }
+    Shardings results;
+    for (const ir::Value& result : function.results()) results.push_back(known.at(result.node.get())[result.result]);
+    return results;
+  }
+
+ private:
+  absl::StatusOr<Shardings> Results(const Node& node, const Shardings& operands) {
+    const size_t count = node.results().size();
+    const ir::OpDef& op = node.op();
+    if (&op == &ops::kOp_shard) {
+      const std::string& spec = ops::ShardAttrs{node.attrs()}.spec();
+      WEFT_ASSIGN_OR_RETURN(Sharding said, ir::ParseSharding(spec, mesh_));
+      WEFT_RETURN_IF_ERROR(ir::Check(mesh_, said, node.type(), "an operand of shard"));
+      return Shardings{std::move(said)};
+    }
+    if (&op == &ops::kOp_while) return Loop(node, operands);
+    if (&op == &ops::kOp_case) return Branches(node, operands);
+    if (!node.regions().empty() || count != 1 || !node.type().is_tensor()) return Shardings(count);
+    return Shardings{ops::Lies({node, mesh_, operands})};
+  }
+
+  // Where one is whole, as the other lies.
+  static void Join(const Sharding& other, Sharding* sharding) {
+    if (sharding->whole()) *sharding = other;
+  }
+
+  absl::StatusOr<Shardings> Loop(const Node& node, const Shardings& operands) {
+    const Function& body = *node.regions()[1];
+    const size_t carried = body.results().size(), captures = body.parameters().size() - carried;
+    Shardings now(operands.begin(), operands.begin() + static_cast<ptrdiff_t>(carried));
+    for (int round = 0; round < kRounds; ++round) {
+      Shardings parameters = now;
+      parameters.insert(parameters.end(), operands.end() - static_cast<ptrdiff_t>(captures), operands.end());
+      WEFT_ASSIGN_OR_RETURN(const Shardings next, Run(body, parameters));
+      const Shardings before = now;
+      for (size_t i = 0; i < carried; ++i) Join(next[i], &now[i]);
+      if (now == before) break;
+    }
+    return now;
+  }
+
+  absl::StatusOr<Shardings> Branches(const Node& node, const Shardings& operands) {
+    Shardings all(node.results().size());
+    size_t at = 1;
+    for (const Ref<const Function>& branch : node.regions()) {
+      const size_t count = branch->parameters().size();
+      WEFT_ASSIGN_OR_RETURN(const Shardings its, Run(*branch, std::span(operands).subspan(at, count)));
+      for (size_t i = 0; i < all.size(); ++i) Join(its[i], &all[i]);
+      at += count;
+    }
+    return all;
+  }
+
+  const Mesh& mesh_;
+};
+
+bool IsOpen(const Sharding& sharding) { return std::ranges::any_of(sharding.dimensions, &Sharding::Dimension::open); }
+
+}  // namespace
+
+absl::StatusOr<Shardings> ResultShardings(const ir::Module& module) {
+  const ir::Participants& who = module.participants;
+  // Expanded as for one process, so that nothing is left but what rules know; weft.shard stays.
+  const PipelineOptions options = {.claims = [](const Node& node) { return &node.op() == &ops::kOp_shard; }};
+  WEFT_ASSIGN_OR_RETURN(const ir::Module flat, ExpandComposites(module, options));
+  const Function& main = flat.main();
+  Shardings parameters = who.parameters, results = who.results;
+  parameters.resize(main.parameters().size());
+  results.resize(main.results().size());
+  WEFT_ASSIGN_OR_RETURN(const Shardings found, Walk(who.mesh).Run(main, parameters));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (IsOpen(results[i])) results[i] = found[i];
+  }
+  return results;
+}
+
+}  // namespace weft::passes

@@ -1,0 +1,294 @@
+/* One transformer trained on four devices: data parallel, with cut parameters (FSDP), tensor parallel, both ways at once. Only the lines with
+ * weft_shard differ. On the platforms cpu and reference devices share a memory: each loss has the bits of one device. With arguments PLATFORM
+ * PLUGIN (tests/pjrt/meshes_test.py) it is within 1e-5. Then what cannot be: texts of errors. */
+#include "check.h"
+
+enum { BATCH = 8, LENGTH = 12, VOCABULARY = 16, WIDTH = 32, HEADS = 4, PARAMS = 14, STEPS = 20 };
+
+enum { TOKENS, PLACES, N1_SCALE, N1_OFFSET, WQ, WK, WV, WO, N2_SCALE, N2_OFFSET, W1, B1, W2, HEAD };
+/* How each parameter lies: whole (data parallel), cut as storage (FSDP), cut as work (tensor parallel, axis t). */
+static const struct {
+  size_t rank;
+  int64_t dims[2];
+  double value; /* 0.15: random of that deviation */
+  const char *fsdp, *tensor;
+} SHAPES[PARAMS] = {
+    {2, {VOCABULARY, WIDTH}, 0.15, "d,-", "-,-"}, {2, {LENGTH, WIDTH}, 0.15, "d,-", "-,-"},   {1, {WIDTH, 0}, 1, "d", "-"},
+    {1, {WIDTH, 0}, 0, "d", "-"},                 {2, {WIDTH, WIDTH}, 0.15, "d,-", "-,t"},    {2, {WIDTH, WIDTH}, 0.15, "d,-", "-,t"},
+    {2, {WIDTH, WIDTH}, 0.15, "d,-", "-,t"},      {2, {WIDTH, WIDTH}, 0.15, "d,-", "t,-"},    {1, {WIDTH, 0}, 1, "d", "-"},
+    {1, {WIDTH, 0}, 0, "d", "-"},                 {2, {WIDTH, 4 * WIDTH}, 0.15, "d,-", "-,t"}, {1, {4 * WIDTH, 0}, 0, "d", "t"},
+    {2, {4 * WIDTH, WIDTH}, 0.15, "d,-", "t,-"},  {2, {WIDTH, VOCABULARY}, 0.15, "d,-", "-,-"},
+};
+
+typedef enum { ONE, DATA, FSDP, TENSOR, BOTH, WAYS } way;
+static const char* const NAMES[WAYS] = {"one device", "data parallel", "FSDP", "tensor parallel", "data and tensor parallel"};
+static const char* const AXES[WAYS] = {NULL, "d=4", "d=4", "t=4", "d=2,t=2"};
+
+typedef struct {
+  weft_tensor *p[PARAMS], *held[3]; /* held: activations that a caller has in variables at the barrier */
+  way how;
+} model;
+
+static weft_tensor* shard(wf_scope* s, weft_tensor* x, const char* spec) {
+  weft_tensor* out = NULL;
+  weft_error* const error = x != NULL ? weft_shard(x, spec, WEFT_STRLEN, &out) : NULL;
+  return x != NULL ? weft_scope_adopt(s, error, out) : NULL;
+}
+
+static void make(weft_context* ctx, model* m) {
+  wf_scope* s = wf_begin(ctx);
+  int i;
+  for (i = 0; i < PARAMS; ++i) {
+    const double value = SHAPES[i].value;
+    weft_tensor* t = value == 0.15 ? wf_normal(s, SHAPES[i].dims, SHAPES[i].rank, .deviation = value) : wf_full(s, SHAPES[i].dims, SHAPES[i].rank, value);
+    if (m->how == FSDP) t = shard(s, t, SHAPES[i].fsdp);
+    if (m->how == TENSOR || m->how == BOTH) t = shard(s, t, SHAPES[i].tensor);
+    m->p[i] = wf_keep(s, t);
+    wf_try(s, weft_tensor_require_grad(m->p[i], 1));
+  }
+  MUST(wf_end(s));
+}
+
+static weft_tensor* heads(wf_scope* s, weft_tensor* x) {
+  return wf_transpose(s, wf_reshape(s, x, WF_INTS(BATCH, LENGTH, HEADS, WIDTH / HEADS)), WF_INTS(0, 2, 1, 3));
+}
+
+static void hold(model* m, int i, wf_scope* s, weft_tensor* x) {
+  weft_tensor_release(m->held[i]);
+  m->held[i] = wf_keep(s, x);
+}
+
+static weft_tensor* forward(wf_scope* s, model* m, weft_tensor* ids) {
+  weft_tensor *const *p = m->p, *x, *h, *q, *k, *v;
+  x = wf_add(s, wf_embedding(s, p[TOKENS], ids), p[PLACES]);
+  hold(m, 0, s, x);
+  h = wf_layer_norm(s, x, p[N1_SCALE], p[N1_OFFSET]);
+  q = heads(s, wf_matmul(s, h, p[WQ])), k = heads(s, wf_matmul(s, h, p[WK])), v = heads(s, wf_matmul(s, h, p[WV]));
+  h = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);
+  h = wf_reshape(s, wf_transpose(s, h, WF_INTS(0, 2, 1, 3)), WF_INTS(BATCH, LENGTH, WIDTH));
+  x = wf_add(s, x, wf_dropout(s, wf_matmul(s, h, p[WO]), .rate = 0.05));
+  h = wf_layer_norm(s, x, p[N2_SCALE], p[N2_OFFSET]);
+  h = wf_gelu(s, wf_add(s, wf_matmul(s, h, p[W1]), p[B1]));
+  x = wf_add(s, x, wf_dropout(s, wf_matmul(s, h, p[W2]), .rate = 0.05));
+  hold(m, 1, s, x);
+  x = wf_matmul(s, x, p[HEAD]);
+  hold(m, 2, s, x);
+  return x;
+}
+
+static float step(weft_context* ctx, model* m, weft_optimizer* opt, int number) {
+  int32_t ids[BATCH][LENGTH], labels[BATCH][LENGTH];
+  weft_tensor *x, *y, *loss, *grads[PARAMS] = {NULL};
+  float value = -1;
+  int b, i;
+  wf_scope* s = wf_begin(ctx);
+  for (b = 0; b < BATCH; ++b) {
+    for (i = 0; i < LENGTH; ++i) {
+      ids[b][i] = (number * 7 + b * 31 + i * i * 3 + i * b) % VOCABULARY;
+      labels[b][i] = i >= 2 ? ids[b][i - 2] : 0;
+    }
+  }
+  x = wf_from_host(s, WEFT_I32, WF_INTS(BATCH, LENGTH), ids, sizeof ids);
+  y = wf_from_host(s, WEFT_I32, WF_INTS(BATCH, LENGTH), labels, sizeof labels);
+  if (m->how == DATA || m->how == FSDP || m->how == BOTH) x = shard(s, x, "d,-"), y = shard(s, y, "d,-");
+  loss = wf_cross_entropy(s, forward(s, m, x), y);
+  wf_grad(s, loss, m->p, PARAMS, grads);
+  wf_try(s, weft_optimizer_step(opt, grads, PARAMS, 0.01));
+  loss = wf_keep(s, loss);
+  wf_try(s, weft_sync(ctx, NULL, NULL));
+  wf_try(s, weft_tensor_to_host(loss, &value, sizeof value));
+  weft_tensor_release(loss);
+  MUST(wf_end(s));
+  return value;
+}
+
+static weft_context* context_of(const char* platform, const char* plugin) {
+  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
+                                   {"platform", WEFT_STRLEN, platform, WEFT_STRLEN},
+                                   {"seed", WEFT_STRLEN, "11", WEFT_STRLEN},
+                                   {"devices", WEFT_STRLEN, "4", WEFT_STRLEN},
+                                   {"plugin", WEFT_STRLEN, plugin != NULL ? plugin : "", WEFT_STRLEN}};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  options.settings = settings;
+  options.setting_count = 5;
+  MUST(weft_context_create(&options, &ctx));
+  return ctx;
+}
+
+static void lies(weft_tensor* t, const char* spec, int line) {
+  weft_blob* text = NULL;
+  MUST(weft_tensor_sharding(t, &text));
+  if (strcmp(weft_blob_data(text), spec) != 0) printf("%s:%d: lies as %s, not %s\n", __FILE__, line, (const char*)weft_blob_data(text), spec), ++g_failures;
+  weft_blob_release(text);
+}
+#define LIES(t, spec) lies((t), (spec), __LINE__)
+
+static void train(const char* platform, const char* plugin, way how, int steps, float* losses) {
+  weft_context* ctx = context_of(platform, plugin);
+  weft_mesh* mesh = NULL;
+  weft_optimizer* opt = NULL;
+  model m = {.how = how};
+  int i;
+  if (AXES[how] != NULL) {
+    MUST(weft_mesh_create(ctx, NULL, 0, AXES[how], WEFT_STRLEN, &mesh));
+    MUST(weft_context_set_mesh(ctx, mesh));
+  }
+  make(ctx, &m);
+  MUST(weft_adamw_create(ctx, m.p, PARAMS, NULL, &opt));
+  for (i = 0; i < steps; ++i) losses[i] = step(ctx, &m, opt, i);
+  if (how == FSDP) LIES(m.p[W1], "d,-"), LIES(m.p[B1], "d");
+  if (how == BOTH) LIES(m.p[W1], "-,t"), LIES(m.p[TOKENS], "-,-"), LIES(m.held[2], "d,-,-");
+  if (how == DATA || how == FSDP) LIES(m.held[0], "d,-,-"), LIES(m.held[1], "d,-,-"), LIES(m.held[2], "d,-,-");
+  if (steps > 8) CHECK(metric(ctx, "steps_replayed") + 6 >= steps);
+  for (i = 0; i < PARAMS; ++i) weft_tensor_release(m.p[i]);
+  for (i = 0; i < 3; ++i) weft_tensor_release(m.held[i]);
+  weft_optimizer_release(opt);
+  weft_mesh_release(mesh);
+  weft_context_release(ctx);
+}
+
+/* The largest relative difference of a loss to one device; `most` 0: the same bits. */
+static void losses_agree(const char* platform, const char* plugin, int steps, double most) {
+  float one[STEPS], many[STEPS];
+  way how;
+  int i;
+  train(platform, plugin, ONE, steps, one);
+  CHECK(one[0] > 2 && one[steps - 1] < one[0]);
+  for (how = DATA; how < WAYS; ++how) {
+    double worst = 0;
+    train(platform, plugin, how, steps, many);
+    for (i = 0; i < steps; ++i) worst = fmax(worst, fabs((double)many[i] - one[i]) / fabs((double)one[i]));
+    printf("%s, %s: %d losses, the largest difference to one device %.2g\n", platform, NAMES[how], steps, worst);
+    if (!(worst <= most)) printf("  last %.9g and %.9g\n", (double)many[steps - 1], (double)one[steps - 1]), ++g_failures;
+  }
+}
+
+/* --- Places of values ------------------------------------------------------------------------------------------------------ */
+
+static void parts_and_copies(const char* platform, const char* plugin) {
+  weft_context* ctx = context_of(platform, plugin);
+  weft_mesh *mesh = NULL, *same = NULL, *line = NULL, *of = NULL;
+  weft_tensor *x = NULL, *y = NULL, *z = NULL, *back = NULL, *cut = NULL;
+  weft_device* device = NULL;
+  weft_blob* text = NULL;
+  const char* axes = NULL;
+  const char* name = NULL;
+  float host[4][6], read[4][6];
+  int64_t box[4];
+  size_t count = 0;
+  int i, j;
+  for (i = 0; i < 4; ++i) {
+    for (j = 0; j < 6; ++j) host[i][j] = (float)(10 * i + j);
+  }
+  MUST(weft_mesh_create(ctx, NULL, 0, "a=2,b=2", WEFT_STRLEN, &mesh));
+  MUST(weft_mesh_create(ctx, NULL, 0, "a=2,b=2", WEFT_STRLEN, &same));
+  MUST(weft_mesh_create(ctx, NULL, 0, "n=4", WEFT_STRLEN, &line));
+  MUST(weft_mesh_axes(mesh, &axes, NULL));
+  CHECK_TEXT(axes, "a=2,b=2");
+  MUST(weft_mesh_size(mesh, &count));
+  CHECK_EQUAL(count, 4);
+  MUST(weft_tensor_from_host_sharded(mesh, "a,b", WEFT_STRLEN, WEFT_F32, DIMS(4, 6), host, sizeof host, &x));
+  MUST(weft_tensor_mesh(x, &of));
+  CHECK(of != NULL);
+  weft_mesh_release(of);
+  LIES(x, "a,b");
+  MUST(weft_tensor_shard_count(x, &count));
+  CHECK_EQUAL(count, 4);
+  MUST(weft_tensor_shard_at(x, 3, box, 4, &device));
+  CHECK(box[0] == 2 && box[1] == 3 && box[2] == 2 && box[3] == 3);
+  MUST(weft_device_name(device, &name, NULL));
+  CHECK(strchr(name, '3') != NULL);
+  weft_device_release(device);
+  memset(read, 0, sizeof read);
+  MUST(weft_tensor_to_host(x, read, sizeof read));
+  CHECK(memcmp(host, read, sizeof host) == 0);
+  /* Computed from it, and cut anew; all of it is read on the host. */
+  MUST(weft_add(ctx, x, x, &y));
+  MUST(weft_shard(y, "b,-", WEFT_STRLEN, &z));
+  MUST(weft_tensor_to_host(z, read, sizeof read));
+  CHECK(read[3][5] == 2 * host[3][5] && read[1][2] == 2 * host[1][2]);
+  LIES(y, "a,b");
+  LIES(z, "b,-");
+  MUST(weft_tensor_sharding_picture(z, &text));
+  CHECK(strstr(weft_blob_data(text), "| 0 2 |") != NULL && strstr(weft_blob_data(text), "| 1 3 |") != NULL);
+  weft_blob_release(text);
+  /* To another mesh, to one device, and back. */
+  MUST(weft_tensor_copy_to_mesh(z, line, "n,-", WEFT_STRLEN, &cut));
+  LIES(cut, "n,-");
+  MUST(weft_tensor_copy_to(cut, NULL, &back));
+  MUST(weft_tensor_mesh(back, &of));
+  CHECK(of == NULL);
+  LIES(back, "-,-");
+  MUST(weft_tensor_to_host(back, read, sizeof read));
+  CHECK(read[3][5] == 2 * host[3][5]);
+  /* What cannot be. */
+  weft_tensor_release(y), y = NULL;
+  FAILS_WITH(weft_add(ctx, x, back, &y), WEFT_INVALID_ARGUMENT, "the mesh a=2,b=2 of ");
+  FAILS_WITH(weft_add(ctx, x, cut, &y), WEFT_INVALID_ARGUMENT, "the mesh n=4 of ");
+  FAILS_WITH(weft_shard(x, "a,c", WEFT_STRLEN, &y), WEFT_INVALID_ARGUMENT, "the sharding 'a,c' names the axis 'c'; the mesh has a, b");
+  FAILS_WITH(weft_shard(x, "a,a", WEFT_STRLEN, &y), WEFT_INVALID_ARGUMENT, "uses the axis a twice");
+  FAILS_WITH(weft_shard(x, "a", WEFT_STRLEN, &y), WEFT_INVALID_ARGUMENT, "the sharding 'a' has 1 words for 2 dimensions");
+  FAILS_WITH(weft_shard(x, "a,,b", WEFT_STRLEN, &y), WEFT_INVALID_ARGUMENT, "has 3 words for 2 dimensions");
+  FAILS_WITH(weft_shard(x, "a+,b", WEFT_STRLEN, &y), WEFT_INVALID_ARGUMENT, "has a word 'a+'");
+  FAILS_WITH(weft_shard(x, "-,a+b", WEFT_STRLEN, &y), WEFT_INVALID_ARGUMENT, "cuts dimension 1 of size 6 into 4 pieces, which do not come out even");
+  FAILS_WITH(weft_shard(back, "-,-", WEFT_STRLEN, &y), WEFT_INVALID_ARGUMENT, "is for a mesh; the tensor f32[4, 6] is on ");
+  FAILS_WITH(weft_tensor_from_host_sharded(mesh, "a,b", WEFT_STRLEN, WEFT_F32, DIMS(3, 6), host, 72, &y), WEFT_INVALID_ARGUMENT, "cuts dimension 0 of size 3");
+  FAILS_WITH(weft_tensor_shard_at(x, 4, box, 4, &device), WEFT_OUT_OF_RANGE, "part 4 of a value that has 4");
+  FAILS_WITH(weft_tensor_shard_at(x, 0, box, 3, &device), WEFT_OUT_OF_RANGE, "capacity is 3; a part of a tensor of rank 2 takes 4 numbers");
+  CHECK(y == NULL);
+  weft_tensor_release(x), weft_tensor_release(z), weft_tensor_release(back), weft_tensor_release(cut);
+  weft_mesh_release(mesh), weft_mesh_release(same), weft_mesh_release(line);
+  weft_context_release(ctx);
+}
+
+static void refused_meshes(const char* platform, const char* plugin) {
+  weft_context *ctx = context_of(platform, plugin), *other = context_of(platform, plugin);
+  weft_device *d[4], *foreign = NULL;
+  weft_mesh *mesh = NULL, *turned = NULL;
+  weft_tensor *x = NULL, *y = NULL;
+  weft_blob* text = NULL;
+  float read[4];
+  size_t i;
+  for (i = 0; i < 4; ++i) MUST(weft_device_at(ctx, i, &d[i]));
+  MUST(weft_device_at(other, 0, &foreign));
+  FAILS_WITH(weft_mesh_create(ctx, NULL, 0, "a=1000", WEFT_STRLEN, &mesh), WEFT_NOT_FOUND, "the mesh is of 1000 devices; the context has 4");
+  FAILS_WITH(weft_mesh_create(ctx, d, 4, "a=3", WEFT_STRLEN, &mesh), WEFT_INVALID_ARGUMENT, "the mesh a=3 is of 3 devices; there are 4");
+  FAILS_WITH(weft_mesh_create(ctx, d, 4, "a", WEFT_STRLEN, &mesh), WEFT_INVALID_ARGUMENT, "has an axis 'a'; it must be a name, '=' and a size");
+  FAILS_WITH(weft_mesh_create(ctx, d, 4, "a=2,a=2", WEFT_STRLEN, &mesh), WEFT_INVALID_ARGUMENT, "two axes of the mesh are called a");
+  FAILS_WITH(weft_mesh_create(ctx, d, 4, "a=0", WEFT_STRLEN, &mesh), WEFT_INVALID_ARGUMENT, "the mesh's axis a has size 0");
+  FAILS_WITH(weft_mesh_create(ctx, d, 4, "", 0, &mesh), WEFT_INVALID_ARGUMENT, "the mesh '' has an axis ''");
+  FAILS_WITH(weft_mesh_create(ctx, &foreign, 1, "a=1", WEFT_STRLEN, &mesh), WEFT_INVALID_ARGUMENT, "belongs to another context");
+  FAILS_WITH(weft_mesh_create(ctx, (weft_device* const[]){d[0], d[0]}, 2, "a=2", WEFT_STRLEN, &mesh), WEFT_INVALID_ARGUMENT, "is twice in the mesh");
+  /* Devices in another order: the second half comes first. */
+  MUST(weft_mesh_create(ctx, (weft_device* const[]){d[2], d[3], d[0], d[1]}, 4, "a=4", WEFT_STRLEN, &turned));
+  MUST(weft_context_set_mesh(ctx, turned));
+  FAILS_WITH(weft_context_set_mesh(other, turned), WEFT_INVALID_ARGUMENT, "belongs to another context");
+  x = f32(ctx, DIMS(4), (const float[]){1, 2, 3, 4});
+  MUST(weft_shard(x, "a", WEFT_STRLEN, &y));
+  MUST(weft_tensor_sharding_picture(y, &text));
+  CHECK(strstr(weft_blob_data(text), "| 2 | 3 | 0 | 1 |") != NULL);
+  weft_blob_release(text);
+  MUST(weft_tensor_to_host(y, read, sizeof read));
+  CHECK(read[2] == 3);
+  MUST(weft_context_set_mesh(ctx, NULL));
+  weft_tensor_release(x), weft_tensor_release(y), weft_mesh_release(turned);
+  for (i = 0; i < 4; ++i) weft_device_release(d[i]);
+  weft_device_release(foreign);
+  weft_context_release(ctx), weft_context_release(other);
+}
+
+int main(int argc, char** argv) {
+  if (argc == 3) {
+    losses_agree(argv[1], argv[2], STEPS, 1e-5);
+    parts_and_copies(argv[1], argv[2]);
+    refused_meshes(argv[1], argv[2]);
+    return g_failures != 0;
+  }
+  losses_agree("cpu", NULL, STEPS, 0);
+  losses_agree("reference", NULL, 3, 0);
+  parts_and_copies("cpu", NULL);
+  parts_and_copies("reference", NULL);
+  refused_meshes("cpu", NULL);
+  return g_failures != 0;
+}
