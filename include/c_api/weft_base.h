@@ -162,6 +162,17 @@ typedef enum weft_option_source {
   WEFT_OPTION_SOURCE_FORCE32 = 0x7FFFFFFF
 } weft_option_source;
 
+/* What the shares of devices are combined with. */
+typedef enum weft_collective_reducer {
+  WEFT_COLLECTIVE_SUM = 0, /* in the order of the devices; f16 and bf16 in f32, rounded once */
+  WEFT_COLLECTIVE_PROD = 1, /* as sums */
+  WEFT_COLLECTIVE_MAX = 2, /* NaN where one is */
+  WEFT_COLLECTIVE_MIN = 3, /* NaN where one is */
+  WEFT_COLLECTIVE_AND = 4, /* bits, or bool */
+  WEFT_COLLECTIVE_OR = 5, /* bits, or bool */
+  WEFT_COLLECTIVE_REDUCER_FORCE32 = 0x7FFFFFFF
+} weft_collective_reducer;
+
 /* Any function of the library; cast it to its declared type. Since 1.0. */
 typedef void (*weft_proc)(void);
 

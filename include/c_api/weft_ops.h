@@ -232,6 +232,75 @@ WEFT_API WEFT_MUST_USE weft_error* weft_random_get_state(weft_context* ctx, uint
 WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint64_t key, uint64_t counter_low,
     uint64_t counter_high) WEFT_NOEXCEPT;
 
+/* The shares of all devices along the axes combined, on each of them. Sums have a gradient.
+ *   ctx: of a body that weft_per_device runs, or of a loop or branch in one
+ *   x: this device's share
+ *   axes: axes_length bytes; axes of the mesh along which devices work together, joined by "+": "data", "data+model",
+ *   data outermost
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_all_reduce(weft_context* ctx, weft_tensor* x, const char* axes,
+    size_t axes_length, weft_collective_reducer reducer, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The shares of all devices along the axes side by side along a dimension, on each of them.
+ *   ctx: of a body that weft_per_device runs, or of a loop or branch in one
+ *   x: this device's share
+ *   axes: axes_length bytes; axes of the mesh along which devices work together, joined by "+": "data", "data+model",
+ *   data outermost
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_all_gather(weft_context* ctx, weft_tensor* x, const char* axes,
+    size_t axes_length, int64_t dimension, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The shares of all devices along the axes combined, of which each device gets its piece along a dimension. Sums have a
+ * gradient.
+ *   ctx: of a body that weft_per_device runs, or of a loop or branch in one
+ *   x: this device's share
+ *   axes: axes_length bytes; axes of the mesh along which devices work together, joined by "+": "data", "data+model",
+ *   data outermost
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_reduce_scatter(weft_context* ctx, weft_tensor* x, const char* axes,
+    size_t axes_length, int64_t dimension, weft_collective_reducer reducer, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Each device cuts its share along split_dimension, a piece for each device along the axes, and puts what it gets
+ * together along concat_dimension.
+ *   ctx: of a body that weft_per_device runs, or of a loop or branch in one
+ *   x: this device's share
+ *   axes: axes_length bytes; axes of the mesh along which devices work together, joined by "+": "data", "data+model",
+ *   data outermost
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_all_to_all(weft_context* ctx, weft_tensor* x, const char* axes,
+    size_t axes_length, int64_t split_dimension, int64_t concat_dimension, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Sends shares along one axis: pairs has a source and a target, by their places along the axis, each once as source and
+ * once as target; who gets none has zeros.
+ *   ctx: of a body that weft_per_device runs, or of a loop or branch in one
+ *   x: this device's share
+ *   axis: axis_length bytes
+ *   pairs: may be NULL; pair_numbers entries; source, target, source, target, …
+ *   pair_numbers: twice the number of pairs
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_collective_permute(weft_context* ctx, weft_tensor* x, const char* axis,
+    size_t axis_length, const int64_t* pairs, size_t pair_numbers, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* This device's place along an axis, an i32 scalar. In the body itself, not in loops and branches in it, which capture
+ * it.
+ *   ctx: of a body that weft_per_device runs, or of a loop or branch in one
+ *   axis: axis_length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_axis_index(weft_context* ctx, const char* axis, size_t axis_length,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 /* x itself, through which no gradient flows.
  *   x: operand; any type
  * Fluent: target = wf_stop_gradient(s, teacher);

@@ -242,6 +242,12 @@ absl::StatusOr<lazy::Where> PlaceOr(weft_device* device, lazy::Engine& engine);
 // Where a context's calls make something of such a parameter: NULL = the body's device, in the program the first.
 absl::StatusOr<lazy::Where> WhereOf(const Context& context, weft_device* device);
 
+// The mesh on which a call is recorded: that of its operands, else the context's. INVALID_ARGUMENT where that is one device.
+absl::StatusOr<const lazy::DeviceMesh*> MeshOf(const Context& context, std::span<lazy::Tensor* const> operands,
+                                               std::string_view function);
+// A text that may be NULL with length 0: empty.
+absl::StatusOr<std::string_view> OptionalText(const char* text, size_t length, std::string_view parameter);
+
 // A tensor parameter: a poisoned one gives the failure it stands for.
 absl::StatusOr<Pin<lazy::Tensor>> GetTensor(const weft_tensor* tensor, std::string_view parameter);
 // Why a parameter that is no tensor is none.

@@ -5,11 +5,31 @@
 
 #include "src/c_api/context.h"
 #include "src/c_api/picture.h"
+#include "src/ops/collective/processes.h"
 #include "src/ops/generated/attributes.h"
+#include "src/ops/reducer.h"
 #include "src/ops/registry.h"
 #include "weft.h"
 
 namespace weft::c_api {
+
+absl::StatusOr<const lazy::DeviceMesh*> MeshOf(const Context& context, std::span<lazy::Tensor* const> operands,
+                                               std::string_view function) {
+  const lazy::DeviceMesh* mesh = nullptr;
+  for (const lazy::Tensor* operand : operands) {
+    if (operand != nullptr && mesh == nullptr) mesh = &operand->sharding().mesh();
+  }
+  if (mesh == nullptr && context.frame() != nullptr) mesh = &context.frame()->place.mesh;
+  if (mesh == nullptr) mesh = context.engine().mesh();
+  if (mesh == nullptr) mesh = &context.engine().whole_device();
+  if (mesh->alone()) return UserError(function, " is for a mesh; this is recorded on ", mesh->name(), " alone");
+  return mesh;
+}
+
+absl::StatusOr<std::string_view> OptionalText(const char* text, size_t length, std::string_view parameter) {
+  return text == nullptr && length == 0 ? absl::StatusOr<std::string_view>("") : Text(text, length, parameter);
+}
+
 namespace {
 
 absl::StatusOr<std::vector<Device*>> DevicesOf(weft_device* const* devices, size_t count, size_t wanted,
@@ -55,9 +75,7 @@ std::string WholeWords(size_t rank) {
   return words;
 }
 
-absl::StatusOr<std::string_view> SpecOf(const char* spec, size_t length) {
-  return spec == nullptr && length == 0 ? absl::StatusOr<std::string_view>("") : Text(spec, length, "spec");
-}
+absl::StatusOr<std::string_view> SpecOf(const char* spec, size_t length) { return OptionalText(spec, length, "spec"); }
 
 // Devices that have the i-th part: of holders that stand for others, all of those.
 absl::StatusOr<ShardPart> PartOf(const lazy::Engine::Lying& lying, const Dims& dims, size_t i) {
@@ -66,6 +84,89 @@ absl::StatusOr<ShardPart> PartOf(const lazy::Engine::Lying& lying, const Dims& d
     return UserErrorOf(absl::StatusCode::kOutOfRange, "part ", i, " of a value that has ", mesh.devices().size());
   }
   return ShardPart{mesh.devices()[i], lying.placement.BoxOf(dims, i)};
+}
+
+// --- Collectives ----------------------------------------------------------------------------------------------------------
+
+// A collective of a body: its operand, its mesh, and the axes along which devices work together.
+struct CollectiveCall {
+  Pin<Context> context;
+  Pin<lazy::Tensor> x;
+  const lazy::DeviceMesh* mesh = nullptr;
+  std::vector<uint32_t> axes;
+};
+
+absl::StatusOr<std::vector<uint32_t>> AxesOf(const ir::Mesh& mesh, std::string_view text) {
+  WEFT_RETURN_IF_ERROR(ir::ShardingWords(text, 1).status());
+  WEFT_ASSIGN_OR_RETURN(const ir::Sharding named, ir::ParseSharding(text, mesh));
+  WEFT_RETURN_IF_ERROR(ir::Check(mesh, named, ir::Type::Tensor(DType::kF32, {0}), "the axes"));
+  if (named.dimensions.empty() || named.dimensions[0].axes.empty()) return UserError("axes is '", text, "' and names none");
+  return std::vector<uint32_t>(named.dimensions[0].axes.begin(), named.dimensions[0].axes.end());
+}
+
+absl::Status BeginCollective(weft_context* ctx, std::string_view function, std::string_view axes, CollectiveCall* call) {
+  WEFT_ASSIGN_OR_RETURN(call->context, Get(ctx, "ctx"));
+  WEFT_RETURN_IF_ERROR(call->context->Usable());
+  if (call->context->frame() == nullptr) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, function,
+                       " is for the body of a function that weft_per_device runs; values of the program are whole");
+  }
+  lazy::Tensor* const operand = call->x ? call->x.get() : nullptr;
+  WEFT_ASSIGN_OR_RETURN(call->mesh, MeshOf(*call->context, {&operand, 1}, function));
+  WEFT_ASSIGN_OR_RETURN(call->axes, AxesOf(call->mesh->axes(), axes));
+  return absl::OkStatus();
+}
+
+// Reads the operand and the axes, too.
+absl::Status BeginCollective(weft_context* ctx, weft_tensor* x, const char* axes, size_t length, std::string_view function,
+                             CollectiveCall* call) {
+  WEFT_ASSIGN_OR_RETURN(call->x, GetTensor(x, "x"));
+  WEFT_ASSIGN_OR_RETURN(const std::string_view text, Text(axes, length, "axes"));
+  return BeginCollective(ctx, function, text, call);
+}
+
+absl::StatusOr<int64_t> DimensionOf(const lazy::Tensor& x, int64_t dimension, std::string_view parameter) {
+  const auto rank = static_cast<int64_t>(x.dims().size());
+  const int64_t d = dimension < 0 ? dimension + rank : dimension;
+  if (d < 0 || d >= rank) return UserError(parameter, " is ", dimension, "; x is ", ir::ShortType(x.type()));
+  return d;
+}
+
+absl::StatusOr<int64_t> ReducerOf(weft_collective_reducer reducer) {
+  const auto number = static_cast<int64_t>(reducer);
+  if (number < 0 || number >= static_cast<int64_t>(std::size(ops::kReducerNames))) return UserError("reducer is ", number);
+  return number;
+}
+
+absl::StatusOr<Ref<lazy::Tensor>> RecordOne(const CollectiveCall& call, const ir::OpDef& op,
+                                            std::vector<lazy::Tensor*> operands, ir::Attrs attrs) {
+  lazy::Engine& engine = call.context->engine();
+  lazy::Tensors results;
+  WEFT_RETURN_IF_ERROR(engine.Record(op, operands, std::move(attrs), CurrentLocation(engine), &results, call.context->where()));
+  return std::move(results[0]);
+}
+
+absl::Status GiveCollective(const CollectiveCall& call, const ir::OpDef& op, ir::Attrs attrs, weft_tensor** out) {
+  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, RecordOne(call, op, {call.x.get()}, std::move(attrs)));
+  return MakeTensor(std::move(made), out);
+}
+
+int64_t PlacesAlong(const CollectiveCall& call) {
+  int64_t places = 1;
+  for (const uint32_t axis : call.axes) places *= call.mesh->axes().axes[axis].size;
+  return places;
+}
+
+// Devices whose numbers differ by this much are neighbours along the axis.
+int64_t StrideOf(const ir::Mesh& mesh, uint32_t axis) {
+  int64_t stride = 1;
+  for (size_t i = axis + 1; i < mesh.axes.size(); ++i) stride *= mesh.axes[i].size;
+  return stride;
+}
+
+absl::Status OneAxis(const CollectiveCall& call) {
+  if (call.axes.size() == 1) return absl::OkStatus();
+  return UserError("axis names ", call.axes.size(), " axes; one is expected");
 }
 
 }  // namespace
@@ -256,6 +357,103 @@ weft_error* weft_tensor_from_host_sharded(weft_mesh* mesh, const char* spec, siz
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, engine.FromHost(lazy::Where(to->mesh), given.dtype, given.dims, given.bytes,
                                                                   CurrentLocation(engine), text));
     return MakeTensor(std::move(made), out);
+  });
+}
+
+weft_error* weft_all_reduce(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length,
+                            weft_collective_reducer reducer, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    CollectiveCall call;
+    WEFT_RETURN_IF_ERROR(BeginCollective(ctx, x, axes, axes_length, "weft_all_reduce", &call));
+    WEFT_ASSIGN_OR_RETURN(const int64_t by, ReducerOf(reducer));
+    return GiveCollective(call, ops::kOp_all_reduce, {ops::GroupsAlong(call.mesh->axes(), call.axes), by}, out);
+  });
+}
+
+weft_error* weft_all_gather(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension,
+                            weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    CollectiveCall call;
+    WEFT_RETURN_IF_ERROR(BeginCollective(ctx, x, axes, axes_length, "weft_all_gather", &call));
+    WEFT_ASSIGN_OR_RETURN(const int64_t d, DimensionOf(*call.x, dimension, "dimension"));
+    return GiveCollective(call, ops::kOp_all_gather, {d, ops::GroupsAlong(call.mesh->axes(), call.axes)}, out);
+  });
+}
+
+weft_error* weft_reduce_scatter(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length,
+                                int64_t dimension, weft_collective_reducer reducer, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    CollectiveCall call;
+    WEFT_RETURN_IF_ERROR(BeginCollective(ctx, x, axes, axes_length, "weft_reduce_scatter", &call));
+    WEFT_ASSIGN_OR_RETURN(const int64_t d, DimensionOf(*call.x, dimension, "dimension"));
+    WEFT_ASSIGN_OR_RETURN(const int64_t by, ReducerOf(reducer));
+    return GiveCollective(call, ops::kOp_reduce_scatter, {d, ops::GroupsAlong(call.mesh->axes(), call.axes), by}, out);
+  });
+}
+
+weft_error* weft_all_to_all(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length,
+                            int64_t split_dimension, int64_t concat_dimension, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    CollectiveCall call;
+    WEFT_RETURN_IF_ERROR(BeginCollective(ctx, x, axes, axes_length, "weft_all_to_all", &call));
+    WEFT_ASSIGN_OR_RETURN(const int64_t from, DimensionOf(*call.x, split_dimension, "split_dimension"));
+    WEFT_ASSIGN_OR_RETURN(const int64_t to, DimensionOf(*call.x, concat_dimension, "concat_dimension"));
+    return GiveCollective(call, ops::kOp_all_to_all,
+                          {from, to, PlacesAlong(call), ops::GroupsAlong(call.mesh->axes(), call.axes)}, out);
+  });
+}
+
+weft_error* weft_collective_permute(weft_context* ctx, weft_tensor* x, const char* axis, size_t axis_length,
+                                    const int64_t* pairs, size_t pair_numbers, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    if (pair_numbers > 0) WEFT_NOT_NULL(pairs);
+    CollectiveCall call;
+    WEFT_RETURN_IF_ERROR(BeginCollective(ctx, x, axis, axis_length, "weft_collective_permute", &call));
+    WEFT_RETURN_IF_ERROR(OneAxis(call));
+    const ir::Mesh& mesh = call.mesh->axes();
+    const int64_t places = PlacesAlong(call), stride = StrideOf(mesh, call.axes[0]), size = mesh.size();
+    if (pair_numbers % 2 != 0 || pair_numbers > 2 * static_cast<size_t>(places)) {
+      return UserError("pair_numbers is ", pair_numbers, "; it must be even, at most a source and a target for each of ",
+                       places, " places");
+    }
+    std::vector<int64_t> all;
+    for (int64_t at = 0; at < size; ++at) {
+      if (at / stride % places != 0) continue;
+      for (size_t i = 0; i < pair_numbers; ++i) {
+        if (pairs[i] < 0 || pairs[i] >= places) {
+          return UserError("pairs[", i, "] is ", pairs[i], "; the axis has ", places, " places");
+        }
+        all.push_back(at + pairs[i] * stride);
+      }
+    }
+    HostTensor literal(DType::kI64, {static_cast<int64_t>(all.size() / 2), 2});
+    for (size_t i = 0; i < all.size(); ++i) literal.SetInt(static_cast<int64_t>(i), all[i]);
+    return GiveCollective(call, ops::kOp_collective_permute, {Ref<const Literal>(MakeRef<Literal>(std::move(literal)))}, out);
+  });
+}
+
+weft_error* weft_axis_index(weft_context* ctx, const char* axis, size_t axis_length, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(const std::string_view text, Text(axis, axis_length, "axis"));
+    CollectiveCall call;
+    WEFT_RETURN_IF_ERROR(BeginCollective(ctx, "weft_axis_index", text, &call));
+    WEFT_RETURN_IF_ERROR(OneAxis(call));
+    lazy::Engine& engine = call.context->engine();
+    const lazy::Where where = call.context->where();
+    const auto number = [&](int64_t value) { return engine.ScalarInt(where, DType::kU32, value); };
+    WEFT_ASSIGN_OR_RETURN(const Ref<lazy::Tensor> stride, number(StrideOf(call.mesh->axes(), call.axes[0])));
+    WEFT_ASSIGN_OR_RETURN(const Ref<lazy::Tensor> places, number(PlacesAlong(call)));
+    WEFT_ASSIGN_OR_RETURN(const Ref<lazy::Tensor> id, RecordOne(call, ops::kOp_partition_id, {}, {}));
+    WEFT_ASSIGN_OR_RETURN(const Ref<lazy::Tensor> row, RecordOne(call, ops::kOp_div, {id.get(), stride.get()}, {}));
+    WEFT_ASSIGN_OR_RETURN(const Ref<lazy::Tensor> place, RecordOne(call, ops::kOp_rem, {row.get(), places.get()}, {}));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> index, RecordOne(call, ops::kOp_convert, {place.get()}, {DType::kI32}));
+    return MakeTensor(std::move(index), out);
   });
 }
 

@@ -222,7 +222,8 @@ std::string StableHloWriter::Symbol(const Function& function) {
   return absl::StrCat("@", found->second);
 }
 
-std::string StableHloWriter::Body(const Function& function, std::span<const Value> captures) {
+std::string StableHloWriter::Body(const Function& function, std::span<const Value> captures,
+                                  std::string_view returns) {
   if (depth_ > kMaxRegionDepth) {
     Fail(InternalError("StableHLO: regions nest deeper than ", kMaxRegionDepth));
     return "{}";
@@ -253,7 +254,7 @@ std::string StableHloWriter::Body(const Function& function, std::span<const Valu
   PrintNodes(function);
   std::vector<std::string> results;
   for (const Value& result : function.results()) results.push_back(Name(result));
-  Line("", "stablehlo.return", results, {}, {}, {});
+  Line("", returns, results, {}, {}, {});
   --depth_;
   out_.append(2 * depth_, ' ');
   out_ += '}';

@@ -64,7 +64,8 @@ class StableHloWriter {
   std::string Comparer(std::string_view direction, DType dtype);
   // A region of the node's, printed. The last parameters are captures: values of around it, seen by the names that these have
   // there; the others are the region's arguments.
-  std::string Body(const Function& function, std::span<const Value> captures = {});
+  std::string Body(const Function& function, std::span<const Value> captures = {},
+                   std::string_view returns = "stablehlo.return");
 
   // The symbol, with @, of a function of the module, which is printed once, behind those that call it.
   std::string Symbol(const Function& function);

@@ -49,6 +49,8 @@ class Engine final : public RefCounted {
   // What is made without a place (leaves, operations without operands) is made there from now on; null: on the first device.
   void SetMesh(const DeviceMesh* mesh);
   const DeviceMesh* mesh() const;
+  // The first device by itself.
+  const DeviceMesh& whole_device() { return recorder_.meshes().front().mesh; }
   // How the value lies, computed if need be, and on which devices: of each holder its part.
   struct Lying {
     Placement placement;

@@ -7,6 +7,9 @@
 
 namespace weft::passes {
 
+// Writes functions of each device out, side by side, where one process stands for all devices; elsewhere each gets its number.
+absl::StatusOr<ir::Module> UnfoldDevices(const ir::Module& module, const PipelineOptions& options);
+
 // Makes the caller's types those that the device holds (PipelineOptions::held).
 absl::StatusOr<ir::Module> HoldTypes(const ir::Module& module, const PipelineOptions& options);
 

@@ -19,6 +19,8 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
+    // Before everything that knows programs of one process.
+    {"unfold_devices", UnfoldDevices},
     // Before calls are written out: functions that draw random numbers are told apart.
     {"hold_types", HoldTypes},
     {"merge_calls", MergeCalls},

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "src/ops/collective/processes.h"
 #include "src/ops/generated/attributes.h"
 #include "src/ops/lies.h"
 #include "src/ops/registry.h"
@@ -54,10 +55,19 @@ class Walk {
       WEFT_RETURN_IF_ERROR(ir::Check(mesh_, said, node.type(), "an operand of shard"));
       return Shardings{std::move(said)};
     }
+    if (&op == &ops::kOp_per_device) return Said(ops::PerDeviceAttrs{node.attrs()}.out_specs());
     if (&op == &ops::kOp_while) return Loop(node, operands);
     if (&op == &ops::kOp_case) return Branches(node, operands);
     if (!node.regions().empty() || count != 1 || !node.type().is_tensor()) return Shardings(count);
     return Shardings{ops::Lies({node, mesh_, operands})};
+  }
+
+  absl::StatusOr<Shardings> Said(std::string_view specs) const {
+    Shardings all;
+    for (const std::string_view spec : absl::StrSplit(specs, ';')) {
+      WEFT_ASSIGN_OR_RETURN(all.emplace_back(), ir::ParseSharding(spec, mesh_));
+    }
+    return all;
   }
 
   // Where one is whole, as the other lies.
@@ -101,8 +111,8 @@ bool IsOpen(const Sharding& sharding) { return std::ranges::any_of(sharding.dime
 
 absl::StatusOr<Shardings> ResultShardings(const ir::Module& module) {
   const ir::Participants& who = module.participants;
-  // Expanded as for one process, so that nothing is left but what rules know; weft.shard stays.
-  const PipelineOptions options = {.claims = [](const Node& node) { return &node.op() == &ops::kOp_shard; }};
+  // Nothing is left but what rules know, and what speaks of processes.
+  const PipelineOptions options = {.claims = [](const Node& node) { return ops::SpeaksOfProcesses(node.op()); }};
   WEFT_ASSIGN_OR_RETURN(const ir::Module flat, ExpandComposites(module, options));
   const Function& main = flat.main();
   Shardings parameters = who.parameters, results = who.results;

@@ -1437,6 +1437,13 @@ static void part_7(void) {
   SIZE(weft_custom_kind);
   VALUE(WEFT_CUSTOM_ELEMENTS);
   VALUE(WEFT_CUSTOM_BUFFERS);
+  SIZE(weft_collective_reducer);
+  VALUE(WEFT_COLLECTIVE_SUM);
+  VALUE(WEFT_COLLECTIVE_PROD);
+  VALUE(WEFT_COLLECTIVE_MAX);
+  VALUE(WEFT_COLLECTIVE_MIN);
+  VALUE(WEFT_COLLECTIVE_AND);
+  VALUE(WEFT_COLLECTIVE_OR);
   SIZE(weft_custom_threads);
   VALUE(WEFT_CUSTOM_ONE_THREAD);
   VALUE(WEFT_CUSTOM_MANY_THREADS);
@@ -1622,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_RESIZE_MODE_NEAREST_EXACT);
   VALUE(WEFT_RESIZE_MODE_LINEAR);
   VALUE(WEFT_RESIZE_MODE_CUBIC);
+}
+
+static void part_8(void) {
   VALUE(WEFT_RESIZE_MODE_AREA);
   SIZE(weft_cosine_embedding_reduction);
   VALUE(WEFT_COSINE_EMBEDDING_REDUCTION_MEAN);
@@ -1629,9 +1639,6 @@ static void part_7(void) {
   VALUE(WEFT_COSINE_EMBEDDING_REDUCTION_NONE);
   SIZE(weft_multi_margin_reduction);
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_MEAN);
-}
-
-static void part_8(void) {
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_SUM);
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_NONE);
   SIZE(weft_multilabel_margin_reduction);
@@ -1825,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
   VALUE(WEFT_ADDCDIV_HAS_VALUE);
   VALUE(WEFT_ADDCMUL_HAS_VALUE);
+}
+
+static void part_9(void) {
   VALUE(WEFT_ALLCLOSE_HAS_RTOL);
   VALUE(WEFT_ALLCLOSE_HAS_ATOL);
   VALUE(WEFT_ALLCLOSE_HAS_EQUAL_NAN);
@@ -1832,9 +1842,6 @@ static void part_8(void) {
   VALUE(WEFT_ISCLOSE_HAS_ATOL);
   VALUE(WEFT_ISCLOSE_HAS_EQUAL_NAN);
   VALUE(WEFT_LOGIT_HAS_EPS);
-}
-
-static void part_9(void) {
   VALUE(WEFT_NAN_TO_NUM_HAS_NAN);
   VALUE(WEFT_NAN_TO_NUM_HAS_POSINF);
   VALUE(WEFT_NAN_TO_NUM_HAS_NEGINF);
@@ -2028,6 +2035,9 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, event_error);
   OFFSET(struct weft_api_v1, wait_any);
   OFFSET(struct weft_api_v1, event_fd);
+}
+
+static void part_10(void) {
   OFFSET(struct weft_api_v1, event_retain);
   OFFSET(struct weft_api_v1, event_release);
   OFFSET(struct weft_api_v1, tensor_from_host);
@@ -2035,9 +2045,6 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, tensor_from_i64);
   OFFSET(struct weft_api_v1, tensor_from_dlpack);
   OFFSET(struct weft_api_v1, tensor_from_dlpack_legacy);
-}
-
-static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_to_dlpack);
   OFFSET(struct weft_api_v1, tensor_to_dlpack_legacy);
   OFFSET(struct weft_api_v1, tensor_dtype);
@@ -2219,6 +2226,13 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_sharding_picture);
   OFFSET(struct weft_api_v1, tensor_copy_to_mesh);
   OFFSET(struct weft_api_v1, tensor_from_host_sharded);
+  OFFSET(struct weft_api_v1, per_device);
+  OFFSET(struct weft_api_v1, all_reduce);
+  OFFSET(struct weft_api_v1, all_gather);
+  OFFSET(struct weft_api_v1, reduce_scatter);
+  OFFSET(struct weft_api_v1, all_to_all);
+  OFFSET(struct weft_api_v1, collective_permute);
+  OFFSET(struct weft_api_v1, axis_index);
 }
 
 int main(void) {

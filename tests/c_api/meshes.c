@@ -278,11 +278,177 @@ static void refused_meshes(const char* platform, const char* plugin) {
   weft_context_release(ctx), weft_context_release(other);
 }
 
+/* --- Functions of each device --------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 4, COLUMNS = 8 };
+
+typedef weft_error* (*share_fn)(weft_context* body, weft_tensor* x, weft_tensor** out);
+
+static weft_error* sums(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_all_reduce(b, x, "a", WEFT_STRLEN, WEFT_COLLECTIVE_SUM, out); }
+static weft_error* sums_of_all(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_all_reduce(b, x, "a+b", WEFT_STRLEN, WEFT_COLLECTIVE_SUM, out); }
+static weft_error* largest(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_all_reduce(b, x, "b", WEFT_STRLEN, WEFT_COLLECTIVE_MAX, out); }
+static weft_error* gathers(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_all_gather(b, x, "a", WEFT_STRLEN, 0, out); }
+static weft_error* scatters(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_reduce_scatter(b, x, "b", WEFT_STRLEN, -1, WEFT_COLLECTIVE_SUM, out); }
+static weft_error* turns(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_all_to_all(b, x, "b", WEFT_STRLEN, 1, 0, out); }
+static weft_error* sends(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  const int64_t pairs[] = {0, 1};
+  return weft_collective_permute(b, x, "b", WEFT_STRLEN, pairs, 2, out);
+}
+/* x + 10 a + b */
+static weft_error* places(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  weft_tensor *i = NULL, *j = NULL, *ten = scalar(b, 10), *fi = NULL, *fj = NULL, *far = NULL, *sum = NULL;
+  MUST(weft_axis_index(b, "a", WEFT_STRLEN, &i));
+  MUST(weft_axis_index(b, "b", WEFT_STRLEN, &j));
+  MUST(weft_convert(b, i, WEFT_F32, &fi));
+  MUST(weft_convert(b, j, WEFT_F32, &fj));
+  MUST(weft_mul(b, fi, ten, &far));
+  MUST(weft_add(b, far, fj, &sum));
+  MUST(weft_add(b, x, sum, out));
+  weft_tensor_release(i), weft_tensor_release(j), weft_tensor_release(ten), weft_tensor_release(fi), weft_tensor_release(fj);
+  weft_tensor_release(far), weft_tensor_release(sum);
+  return NULL;
+}
+
+/* The function of one input of this shape. */
+static weft_function* function_of(weft_context* ctx, share_fn share, int64_t rows, int64_t columns) {
+  weft_tensor_info input = {.dtype = WEFT_F32, .rank = 2, .dims = {rows, columns}};
+  weft_context* body = NULL;
+  weft_tensor *x = NULL, *y = NULL;
+  weft_function* function = NULL;
+  MUST(weft_function_begin(ctx, "share", WEFT_STRLEN, &input, 1, &body, &x));
+  MUST(share(body, x, &y));
+  MUST(weft_function_end(body, &y, 1, &function));
+  weft_tensor_release(x), weft_tensor_release(y);
+  return function;
+}
+
+/* x [4, 8] with both dimensions cut, 2 by 2; wanted is written out by hand from the parts x[a][b] of [2, 4]. */
+static void collective(weft_context* ctx, weft_mesh* mesh, share_fn share, const char* out_spec, float (*wanted)(int, int, float (*)[COLUMNS]),
+                       int rows, int columns, int line) {
+  float host[ROWS][COLUMNS], got[2 * ROWS][2 * COLUMNS], grad[ROWS][COLUMNS];
+  weft_tensor *x = NULL, *y = NULL, *w = NULL, *p = NULL, *loss = NULL, *g = NULL;
+  weft_function* function = function_of(ctx, share, ROWS / 2, COLUMNS / 2);
+  size_t made = 0;
+  int i, j, k, l;
+  for (i = 0; i < ROWS; ++i) {
+    for (j = 0; j < COLUMNS; ++j) host[i][j] = (float)((i * 7 + j * 3) % 11);
+  }
+  MUST(weft_tensor_from_host_sharded(mesh, "a,b", WEFT_STRLEN, WEFT_F32, DIMS(ROWS, COLUMNS), host, sizeof host, &x));
+  MUST(weft_tensor_require_grad(x, 1));
+  MUST(weft_per_device(ctx, function, "a,b", WEFT_STRLEN, out_spec, WEFT_STRLEN, &x, 1, &y, 1, &made));
+  CHECK_EQUAL(made, 1);
+  MUST(weft_tensor_to_host(y, got, sizeof(float) * (size_t)(rows * columns)));
+  for (i = 0; i < rows; ++i) {
+    for (j = 0; j < columns; ++j) {
+      const float have = ((const float*)got)[i * columns + j], want = wanted(i, j, host);
+      if (have != want) printf("%s:%d: [%d, %d] is %g, not %g\n", __FILE__, line, i, j, (double)have, (double)want), ++g_failures;
+    }
+  }
+  /* The gradient of sum(w y), where y is linear, from how y answers when one element of x moves; not of max. */
+  if (share != largest) {
+    float weights[2 * ROWS * 2 * COLUMNS];
+    for (i = 0; i < rows * columns; ++i) weights[i] = (float)(1 + i % 5);
+    MUST(weft_tensor_from_host_sharded(mesh, "-,-", WEFT_STRLEN, WEFT_F32, DIMS(rows, columns), weights, sizeof(float) * (size_t)(rows * columns), &w));
+    MUST(weft_mul(ctx, w, y, &p));
+    MUST(weft_sum(ctx, p, NULL, &loss));
+    MUST(weft_grad(ctx, loss, NULL, &x, 1, &g));
+    MUST(weft_tensor_to_host(g, grad, sizeof grad));
+    for (i = 0; i < ROWS; ++i) {
+      for (j = 0; j < COLUMNS; ++j) {
+        double slope = 0;
+        float moved[ROWS][COLUMNS];
+        memcpy(moved, host, sizeof moved);
+        moved[i][j] += 1;
+        for (k = 0; k < rows; ++k) {
+          for (l = 0; l < columns; ++l) slope += weights[k * columns + l] * (double)(wanted(k, l, moved) - wanted(k, l, host));
+        }
+        if (fabs(slope - grad[i][j]) > 1e-4) printf("%s:%d: the slope of [%d, %d] is %g, not %g\n", __FILE__, line, i, j, (double)grad[i][j], slope), ++g_failures;
+      }
+    }
+  }
+  weft_tensor_release(x), weft_tensor_release(y), weft_tensor_release(w), weft_tensor_release(p), weft_tensor_release(loss), weft_tensor_release(g);
+  weft_function_release(function);
+}
+#define COLLECTIVE(share, spec, wanted, rows, columns) collective(ctx, mesh, (share), (spec), (wanted), (rows), (columns), __LINE__)
+
+/* Part [a][b] of x has rows 2a, 2a + 1 and columns 4b to 4b + 3. */
+static float of_sums(int i, int j, float (*x)[COLUMNS]) { return x[i % 2][j] + x[i % 2 + 2][j]; }
+static float of_sums_of_all(int i, int j, float (*x)[COLUMNS]) { return x[i][j] + x[i][j + 4] + x[i + 2][j] + x[i + 2][j + 4]; }
+static float of_largest(int i, int j, float (*x)[COLUMNS]) { return fmaxf(x[i][j], x[i][j + 4]); }
+static float of_gathers(int i, int j, float (*x)[COLUMNS]) { return x[i][j]; }
+static float of_scatters(int i, int j, float (*x)[COLUMNS]) { return x[i][j] + x[i][j + 4]; }
+/* Device b has columns 2b, 2b + 1 of each part: from device 0, then from device 1. */
+static float of_turns(int i, int j, float (*x)[COLUMNS]) {
+  const int a = i / 4, from = i / 2 % 2, b = j / 2;
+  return x[2 * a + i % 2][4 * from + 2 * b + j % 2];
+}
+static float of_sends(int i, int j, float (*x)[COLUMNS]) { return j < 4 ? 0 : x[i][j - 4]; }
+static float of_places(int i, int j, float (*x)[COLUMNS]) { return x[i][j] + (float)(10 * (i / 2) + j / 4); }
+
+static weft_error* more_alone(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_add(b, x, x, out); }
+
+/* A loop in the body, with a collective in each run: x <- x + the sum of x over the axis, three times. */
+static weft_error* more(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  weft_tensor* sum = NULL;
+  MUST(weft_all_reduce(b, x, "b", WEFT_STRLEN, WEFT_COLLECTIVE_SUM, &sum));
+  MUST(weft_add(b, x, sum, out));
+  weft_tensor_release(sum);
+  return NULL;
+}
+static weft_error* loops(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  weft_function* body = function_of(b, more, ROWS / 2, COLUMNS / 2);
+  weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
+  size_t made = 0;
+  options.length = 3;
+  MUST(weft_scan(b, body, &x, 1, NULL, 0, &options, out, 1, &made));
+  weft_function_release(body);
+  return NULL;
+}
+/* [u, v] to [2u + v, u + 2v], three times: [14u + 13v, 13u + 14v]. */
+static float of_loops(int i, int j, float (*x)[COLUMNS]) {
+  const float own = x[i][j], other = x[i][(j + 4) % 8];
+  return 14 * own + 13 * other;
+}
+
+static void each_device(const char* platform, const char* plugin) {
+  weft_context* ctx = context_of(platform, plugin);
+  weft_mesh* mesh = NULL;
+  weft_function* function = NULL;
+  weft_tensor *x = NULL, *y = NULL;
+  size_t made = 0;
+  MUST(weft_mesh_create(ctx, NULL, 0, "a=2,b=2", WEFT_STRLEN, &mesh));
+  x = f32(ctx, DIMS(2, 2), (const float[]){1, 2, 3, 4});
+  FAILS_WITH(weft_all_reduce(ctx, x, "a", WEFT_STRLEN, WEFT_COLLECTIVE_SUM, &y), WEFT_FAILED_PRECONDITION, "is for the body of a function that weft_per_device runs");
+  function = function_of(ctx, more_alone, 2, 2);
+  FAILS_WITH(weft_per_device(ctx, function, "a,b", WEFT_STRLEN, "a,b", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "weft_per_device is for a mesh; this is recorded on ");
+  weft_function_release(function);
+  weft_tensor_release(x);
+  MUST(weft_context_set_mesh(ctx, mesh));
+  COLLECTIVE(sums, "-,b", of_sums, 2, COLUMNS);
+  COLLECTIVE(sums_of_all, "-,-", of_sums_of_all, 2, 4);
+  COLLECTIVE(largest, "a,-", of_largest, ROWS, 4);
+  COLLECTIVE(gathers, "-,b", of_gathers, ROWS, COLUMNS);
+  COLLECTIVE(scatters, "a,b", of_scatters, ROWS, 4);
+  COLLECTIVE(turns, "a,b", of_turns, 2 * ROWS, 4);
+  COLLECTIVE(sends, "a,b", of_sends, ROWS, COLUMNS);
+  COLLECTIVE(places, "a,b", of_places, ROWS, COLUMNS);
+  COLLECTIVE(loops, "a,b", of_loops, ROWS, COLUMNS);
+  x = f32(ctx, DIMS(2, 2), (const float[]){1, 2, 3, 4});
+  function = function_of(ctx, more_alone, 2, 2);
+  FAILS_WITH(weft_per_device(ctx, function, "a,b", WEFT_STRLEN, "a,b", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "parameter 0 of the function @share is f32[2, 2]; a device's part of the operand f32[2, 2] is f32[1, 1]");
+  FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "c,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "names the axis 'c'");
+  FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "a,-;b,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "has 1 results; out_specs says how 2 are put together");
+  weft_function_release(function);
+  weft_tensor_release(x), weft_mesh_release(mesh);
+  weft_context_release(ctx);
+}
+
 int main(int argc, char** argv) {
   if (argc == 3) {
     losses_agree(argv[1], argv[2], STEPS, 1e-5);
     parts_and_copies(argv[1], argv[2]);
     refused_meshes(argv[1], argv[2]);
+    each_device(argv[1], argv[2]);
     return g_failures != 0;
   }
   losses_agree("cpu", NULL, STEPS, 0);
@@ -290,5 +456,7 @@ int main(int argc, char** argv) {
   parts_and_copies("cpu", NULL);
   parts_and_copies("reference", NULL);
   refused_meshes("cpu", NULL);
+  each_device("cpu", NULL);
+  each_device("reference", NULL);
   return g_failures != 0;
 }

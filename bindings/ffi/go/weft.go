@@ -233,6 +233,17 @@ const (
 	WEFT_CUSTOM_BUFFERS CustomKind = 1
 )
 
+type CollectiveReducer uint32
+
+const (
+	WEFT_COLLECTIVE_SUM CollectiveReducer = 0
+	WEFT_COLLECTIVE_PROD CollectiveReducer = 1
+	WEFT_COLLECTIVE_MAX CollectiveReducer = 2
+	WEFT_COLLECTIVE_MIN CollectiveReducer = 3
+	WEFT_COLLECTIVE_AND CollectiveReducer = 4
+	WEFT_COLLECTIVE_OR CollectiveReducer = 5
+)
+
 type CustomThreads uint32
 
 const (
@@ -2874,6 +2885,13 @@ type ApiV1 struct {
 	TensorShardingPicture uintptr
 	TensorCopyToMesh uintptr
 	TensorFromHostSharded uintptr
+	PerDevice uintptr
+	AllReduce uintptr
+	AllGather uintptr
+	ReduceScatter uintptr
+	AllToAll uintptr
+	CollectivePermute uintptr
+	AxisIndex uintptr
 }
 
 // The functions, after Load.
@@ -3101,6 +3119,13 @@ var (
 	TensorShardingPicture func(tensor Tensor, out *Blob) Error
 	TensorCopyToMesh func(tensor Tensor, mesh Mesh, spec *byte, spec_length uintptr, out *Tensor) Error
 	TensorFromHostSharded func(mesh Mesh, spec *byte, spec_length uintptr, dtype Dtype, dims *int64, rank uintptr, data unsafe.Pointer, size uintptr, out *Tensor) Error
+	PerDevice func(ctx Context, function Function, in_specs *byte, in_length uintptr, out_specs *byte, out_length uintptr, inputs *Tensor, input_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	AllReduce func(ctx Context, x Tensor, axes *byte, axes_length uintptr, reducer CollectiveReducer, out *Tensor) Error
+	AllGather func(ctx Context, x Tensor, axes *byte, axes_length uintptr, dimension int64, out *Tensor) Error
+	ReduceScatter func(ctx Context, x Tensor, axes *byte, axes_length uintptr, dimension int64, reducer CollectiveReducer, out *Tensor) Error
+	AllToAll func(ctx Context, x Tensor, axes *byte, axes_length uintptr, split_dimension int64, concat_dimension int64, out *Tensor) Error
+	CollectivePermute func(ctx Context, x Tensor, axis *byte, axis_length uintptr, pairs *int64, pair_numbers uintptr, out *Tensor) Error
+	AxisIndex func(ctx Context, axis *byte, axis_length uintptr, out *Tensor) Error
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -3818,6 +3843,13 @@ var Functions = map[string]any{
 	"weft_tensor_sharding_picture": &TensorShardingPicture,
 	"weft_tensor_copy_to_mesh": &TensorCopyToMesh,
 	"weft_tensor_from_host_sharded": &TensorFromHostSharded,
+	"weft_per_device": &PerDevice,
+	"weft_all_reduce": &AllReduce,
+	"weft_all_gather": &AllGather,
+	"weft_reduce_scatter": &ReduceScatter,
+	"weft_all_to_all": &AllToAll,
+	"weft_collective_permute": &CollectivePermute,
+	"weft_axis_index": &AxisIndex,
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_vmap_options_init": &VmapOptionsInit,

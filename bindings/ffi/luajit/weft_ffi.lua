@@ -175,6 +175,15 @@ typedef enum weft_custom_kind {
   WEFT_CUSTOM_BUFFERS = 1,
   WEFT_CUSTOM_KIND_FORCE32 = 2147483647,
 } weft_custom_kind;
+typedef enum weft_collective_reducer {
+  WEFT_COLLECTIVE_SUM = 0,
+  WEFT_COLLECTIVE_PROD = 1,
+  WEFT_COLLECTIVE_MAX = 2,
+  WEFT_COLLECTIVE_MIN = 3,
+  WEFT_COLLECTIVE_AND = 4,
+  WEFT_COLLECTIVE_OR = 5,
+  WEFT_COLLECTIVE_REDUCER_FORCE32 = 2147483647,
+} weft_collective_reducer;
 typedef enum weft_custom_threads {
   WEFT_CUSTOM_ONE_THREAD = 0,
   WEFT_CUSTOM_MANY_THREADS = 1,
@@ -2181,6 +2190,13 @@ struct weft_api_v1 {
   weft_error* (*tensor_sharding_picture)(weft_tensor* tensor, weft_blob** out);
   weft_error* (*tensor_copy_to_mesh)(weft_tensor* tensor, weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor** out);
   weft_error* (*tensor_from_host_sharded)(weft_mesh* mesh, const char* spec, size_t spec_length, weft_dtype dtype, const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out);
+  weft_error* (*per_device)(weft_context* ctx, weft_function* function, const char* in_specs, size_t in_length, const char* out_specs, size_t out_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*all_reduce)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, weft_collective_reducer reducer, weft_tensor** out);
+  weft_error* (*all_gather)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_tensor** out);
+  weft_error* (*reduce_scatter)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_collective_reducer reducer, weft_tensor** out);
+  weft_error* (*all_to_all)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t split_dimension, int64_t concat_dimension, weft_tensor** out);
+  weft_error* (*collective_permute)(weft_context* ctx, weft_tensor* x, const char* axis, size_t axis_length, const int64_t* pairs, size_t pair_numbers, weft_tensor** out);
+  weft_error* (*axis_index)(weft_context* ctx, const char* axis, size_t axis_length, weft_tensor** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2405,6 +2421,13 @@ weft_error* weft_tensor_shard_at(weft_tensor* tensor, size_t index, int64_t* out
 weft_error* weft_tensor_sharding_picture(weft_tensor* tensor, weft_blob** out);
 weft_error* weft_tensor_copy_to_mesh(weft_tensor* tensor, weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor** out);
 weft_error* weft_tensor_from_host_sharded(weft_mesh* mesh, const char* spec, size_t spec_length, weft_dtype dtype, const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out);
+weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* in_specs, size_t in_length, const char* out_specs, size_t out_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_all_reduce(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, weft_collective_reducer reducer, weft_tensor** out);
+weft_error* weft_all_gather(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_tensor** out);
+weft_error* weft_reduce_scatter(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_collective_reducer reducer, weft_tensor** out);
+weft_error* weft_all_to_all(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t split_dimension, int64_t concat_dimension, weft_tensor** out);
+weft_error* weft_collective_permute(weft_context* ctx, weft_tensor* x, const char* axis, size_t axis_length, const int64_t* pairs, size_t pair_numbers, weft_tensor** out);
+weft_error* weft_axis_index(weft_context* ctx, const char* axis, size_t axis_length, weft_tensor** out);
 void weft_for_options_init(void* options, size_t size);
 void weft_scan_options_init(void* options, size_t size);
 void weft_vmap_options_init(void* options, size_t size);

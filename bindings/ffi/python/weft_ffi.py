@@ -467,6 +467,13 @@ WEFT_NODE_ALIAS = 10
 weft_custom_kind = c.c_uint32
 WEFT_CUSTOM_ELEMENTS = 0
 WEFT_CUSTOM_BUFFERS = 1
+weft_collective_reducer = c.c_uint32
+WEFT_COLLECTIVE_SUM = 0
+WEFT_COLLECTIVE_PROD = 1
+WEFT_COLLECTIVE_MAX = 2
+WEFT_COLLECTIVE_MIN = 3
+WEFT_COLLECTIVE_AND = 4
+WEFT_COLLECTIVE_OR = 5
 weft_custom_threads = c.c_uint32
 WEFT_CUSTOM_ONE_THREAD = 0
 WEFT_CUSTOM_MANY_THREADS = 1
@@ -2976,6 +2983,13 @@ class weft_api_v1(c.Structure):
         ("tensor_sharding_picture", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(weft_blob))),
         ("tensor_copy_to_mesh", c.CFUNCTYPE(weft_error, weft_tensor, weft_mesh, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor))),
         ("tensor_from_host_sharded", c.CFUNCTYPE(weft_error, weft_mesh, c.c_void_p, c.c_size_t, weft_dtype, c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor))),
+        ("per_device", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("all_reduce", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_void_p, c.c_size_t, weft_collective_reducer, c.POINTER(weft_tensor))),
+        ("all_gather", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_void_p, c.c_size_t, c.c_int64, c.POINTER(weft_tensor))),
+        ("reduce_scatter", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_void_p, c.c_size_t, c.c_int64, weft_collective_reducer, c.POINTER(weft_tensor))),
+        ("all_to_all", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_void_p, c.c_size_t, c.c_int64, c.c_int64, c.POINTER(weft_tensor))),
+        ("collective_permute", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_void_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor))),
+        ("axis_index", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor))),
     ]
 
 
@@ -3204,6 +3218,13 @@ FUNCTIONS = {
     "weft_tensor_sharding_picture": (weft_error, [weft_tensor, c.POINTER(weft_blob)]),
     "weft_tensor_copy_to_mesh": (weft_error, [weft_tensor, weft_mesh, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_tensor_from_host_sharded": (weft_error, [weft_mesh, c.c_char_p, c.c_size_t, weft_dtype, c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_per_device": (weft_error, [weft_context, weft_function, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_all_reduce": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, weft_collective_reducer, c.POINTER(weft_tensor)]),
+    "weft_all_gather": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_reduce_scatter": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, c.c_int64, weft_collective_reducer, c.POINTER(weft_tensor)]),
+    "weft_all_to_all": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, c.c_int64, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_collective_permute": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_axis_index": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),

@@ -10,7 +10,7 @@ from .model import declarator
 FOLDER = "tests/fuzz/abi_fuzz/generated/"
 PART = 100  # functions per file
 
-SPECIAL = """weft_error_new weft_error_new_with_data weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_tensor_from_host_sharded weft_tensor_to_host
+SPECIAL = """weft_error_new weft_error_new_with_data weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_collective_permute weft_tensor_from_host_sharded weft_tensor_to_host
 weft_tensor_from_dlpack weft_tensor_from_dlpack_legacy weft_tensor_to_dlpack weft_tensor_to_dlpack_legacy weft_scope_mark
 weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on weft_op_apply_in
 weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step
@@ -20,7 +20,7 @@ weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_grad
 weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position_mark_stack""".split()
 
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
-TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "spec": "Words::kSpecs"}
+TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "in_specs": "Words::kSpecs", "out_specs": "Words::kSpecs", "spec": "Words::kSpecs"}
 TEXTS_OF = {
     ("weft_function_from_stablehlo", "text"): "Words::kPrograms",
     ("weft_function_save", "path"): "Words::kProgramFiles", ("weft_function_load", "path"): "Words::kProgramFiles",

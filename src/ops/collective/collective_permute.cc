@@ -1,5 +1,6 @@
 // collective_permute: what another process sends to this one; on one device what it sends itself.
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/collective/processes.h"
 #include "src/ops/families.h"
 #include "src/runtime/hash_map.h"
@@ -49,6 +50,18 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   writer.Emit("collective_permute", std::move(attrs));
 }
 
+// Back the way it came.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const HostTensor& pairs = Attr<kAttrs, "source_target_pairs">(call.node.attrs());
+  HostTensor turned(pairs);
+  for (int64_t i = 0; i < pairs.count(); ++i) turned.SetInt(i, pairs.GetInt(i ^ 1));
+  Attrs attrs = call.node.attrs();
+  attrs.set(AttrPosition<kAttrs, "source_target_pairs">(), Ref<const Literal>(MakeRef<Literal>(std::move(turned))));
+  if (call.wanted[0]) grads[0] = Call(call.b, call.node.op(), {call.cotangents[0]}, std::move(attrs));
+  return absl::OkStatus();
+}
+
+constexpr Absent kAbsent[] = {{Part::kReference, Reason::kExpands}, {Part::kExample, Reason::kFromStableHlo}};
 constexpr Sample kSamples[] = {{"T[2,3] source_target_pairs=i64[1,2]{0,0}"}, {"T[131] source_target_pairs=i64[0,2]{}"}};
 
 }  // namespace
@@ -62,12 +75,14 @@ constinit const OpDef kOp_collective_permute = {
     .attrs = kAttrs,
     .results = kResult,
     .infer = Infer,
+    .gradient = Gradient,
     .expand = Expand,
+    .batching = BatchLeading,
     .lowering = Lowering::kExpand,
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kStableHloComposite,
+    .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
 };

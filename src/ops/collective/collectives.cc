@@ -4,6 +4,7 @@
 
 #include "src/ir/stablehlo.h"
 #include "src/ir/stablehlo_read.h"
+#include "src/ops/batching.h"
 #include "src/ops/collective/processes.h"
 #include "src/ops/families.h"
 #include "src/ops/reducer.h"
@@ -204,6 +205,46 @@ Values Read(StableHloOp& op) {
   return CallAll(op.b, *op.op, op.operands, std::move(attrs));
 }
 
+// Each process's cotangent is of its own result: what a share has done for others, their cotangents say.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const OpDef& op = call.node.op();
+  const Attrs& a = call.node.attrs();
+  if (const size_t at = PositionOf(op, "reducer"); at < op.attrs.size()) {
+    if (static_cast<Reducer>(a.Int(at)) != Reducer::kSum) {
+      return UserErrorOf(absl::StatusCode::kUnimplemented, op.name, " by ", kReducerNames[a.Int(at)],
+                         " has no gradient; sums have");
+    }
+  }
+  const OpDef* back = &op;
+  Attrs attrs = a;
+  const HostTensor& groups = a.Tensor(PositionOf(op, "replica_groups"));
+  const auto literal = [&] { return AttrValue(Ref<const Literal>(MakeRef<Literal>(HostTensor(groups)))); };
+  if (&op == &kOp_all_gather) {
+    back = &kOp_reduce_scatter;
+    attrs = {a.Int(0), literal(), static_cast<int64_t>(Reducer::kSum)};
+  } else if (&op == &kOp_reduce_scatter) {
+    back = &kOp_all_gather;
+    attrs = {a.Int(0), literal()};
+  } else if (&op == &kOp_all_to_all) {
+    attrs.set(0, a.Int(1));
+    attrs.set(1, a.Int(0));
+  }
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (call.wanted[i] && call.cotangents[i]) grads[i] = Call(call.b, *back, {call.cotangents[i]}, attrs);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  Attrs attrs = call.node.attrs();
+  for (size_t i = 0; i < call.node.op().attrs.size(); ++i) {
+    const std::string_view name = call.node.op().attrs[i].name;
+    if (name.ends_with("_dim") || name.ends_with("_dimension")) attrs.set(i, attrs.Int(i) + 1);
+  }
+  for (size_t i = 0; i < results.size(); ++i) results[i] = Call(call.b, call.node.op(), {Batched(call, i)}, attrs);
+  return absl::OkStatus();
+}
+
 #define WEFT_ALONE " replica_groups=i64[1,1]{0}"
 constexpr Sample kGatherSamples[] = {{"T[2,3] all_gather_dim=1" WEFT_ALONE}, {"T[131] all_gather_dim=0" WEFT_ALONE}};
 constexpr Sample kReduceSamples[] = {{"T[2,3]" WEFT_ALONE " reducer=sum"}, {"T[131]" WEFT_ALONE " reducer=max"}};
@@ -214,9 +255,12 @@ constexpr Sample kScatterSamples[] = {{"T[2,3] scatter_dimension=0" WEFT_ALONE "
                                       {"T[131] scatter_dimension=0" WEFT_ALONE " reducer=min"}};
 #undef WEFT_ALONE
 
+constexpr Absent kHasGradient[] = {{Part::kReference, Reason::kExpands}, {Part::kExample, Reason::kFromStableHlo}};
+
 // Members differ by their attributes alone.
 constexpr OpDef Collective(std::string_view name, std::string_view doc, std::span<const OperandDef> operands,
-                           std::span<const AttrDef> attrs, ExpandFn expand, std::span<const Sample> samples) {
+                           std::span<const AttrDef> attrs, ExpandFn expand, std::span<const Sample> samples,
+                           GradFn gradient = Gradient) {
   return {.name = name,
           .c_name = name,
           .kind = Kind::kComposite,
@@ -225,13 +269,15 @@ constexpr OpDef Collective(std::string_view name, std::string_view doc, std::spa
           .attrs = attrs,
           .results = kResults,
           .infer = InferOwn,
+          .gradient = gradient,
           .expand = expand,
+          .batching = Batching,
           .lowering = Lowering::kExpand,
           .stablehlo = StableHlo,
           .read = Read,
           .samples = samples,
           .tolerance = kExact,
-          .absent = kStableHloComposite,
+          .absent = gradient != nullptr ? std::span<const Absent>(kHasGradient) : kStableHloComposite,
           .exported = false,
           .rounds_once = true};
 }
@@ -249,7 +295,7 @@ constinit const OpDef kOp_all_to_all =
                ExpandOwn, kToAllSamples);
 constinit const OpDef kOp_collective_broadcast =
     Collective("collective_broadcast", "The share of a group's first process; zeros for who is in no group.", kOne,
-               kBroadcastAttrs, ExpandBroadcast, kBroadcastSamples);
+               kBroadcastAttrs, ExpandBroadcast, kBroadcastSamples, nullptr);
 constinit const OpDef kOp_reduce_scatter =
     Collective("reduce_scatter", "This process's piece of the shares combined. One process has all: the operand.", kOne,
                kScatterAttrs, ExpandOwn, kScatterSamples);

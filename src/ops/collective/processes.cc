@@ -46,7 +46,7 @@ absl::Status ForEachNode(const ir::Module& module, Use&& use) {
 
 }  // namespace
 
-bool SpeaksOfProcesses(const OpDef& op) { return &op == &kOp_shard || IsCollective(op); }
+bool SpeaksOfProcesses(const OpDef& op) { return &op == &kOp_shard || &op == &kOp_per_device || IsCollective(op); }
 
 bool IsCollective(const OpDef& op) { return std::ranges::find(kCollectives, &op) != std::end(kCollectives); }
 

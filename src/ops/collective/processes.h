@@ -4,7 +4,9 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "src/ir/builder.h"
 #include "src/ir/function.h"
 #include "src/ir/op_def.h"
 #include "src/ir/stablehlo.h"
@@ -22,6 +24,15 @@ bool SpeaksOfProcesses(const ir::OpDef& op);
 absl::Status CheckProcesses(const ir::OpDef& op, const ir::Attrs& attrs, uint64_t count);
 // The same of every node of the module, at any depth.
 absl::Status CheckProcesses(const ir::Module& module);
+
+// replica_groups (i64 [groups, size]) of a collective along these axes of a mesh: places in row-major order, a group for each place along
+// the other axes, its members in the order of the axes as they are listed, the last one fastest.
+ir::AttrValue GroupsAlong(const ir::Mesh& mesh, std::span<const uint32_t> axes);
+
+// What all processes of a program compute by one of these operations at once, as operations of one process: operands[i][p] is the
+// operand i of process p, so are the results. Sums are those of the processes in the order of their numbers.
+using OfProcesses = std::vector<ir::Values>;
+absl::StatusOr<OfProcesses> Together(ir::Builder& b, const ir::Node& node, const OfProcesses& operands, size_t processes);
 
 // Of a node that has the attributes `handle` and `type`: its channel_handle, or "" where it has none and the program needs
 // none. Among partitions each collective has one: libtpu waits for ever without.

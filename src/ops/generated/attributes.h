@@ -1184,6 +1184,15 @@ struct ShardAttrs {
   const ir::Attrs& attrs;
 };
 
+struct PerDeviceAttrs {
+  enum Position : size_t { kMesh, kInSpecs, kOutSpecs };
+  const std::string& mesh() const { return attrs.String(kMesh); }
+  const std::string& in_specs() const { return attrs.String(kInSpecs); }
+  const std::string& out_specs() const { return attrs.String(kOutSpecs); }
+
+  const ir::Attrs& attrs;
+};
+
 struct CallAttrs {
   enum Position : size_t { kKeep };
   bool has_keep() const { return attrs.has(kKeep); }

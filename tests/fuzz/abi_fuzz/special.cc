@@ -307,6 +307,21 @@ void Call_weft_tensor_from_host_sharded(Fuzz& f) {
     f.Keep(out);
 }
 
+void Call_weft_collective_permute(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  const Text axis = f.DrawText(Words::kSpecs);
+  size_t count = 2 * static_cast<size_t>(f.Roll(4));
+  auto* pairs = static_cast<int64_t*>(f.Block(count * sizeof(int64_t)));
+  for (size_t i = 0; i < count; ++i) pairs[i] = f.Roll(3);
+  if (f.Wrong() && count > 0) pairs[0] = f.Of<int64_t>({-1, INT64_MAX, INT64_MIN, 99});
+  if (f.Wrong()) count = f.Of<size_t>({1, SIZE_MAX, size_t{1} << 62});
+  if (f.Wrong()) pairs = nullptr;
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (f.Leave(weft_collective_permute(ctx, x, axis.data, axis.length, pairs, count, out))) f.Keep(out);
+}
+
 void Call_weft_tensor_to_host(Fuzz& f) {
   weft_tensor* const tensor = f.Handle<weft_tensor>(false);
   uint64_t bytes = 0;

@@ -557,6 +557,14 @@ pub type weft_custom_kind = u32;
 pub const WEFT_CUSTOM_ELEMENTS: weft_custom_kind = 0;
 pub const WEFT_CUSTOM_BUFFERS: weft_custom_kind = 1;
 
+pub type weft_collective_reducer = u32;
+pub const WEFT_COLLECTIVE_SUM: weft_collective_reducer = 0;
+pub const WEFT_COLLECTIVE_PROD: weft_collective_reducer = 1;
+pub const WEFT_COLLECTIVE_MAX: weft_collective_reducer = 2;
+pub const WEFT_COLLECTIVE_MIN: weft_collective_reducer = 3;
+pub const WEFT_COLLECTIVE_AND: weft_collective_reducer = 4;
+pub const WEFT_COLLECTIVE_OR: weft_collective_reducer = 5;
+
 pub type weft_custom_threads = u32;
 pub const WEFT_CUSTOM_ONE_THREAD: weft_custom_threads = 0;
 pub const WEFT_CUSTOM_MANY_THREADS: weft_custom_threads = 1;
@@ -3059,6 +3067,13 @@ pub struct weft_api_v1 {
     pub tensor_sharding_picture: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, out: *mut *mut weft_blob) -> *mut weft_error>,
     pub tensor_copy_to_mesh: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
     pub tensor_from_host_sharded: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, dtype: weft_dtype, dims: *const i64, rank: usize, data: *const c_void, size: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub per_device: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, in_specs: *const c_char, in_length: usize, out_specs: *const c_char, out_length: usize, inputs: *const *mut weft_tensor, input_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub all_reduce: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, reducer: weft_collective_reducer, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub all_gather: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, dimension: i64, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub reduce_scatter: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, dimension: i64, reducer: weft_collective_reducer, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub all_to_all: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, split_dimension: i64, concat_dimension: i64, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub collective_permute: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axis: *const c_char, axis_length: usize, pairs: *const i64, pair_numbers: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub axis_index: Option<unsafe extern "C" fn(ctx: *mut weft_context, axis: *const c_char, axis_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3286,6 +3301,13 @@ extern "C" {
     pub fn weft_tensor_sharding_picture(tensor: *mut weft_tensor, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_tensor_copy_to_mesh(tensor: *mut weft_tensor, mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_from_host_sharded(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, dtype: weft_dtype, dims: *const i64, rank: usize, data: *const c_void, size: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_per_device(ctx: *mut weft_context, function: *mut weft_function, in_specs: *const c_char, in_length: usize, out_specs: *const c_char, out_length: usize, inputs: *const *mut weft_tensor, input_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_all_reduce(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, reducer: weft_collective_reducer, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_all_gather(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, dimension: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_reduce_scatter(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, dimension: i64, reducer: weft_collective_reducer, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_all_to_all(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, split_dimension: i64, concat_dimension: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_collective_permute(ctx: *mut weft_context, x: *mut weft_tensor, axis: *const c_char, axis_length: usize, pairs: *const i64, pair_numbers: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_axis_index(ctx: *mut weft_context, axis: *const c_char, axis_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_for_options_init(options: *mut c_void, size: usize);
     pub fn weft_scan_options_init(options: *mut c_void, size: usize);
     pub fn weft_vmap_options_init(options: *mut c_void, size: usize);

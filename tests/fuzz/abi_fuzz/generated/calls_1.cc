@@ -645,6 +645,91 @@ void Call_weft_tensor_copy_to_mesh(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_per_device(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_function* const function = f.Handle<weft_function>(false);
+  const Text in_specs_ = f.DrawText(Words::kSpecs);
+  const char* const in_specs = in_specs_.data;
+  const size_t in_length = in_specs_.length;
+  const Text out_specs_ = f.DrawText(Words::kSpecs);
+  const char* const out_specs = out_specs_.data;
+  const size_t out_length = out_specs_.length;
+  const size_t out_length = static_cast<size_t>(f.Integer());
+  size_t input_count = 0;
+  weft_tensor* const* const inputs = f.Handles<weft_tensor>(&input_count);
+  size_t capacity = 0;
+  weft_tensor** const outputs = f.OutArray<weft_tensor*>(&capacity);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_per_device(ctx, function, in_specs, in_length, out_specs, out_length, inputs, input_count, outputs, capacity, out_count))) return;
+  for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
+}
+
+void Call_weft_all_reduce(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  const Text axes_ = f.DrawText(Words::kAxes);
+  const char* const axes = axes_.data;
+  const size_t axes_length = axes_.length;
+  const weft_collective_reducer reducer = static_cast<weft_collective_reducer>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_all_reduce(ctx, x, axes, axes_length, reducer, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_all_gather(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  const Text axes_ = f.DrawText(Words::kAxes);
+  const char* const axes = axes_.data;
+  const size_t axes_length = axes_.length;
+  const int64_t dimension = static_cast<int64_t>(f.Integer());
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_all_gather(ctx, x, axes, axes_length, dimension, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reduce_scatter(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  const Text axes_ = f.DrawText(Words::kAxes);
+  const char* const axes = axes_.data;
+  const size_t axes_length = axes_.length;
+  const int64_t dimension = static_cast<int64_t>(f.Integer());
+  const weft_collective_reducer reducer = static_cast<weft_collective_reducer>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce_scatter(ctx, x, axes, axes_length, dimension, reducer, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_all_to_all(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  const Text axes_ = f.DrawText(Words::kAxes);
+  const char* const axes = axes_.data;
+  const size_t axes_length = axes_.length;
+  const int64_t split_dimension = static_cast<int64_t>(f.Integer());
+  const int64_t concat_dimension = static_cast<int64_t>(f.Integer());
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_all_to_all(ctx, x, axes, axes_length, split_dimension, concat_dimension, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_axis_index(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text axis_ = f.DrawText(Words::kSpecs);
+  const char* const axis = axis_.data;
+  const size_t axis_length = axis_.length;
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_axis_index(ctx, axis, axis_length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_for_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_for_options), &size);
@@ -810,54 +895,6 @@ void Call_weft_flatten_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_flatten_opts), &size);
   f.Enter();
   weft_flatten_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_full_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_full_opts), &size);
-  f.Enter();
-  weft_full_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_gather_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_gather_opts), &size);
-  f.Enter();
-  weft_gather_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_iota_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_iota_opts), &size);
-  f.Enter();
-  weft_iota_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_linspace_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_linspace_opts), &size);
-  f.Enter();
-  weft_linspace_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_repeat_interleave_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_repeat_interleave_opts), &size);
-  f.Enter();
-  weft_repeat_interleave_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_roll_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_roll_opts), &size);
-  f.Enter();
-  weft_roll_opts_init(options, size);
   f.LeaveVoid();
 }
 

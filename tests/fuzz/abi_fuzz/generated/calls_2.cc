@@ -4,6 +4,54 @@
 
 namespace weft::fuzz {
 
+void Call_weft_full_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_full_opts), &size);
+  f.Enter();
+  weft_full_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gather_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gather_opts), &size);
+  f.Enter();
+  weft_gather_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_iota_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_iota_opts), &size);
+  f.Enter();
+  weft_iota_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_linspace_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_linspace_opts), &size);
+  f.Enter();
+  weft_linspace_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_repeat_interleave_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_repeat_interleave_opts), &size);
+  f.Enter();
+  weft_repeat_interleave_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_roll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_roll_opts), &size);
+  f.Enter();
+  weft_roll_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_scatter_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_scatter_opts), &size);
@@ -753,54 +801,6 @@ void Call_weft_nanmean_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_nanmean_opts), &size);
   f.Enter();
   weft_nanmean_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_nansum_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_nansum_opts), &size);
-  f.Enter();
-  weft_nansum_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_norm_opts), &size);
-  f.Enter();
-  weft_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_quantile_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_quantile_opts), &size);
-  f.Enter();
-  weft_quantile_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_std_mean_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_std_mean_opts), &size);
-  f.Enter();
-  weft_std_mean_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_var_mean_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_var_mean_opts), &size);
-  f.Enter();
-  weft_var_mean_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_as_strided_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_as_strided_opts), &size);
-  f.Enter();
-  weft_as_strided_opts_init(options, size);
   f.LeaveVoid();
 }
 

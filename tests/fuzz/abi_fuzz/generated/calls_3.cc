@@ -4,6 +4,54 @@
 
 namespace weft::fuzz {
 
+void Call_weft_nansum_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nansum_opts), &size);
+  f.Enter();
+  weft_nansum_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_norm_opts), &size);
+  f.Enter();
+  weft_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_quantile_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_quantile_opts), &size);
+  f.Enter();
+  weft_quantile_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_std_mean_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_std_mean_opts), &size);
+  f.Enter();
+  weft_std_mean_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_var_mean_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_var_mean_opts), &size);
+  f.Enter();
+  weft_var_mean_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_as_strided_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_as_strided_opts), &size);
+  f.Enter();
+  weft_as_strided_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_as_strided_scatter_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_as_strided_scatter_opts), &size);
@@ -889,70 +937,6 @@ void Call_weft_rem(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_rem(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_round_away(Fuzz& f) {
-  f.BeginOp(kOps[48]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_round_away(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_round(Fuzz& f) {
-  f.BeginOp(kOps[49]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_round(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rsqrt(Fuzz& f) {
-  f.BeginOp(kOps[50]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rsqrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_where(Fuzz& f) {
-  f.BeginOp(kOps[51]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const condition = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_tensor* const y = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_where(ctx, condition, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_shift_left(Fuzz& f) {
-  f.BeginOp(kOps[52]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_shift_left(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_shift_right_arithmetic(Fuzz& f) {
-  f.BeginOp(kOps[53]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_shift_right_arithmetic(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,70 @@
 
 namespace weft::fuzz {
 
+void Call_weft_round_away(Fuzz& f) {
+  f.BeginOp(kOps[48]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_round_away(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_round(Fuzz& f) {
+  f.BeginOp(kOps[49]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_round(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rsqrt(Fuzz& f) {
+  f.BeginOp(kOps[50]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rsqrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_where(Fuzz& f) {
+  f.BeginOp(kOps[51]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const condition = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor* const y = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_where(ctx, condition, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_shift_left(Fuzz& f) {
+  f.BeginOp(kOps[52]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_shift_left(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_shift_right_arithmetic(Fuzz& f) {
+  f.BeginOp(kOps[53]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_shift_right_arithmetic(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_shift_right_logical(Fuzz& f) {
   f.BeginOp(kOps[54]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1729,100 +1793,6 @@ void Call_weft_relu(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_relu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[148]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu6(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[149]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[150]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const q = f.Operand(0);
-  weft_tensor* const k = f.Operand(1);
-  weft_tensor* const v = f.Operand(2);
-  weft_tensor* const mask = f.Operand(3);
-  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
-    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
-    opts->scale = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
-    opts->enable_gqa = static_cast<int32_t>(f.BoolAttr(3));
-    if (f.Given(4)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT;
-    opts->causal_alignment = static_cast<weft_scaled_dot_product_attention_causal_alignment>(f.EnumAttr(4));
-    if (f.Given(5)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN;
-    opts->nan_if_unseen = static_cast<int32_t>(f.BoolAttr(5));
-    opts->present ^= f.StrayBits(6);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[151]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_silu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[152]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_SOFTMAX_HAS_SAFE;
-    opts->safe = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[153]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softplus(ctx, x, out))) return;
   f.Keep(out);
 }
 

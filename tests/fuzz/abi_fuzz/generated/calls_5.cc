@@ -4,6 +4,100 @@
 
 namespace weft::fuzz {
 
+void Call_weft_relu6(Fuzz& f) {
+  f.BeginOp(kOps[148]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_relu6(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rms_norm(Fuzz& f) {
+  f.BeginOp(kOps[149]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scaled_dot_product_attention(Fuzz& f) {
+  f.BeginOp(kOps[150]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const q = f.Operand(0);
+  weft_tensor* const k = f.Operand(1);
+  weft_tensor* const v = f.Operand(2);
+  weft_tensor* const mask = f.Operand(3);
+  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
+    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
+    opts->scale = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
+    opts->enable_gqa = static_cast<int32_t>(f.BoolAttr(3));
+    if (f.Given(4)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT;
+    opts->causal_alignment = static_cast<weft_scaled_dot_product_attention_causal_alignment>(f.EnumAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN;
+    opts->nan_if_unseen = static_cast<int32_t>(f.BoolAttr(5));
+    opts->present ^= f.StrayBits(6);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_silu(Fuzz& f) {
+  f.BeginOp(kOps[151]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_silu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softmax(Fuzz& f) {
+  f.BeginOp(kOps[152]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SOFTMAX_HAS_SAFE;
+    opts->safe = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softplus(Fuzz& f) {
+  f.BeginOp(kOps[153]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softplus(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_bernoulli(Fuzz& f) {
   f.BeginOp(kOps[154]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1311,123 +1405,6 @@ void Call_weft_nansum(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_nansum(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_norm(Fuzz& f) {
-  f.BeginOp(kOps[248]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_norm_opts* const opts = f.Options<weft_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NORM_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_NORM_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_NORM_HAS_P;
-    opts->p = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_norm(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_quantile(Fuzz& f) {
-  f.BeginOp(kOps[249]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const q = f.Operand(1);
-  weft_quantile_opts* const opts = f.Options<weft_quantile_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_QUANTILE_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_QUANTILE_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_QUANTILE_HAS_INTERPOLATION;
-    opts->interpolation = static_cast<weft_quantile_interpolation>(f.EnumAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_quantile(ctx, x, q, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_std_mean(Fuzz& f) {
-  f.BeginOp(kOps[250]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_std_mean_opts* const opts = f.Options<weft_std_mean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_STD_MEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_STD_MEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_STD_MEAN_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out_std = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_std_mean(ctx, x, opts, out_std, out_mean))) return;
-  f.Keep(out_std);
-  f.Keep(out_mean);
-}
-
-void Call_weft_trace(Fuzz& f) {
-  f.BeginOp(kOps[251]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_trace(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_var_mean(Fuzz& f) {
-  f.BeginOp(kOps[252]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_var_mean_opts* const opts = f.Options<weft_var_mean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VAR_MEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_VAR_MEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_VAR_MEAN_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out_var = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_var_mean(ctx, x, opts, out_var, out_mean))) return;
-  f.Keep(out_var);
-  f.Keep(out_mean);
-}
-
-void Call_weft_as_strided(Fuzz& f) {
-  f.BeginOp(kOps[253]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  const int64_t* strides = {};
-  size_t strides_count = {};
-  f.Ints(1, &strides, &strides_count);
-  weft_as_strided_opts* const opts = f.Options<weft_as_strided_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_AS_STRIDED_HAS_OFFSET;
-    opts->offset = f.IntAttr(2);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_as_strided(ctx, x, shape, shape_count, strides, strides_count, opts, out))) return;
   f.Keep(out);
 }
 

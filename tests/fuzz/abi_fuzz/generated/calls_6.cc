@@ -4,6 +4,123 @@
 
 namespace weft::fuzz {
 
+void Call_weft_norm(Fuzz& f) {
+  f.BeginOp(kOps[248]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_norm_opts* const opts = f.Options<weft_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NORM_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_NORM_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_NORM_HAS_P;
+    opts->p = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_norm(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_quantile(Fuzz& f) {
+  f.BeginOp(kOps[249]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const q = f.Operand(1);
+  weft_quantile_opts* const opts = f.Options<weft_quantile_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_QUANTILE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_QUANTILE_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_QUANTILE_HAS_INTERPOLATION;
+    opts->interpolation = static_cast<weft_quantile_interpolation>(f.EnumAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_quantile(ctx, x, q, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_std_mean(Fuzz& f) {
+  f.BeginOp(kOps[250]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_std_mean_opts* const opts = f.Options<weft_std_mean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STD_MEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_STD_MEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_STD_MEAN_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out_std = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_std_mean(ctx, x, opts, out_std, out_mean))) return;
+  f.Keep(out_std);
+  f.Keep(out_mean);
+}
+
+void Call_weft_trace(Fuzz& f) {
+  f.BeginOp(kOps[251]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trace(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_var_mean(Fuzz& f) {
+  f.BeginOp(kOps[252]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_var_mean_opts* const opts = f.Options<weft_var_mean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_VAR_MEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_VAR_MEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_VAR_MEAN_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out_var = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_var_mean(ctx, x, opts, out_var, out_mean))) return;
+  f.Keep(out_var);
+  f.Keep(out_mean);
+}
+
+void Call_weft_as_strided(Fuzz& f) {
+  f.BeginOp(kOps[253]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(1, &strides, &strides_count);
+  weft_as_strided_opts* const opts = f.Options<weft_as_strided_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_AS_STRIDED_HAS_OFFSET;
+    opts->offset = f.IntAttr(2);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_as_strided(ctx, x, shape, shape_count, strides, strides_count, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_as_strided_scatter(Fuzz& f) {
   f.BeginOp(kOps[254]);
   weft_context* const ctx = f.Handle<weft_context>(false);

@@ -1816,6 +1816,13 @@ void Call_weft_tensor_shard_at(Fuzz& f);
 void Call_weft_tensor_sharding_picture(Fuzz& f);
 void Call_weft_tensor_copy_to_mesh(Fuzz& f);
 void Call_weft_tensor_from_host_sharded(Fuzz& f);
+void Call_weft_per_device(Fuzz& f);
+void Call_weft_all_reduce(Fuzz& f);
+void Call_weft_all_gather(Fuzz& f);
+void Call_weft_reduce_scatter(Fuzz& f);
+void Call_weft_all_to_all(Fuzz& f);
+void Call_weft_collective_permute(Fuzz& f);
+void Call_weft_axis_index(Fuzz& f);
 void Call_weft_for_options_init(Fuzz& f);
 void Call_weft_scan_options_init(Fuzz& f);
 void Call_weft_vmap_options_init(Fuzz& f);
@@ -2531,6 +2538,13 @@ extern const Function kFunctions[] = {
     {"weft_tensor_sharding_picture", Call_weft_tensor_sharding_picture, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_copy_to_mesh", Call_weft_tensor_copy_to_mesh, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_from_host_sharded", Call_weft_tensor_from_host_sharded, 0x30Au, true, true, 1, nullptr},
+    {"weft_per_device", Call_weft_per_device, 0x1B0Au, false, true, 1, nullptr},
+    {"weft_all_reduce", Call_weft_all_reduce, 0x130Au, false, true, 1, nullptr},
+    {"weft_all_gather", Call_weft_all_gather, 0x130Au, false, true, 1, nullptr},
+    {"weft_reduce_scatter", Call_weft_reduce_scatter, 0x130Au, false, true, 1, nullptr},
+    {"weft_all_to_all", Call_weft_all_to_all, 0x130Au, false, true, 1, nullptr},
+    {"weft_collective_permute", Call_weft_collective_permute, 0x130Au, false, true, 1, nullptr},
+    {"weft_axis_index", Call_weft_axis_index, 0x130Au, false, true, 1, nullptr},
     {"weft_for_options_init", Call_weft_for_options_init, 0u, false, false, 1, nullptr},
     {"weft_scan_options_init", Call_weft_scan_options_init, 0u, false, false, 1, nullptr},
     {"weft_vmap_options_init", Call_weft_vmap_options_init, 0u, false, false, 1, nullptr},
@@ -3022,6 +3036,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 713;
+extern const size_t kFunctionCount = 720;
 
 }  // namespace weft::fuzz
