@@ -262,6 +262,7 @@ ir::Value Recorder::NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gra
 }
 
 Ref<Tensor> Recorder::NewTensor(const Place& place, ir::Value value, ir::Location location) {
+  Held();
   Ref<Frame> frame = place.frame != nullptr ? Ref<Frame>::Share(place.frame) : nullptr;
   auto* tensor = new Tensor(Ref<Engine>::Share(&engine_), std::move(frame), place.state->whole(), value.type());
   metrics_.AddAlone(Counter::kTensorsMade);
@@ -274,6 +275,7 @@ Ref<Tensor> Recorder::NewTensor(const Place& place, ir::Value value, ir::Locatio
 }
 
 Ref<Tensor> Recorder::NewDeferred(const Place& place, const Replay::Result& result, ir::Location location) {
+  Held();
   auto* tensor = new Tensor(Ref<Engine>::Share(&engine_), nullptr, place.state->whole(), result.type);
   metrics_.AddAlone(Counter::kTensorsMade);
   tensor->state.maker = result.maker;
