@@ -24,7 +24,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                                  .services = services}));
     backends.push_back(std::move(cpu));
   }
-  if (platform == "reference") backends.push_back(NewReferenceBackend(std::move(custom), services, settings.integer(Option::kDevices)));
+  if (platform == "reference")
+    backends.push_back(NewReferenceBackend(std::move(custom), services, settings.integer(Option::kDevices)));
   const std::string& topology = settings.text(Option::kTopology);
   if (!backends.empty()) {
     if (topology.empty()) return backends;

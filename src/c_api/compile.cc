@@ -33,8 +33,8 @@ weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_e
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(context->BeforeWork()));
     WEFT_ASSIGN_OR_RETURN(lazy::Where place, PlaceOr(device, context->engine()));
     place.frame = context->frame();
-    absl::StatusOr<Ref<Event>> event = context->WithPressure(
-        0, [&] { return context->engine().Sync(place, CurrentLocation(context->engine())); });
+    absl::StatusOr<Ref<Event>> event =
+        context->WithPressure(0, [&] { return context->engine().Sync(place, CurrentLocation(context->engine())); });
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(event.status()));
     WEFT_RETURN_IF_ERROR(context->AfterBarrier(**event));
     return MakeEvent(*context, *std::move(event), out_event);

@@ -271,8 +271,9 @@ weft_error* weft_per_device(weft_context* ctx, weft_function* function, const ch
     WEFT_RETURN_IF_ERROR(AddFunction(function, input_count, "function", &call));
     const FunctionObject& body = *call.pinned[0];
     if (body.draws) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, "the function @", body.name,
-                         " draws random numbers, and each device would draw the same; draw before, and cut what is drawn");
+      return UserErrorOf(
+          absl::StatusCode::kUnimplemented, "the function @", body.name,
+          " draws random numbers, and each device would draw the same; draw before, and cut what is drawn");
     }
     WEFT_ASSIGN_OR_RETURN(const std::string_view in, OptionalText(in_specs, in_length, "in_specs"));
     WEFT_ASSIGN_OR_RETURN(const std::string_view out, OptionalText(out_specs, out_length, "out_specs"));
@@ -284,7 +285,8 @@ weft_error* weft_per_device(weft_context* ctx, weft_function* function, const ch
     attrs.set(PerDevice::kMesh, ir::ToString(mesh->axes()));
     attrs.set(PerDevice::kInSpecs, std::string(in));
     attrs.set(PerDevice::kOutSpecs, std::string(out));
-    return Run(ops::kOp_per_device, std::move(attrs), call, body.function->results().size(), outputs, capacity, out_count);
+    return Run(ops::kOp_per_device, std::move(attrs), call, body.function->results().size(), outputs, capacity,
+               out_count);
   });
 }
 

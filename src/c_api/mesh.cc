@@ -38,8 +38,8 @@ absl::StatusOr<std::vector<Device*>> DevicesOf(weft_device* const* devices, size
   if (devices == nullptr) {
     if (count != 0) return UserError("devices is NULL and device_count ", count);
     if (wanted > all.size()) {
-      return UserErrorOf(absl::StatusCode::kNotFound, "the mesh is of ", wanted, " devices; the context has ", all.size(),
-                         " (option devices on the platforms cpu and reference)");
+      return UserErrorOf(absl::StatusCode::kNotFound, "the mesh is of ", wanted, " devices; the context has ",
+                         all.size(), " (option devices on the platforms cpu and reference)");
     }
     return std::vector<Device*>(all.begin(), all.begin() + static_cast<ptrdiff_t>(wanted));
   }
@@ -100,11 +100,13 @@ absl::StatusOr<std::vector<uint32_t>> AxesOf(const ir::Mesh& mesh, std::string_v
   WEFT_RETURN_IF_ERROR(ir::ShardingWords(text, 1).status());
   WEFT_ASSIGN_OR_RETURN(const ir::Sharding named, ir::ParseSharding(text, mesh));
   WEFT_RETURN_IF_ERROR(ir::Check(mesh, named, ir::Type::Tensor(DType::kF32, {0}), "the axes"));
-  if (named.dimensions.empty() || named.dimensions[0].axes.empty()) return UserError("axes is '", text, "' and names none");
+  if (named.dimensions.empty() || named.dimensions[0].axes.empty())
+    return UserError("axes is '", text, "' and names none");
   return std::vector<uint32_t>(named.dimensions[0].axes.begin(), named.dimensions[0].axes.end());
 }
 
-absl::Status BeginCollective(weft_context* ctx, std::string_view function, std::string_view axes, CollectiveCall* call) {
+absl::Status BeginCollective(weft_context* ctx, std::string_view function, std::string_view axes,
+                             CollectiveCall* call) {
   WEFT_ASSIGN_OR_RETURN(call->context, Get(ctx, "ctx"));
   WEFT_RETURN_IF_ERROR(call->context->Usable());
   if (call->context->frame() == nullptr) {
@@ -118,8 +120,8 @@ absl::Status BeginCollective(weft_context* ctx, std::string_view function, std::
 }
 
 // Reads the operand and the axes, too.
-absl::Status BeginCollective(weft_context* ctx, weft_tensor* x, const char* axes, size_t length, std::string_view function,
-                             CollectiveCall* call) {
+absl::Status BeginCollective(weft_context* ctx, weft_tensor* x, const char* axes, size_t length,
+                             std::string_view function, CollectiveCall* call) {
   WEFT_ASSIGN_OR_RETURN(call->x, GetTensor(x, "x"));
   WEFT_ASSIGN_OR_RETURN(const std::string_view text, Text(axes, length, "axes"));
   return BeginCollective(ctx, function, text, call);
@@ -134,7 +136,8 @@ absl::StatusOr<int64_t> DimensionOf(const lazy::Tensor& x, int64_t dimension, st
 
 absl::StatusOr<int64_t> ReducerOf(weft_collective_reducer reducer) {
   const auto number = static_cast<int64_t>(reducer);
-  if (number < 0 || number >= static_cast<int64_t>(std::size(ops::kReducerNames))) return UserError("reducer is ", number);
+  if (number < 0 || number >= static_cast<int64_t>(std::size(ops::kReducerNames)))
+    return UserError("reducer is ", number);
   return number;
 }
 
@@ -142,7 +145,8 @@ absl::StatusOr<Ref<lazy::Tensor>> RecordOne(const CollectiveCall& call, const ir
                                             std::vector<lazy::Tensor*> operands, ir::Attrs attrs) {
   lazy::Engine& engine = call.context->engine();
   lazy::Tensors results;
-  WEFT_RETURN_IF_ERROR(engine.Record(op, operands, std::move(attrs), CurrentLocation(engine), &results, call.context->where()));
+  WEFT_RETURN_IF_ERROR(
+      engine.Record(op, operands, std::move(attrs), CurrentLocation(engine), &results, call.context->where()));
   return std::move(results[0]);
 }
 
@@ -335,8 +339,8 @@ weft_error* weft_tensor_copy_to_mesh(weft_tensor* tensor, weft_mesh* mesh, const
     HostTensor bytes(t->dtype(), t->dims());
     WEFT_RETURN_IF_ERROR(t->engine().ToHost(t.get(), bytes.mutable_bytes()));
     lazy::Engine& engine = *to->engine;
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, engine.FromHost(lazy::Where(to->mesh), t->dtype(), t->dims(), bytes.bytes(),
-                                                                  CurrentLocation(engine), words));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, engine.FromHost(lazy::Where(to->mesh), t->dtype(), t->dims(),
+                                                                  bytes.bytes(), CurrentLocation(engine), words));
     return MakeTensor(std::move(made), out);
   });
 }
@@ -349,13 +353,14 @@ weft_error* weft_tensor_from_host_sharded(weft_mesh* mesh, const char* spec, siz
     WEFT_ASSIGN_OR_RETURN(Pin<MeshObject> to, Get(mesh, "mesh"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, SpecOf(spec, spec_length));
     HostTensor elements;
-    WEFT_ASSIGN_OR_RETURN(const HostElements given, ElementsOf("weft_tensor_from_host_sharded", dtype, dims, rank, data, size, &elements));
+    WEFT_ASSIGN_OR_RETURN(const HostElements given,
+                          ElementsOf("weft_tensor_from_host_sharded", dtype, dims, rank, data, size, &elements));
     lazy::Engine& engine = *to->engine;
     lazy::Services& services = engine.services();
     WEFT_RETURN_IF_ERROR(services.CheckCancelled(services.cancels()));
     services.StartsWork();
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, engine.FromHost(lazy::Where(to->mesh), given.dtype, given.dims, given.bytes,
-                                                                  CurrentLocation(engine), text));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, engine.FromHost(lazy::Where(to->mesh), given.dtype, given.dims,
+                                                                  given.bytes, CurrentLocation(engine), text));
     return MakeTensor(std::move(made), out);
   });
 }
@@ -418,8 +423,8 @@ weft_error* weft_collective_permute(weft_context* ctx, weft_tensor* x, const cha
     const ir::Mesh& mesh = call.mesh->axes();
     const int64_t places = PlacesAlong(call), stride = StrideOf(mesh, call.axes[0]), size = mesh.size();
     if (pair_numbers % 2 != 0 || pair_numbers > 2 * static_cast<size_t>(places)) {
-      return UserError("pair_numbers is ", pair_numbers, "; it must be even, at most a source and a target for each of ",
-                       places, " places");
+      return UserError("pair_numbers is ", pair_numbers,
+                       "; it must be even, at most a source and a target for each of ", places, " places");
     }
     std::vector<int64_t> all;
     for (int64_t at = 0; at < size; ++at) {
@@ -433,7 +438,8 @@ weft_error* weft_collective_permute(weft_context* ctx, weft_tensor* x, const cha
     }
     HostTensor literal(DType::kI64, {static_cast<int64_t>(all.size() / 2), 2});
     for (size_t i = 0; i < all.size(); ++i) literal.SetInt(static_cast<int64_t>(i), all[i]);
-    return GiveCollective(call, ops::kOp_collective_permute, {Ref<const Literal>(MakeRef<Literal>(std::move(literal)))}, out);
+    return GiveCollective(call, ops::kOp_collective_permute, {Ref<const Literal>(MakeRef<Literal>(std::move(literal)))},
+                          out);
   });
 }
 

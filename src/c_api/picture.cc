@@ -37,7 +37,9 @@ std::string PictureOf(const Dims& dims, std::span<const ShardPart> parts) {
   for (const auto& [at, names] : cells) width = std::max(width, absl::StrJoin(names, " ").size());
   std::string rule = "+";
   for (size_t i = 0; i < columns.size(); ++i) absl::StrAppend(&rule, std::string(width + 2, '-'), "+");
-  std::string text = absl::StrCat(DimsToString(dims), ", devices ", parts.empty() ? "" : parts[0].device->name.substr(0, parts[0].device->name.rfind(':')), "\n", rule, "\n");
+  std::string text = absl::StrCat(
+      DimsToString(dims), ", devices ",
+      parts.empty() ? "" : parts[0].device->name.substr(0, parts[0].device->name.rfind(':')), "\n", rule, "\n");
   for (const int64_t row : rows) {
     text += "|";
     for (const int64_t column : columns) {

@@ -212,7 +212,8 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
     WEFT_ASSIGN_OR_RETURN(const HostElements given,
                           ElementsOf("weft_tensor_from_host", dtype, dims, rank, data, size, &unpacked));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(given.bytes.size(), [&] {
-      return context->engine().FromHost(place, given.dtype, given.dims, given.bytes, CurrentLocation(context->engine()));
+      return context->engine().FromHost(place, given.dtype, given.dims, given.bytes,
+                                        CurrentLocation(context->engine()));
     }));
     return MakeTensor(std::move(tensor), out);
   });

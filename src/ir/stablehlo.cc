@@ -222,8 +222,7 @@ std::string StableHloWriter::Symbol(const Function& function) {
   return absl::StrCat("@", found->second);
 }
 
-std::string StableHloWriter::Body(const Function& function, std::span<const Value> captures,
-                                  std::string_view returns) {
+std::string StableHloWriter::Body(const Function& function, std::span<const Value> captures, std::string_view returns) {
   if (depth_ > kMaxRegionDepth) {
     Fail(InternalError("StableHLO: regions nest deeper than ", kMaxRegionDepth));
     return "{}";

@@ -275,8 +275,8 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::
     if (release) release();
     return copy;
   }
-  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, holders[0]->backend->Adopt(holders[0], dtype, dims, data,
-                                                                       services_.Later(std::move(release))));
+  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
+                        holders[0]->backend->Adopt(holders[0], dtype, dims, data, services_.Later(std::move(release))));
   // The memory is somebody else's: held for good, so that no launch writes into it.
   buffer->Hold();
   const ir::Type type = ir::Type::Tensor(dtype, Dims(dims.begin(), dims.end()));
@@ -440,7 +440,8 @@ absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where, ir::Location at) {
   return Event::All(events);
 }
 
-absl::StatusOr<std::vector<Engine::ValuesAt>> Engine::ValuesOf(std::span<Tensor* const> tensors, std::string_view what) {
+absl::StatusOr<std::vector<Engine::ValuesAt>> Engine::ValuesOf(std::span<Tensor* const> tensors,
+                                                               std::string_view what) {
   for (Tensor* tensor : tensors) WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, what));
   std::vector<ValuesAt> values;
   for (MeshState& state : recorder_.meshes()) {
@@ -516,8 +517,8 @@ absl::Status Engine::Wait(const Where& where, int64_t timeout_ns) {
   {
     Lock lock(recorder_, Lock::To::kNote);
     for (const MeshState& state : recorder_.meshes()) {
-      const bool asked = !where.names() || &state.mesh == where.mesh ||
-                         std::ranges::count(state.mesh.devices(), where.device) > 0;
+      const bool asked =
+          !where.names() || &state.mesh == where.mesh || std::ranges::count(state.mesh.devices(), where.device) > 0;
       if (asked && state.last_event()) events.push_back(state.last_event());
     }
   }

@@ -9,8 +9,8 @@ namespace weft::lazy {
 
 absl::StatusOr<ir::Sharding> ShardingOf(const DeviceMesh& mesh, std::string_view spec, const ir::Type& type) {
   if (mesh.alone()) {
-    return UserError("the sharding '", spec, "' is for a mesh; the tensor ", ir::ShortType(type), " is on ", mesh.name(),
-                     " alone (weft_context_set_mesh, weft_tensor_copy_to_mesh)");
+    return UserError("the sharding '", spec, "' is for a mesh; the tensor ", ir::ShortType(type), " is on ",
+                     mesh.name(), " alone (weft_context_set_mesh, weft_tensor_copy_to_mesh)");
   }
   WEFT_RETURN_IF_ERROR(ir::ShardingWords(spec, type.rank()).status());
   WEFT_ASSIGN_OR_RETURN(ir::Sharding sharding, ir::ParseSharding(spec, mesh.axes()));

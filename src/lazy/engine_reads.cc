@@ -111,8 +111,9 @@ absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byt
     if (!status.ok() && !shard.ready().done()) return status;
     return ReadAs(shard, dtype, from, to);
   };
-  const absl::Status status = placement->split() ? ReadParts(*placement, tensor->dims(), dtype, offset, destination, read)
-                                                 : read(placement->whole_at(), offset, destination);
+  const absl::Status status = placement->split()
+                                  ? ReadParts(*placement, tensor->dims(), dtype, offset, destination, read)
+                                  : read(placement->whole_at(), offset, destination);
   for (const Ref<Buffer>& shard : shards) shard->Unhold();
   services_.RunReleases();
   const int64_t now = MonotonicNow();

@@ -86,7 +86,7 @@ struct Where {
   explicit Where(const DeviceMesh* mesh) : mesh(mesh) {}
   // Whether it says a place, and not only a frame or nothing.
   bool names() const { return device != nullptr || mesh != nullptr; }
-  Device* device = nullptr;          // null: the mesh's, the frame's, in the program those of the mesh that has been set
+  Device* device = nullptr;  // null: the mesh's, the frame's, in the program those of the mesh that has been set
   Frame* frame = nullptr;
   const DeviceMesh* mesh = nullptr;  // of the engine; null: the device says where
 };

@@ -106,6 +106,18 @@ Ref<Launched> Launcher::Remember(MeshState& state, const std::shared_ptr<const c
   }
 }
 
+void Launcher::MakeRoomFor(const MeshState& state, const compiler::Program& program, const Cut& cut) {
+  made_.clear();
+  for (size_t i = 0; i < cut.outputs.size(); ++i) {
+    Shards room;
+    room.reserve(state.mesh.holders().size());
+    const bool cuts = i < program.results.size();
+    made_.push_back(
+        MakeRef<Data>(cuts ? Placement::Of(state.mesh, program.results[i]) : state.whole(), std::move(room)));
+    MakeRoom(*cut.outputs[i].node);
+  }
+}
+
 absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const compiler::Program>& program,
                               CutReason reason, const CancelToken& cancel, Cut* cut) {
   PartScope part(metrics_, Part::kLaunching);
@@ -129,19 +141,9 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
     donated_.push_back(takes_over_[i]);
   }
   absl::InlinedVector<DeviceArguments, 1> arguments;
-  for (size_t d = 0; d < devices; ++d)
-    arguments.push_back({buffers_[d], words_, donated_, cancel, holders[d]});
+  for (size_t d = 0; d < devices; ++d) arguments.push_back({buffers_[d], words_, donated_, cancel, holders[d]});
   // A launch that ran and is known nowhere has destroyed what it took over: what holds its results is there before.
-  made_.clear();
-  for (size_t i = 0; i < cut->outputs.size(); ++i) {
-    const ir::Value& output = cut->outputs[i];
-    Shards room;
-    room.reserve(devices);
-    const bool cuts = i < program->results.size();
-    const Placement place = cuts ? Placement::Of(state.mesh, program->results[i]) : state.whole();
-    made_.push_back(MakeRef<Data>(place, std::move(room)));
-    MakeRoom(*output.node);
-  }
+  MakeRoomFor(state, *program, *cut);
   absl::StatusOr<std::vector<DeviceResults>> launched = program->executable->Execute(arguments);
   for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();
   WEFT_RETURN_IF_ERROR(launched.status());

@@ -37,6 +37,9 @@ class Launcher {
   Ref<Launched> Remember(MeshState& state, const std::shared_ptr<const compiler::Program>& program, const Cut& cut,
                          const Ref<Event>& done, Ref<Event>* settled);
 
+  // Makes what will hold the results, so that nothing fails once the launch has run.
+  void MakeRoomFor(const MeshState& state, const compiler::Program& program, const Cut& cut);
+
   Metrics& metrics_;
   const bool may_take_over_;
   uint64_t epoch_ = 0;  // of the marks of what is live in Data

@@ -171,8 +171,8 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       }
       if (!parameter->device()->is_host()) {
         Tensors slot, cut;
-        WEFT_RETURN_IF_ERROR(engine.Record(ops::kOp_full, {}, {ops::ToInts(parameter->dims()), 0.0, dtype}, {}, &slot,
-                                           Where(&mesh)));
+        WEFT_RETURN_IF_ERROR(
+            engine.Record(ops::kOp_full, {}, {ops::ToInts(parameter->dims()), 0.0, dtype}, {}, &slot, Where(&mesh)));
         if (!spec.empty()) {
           Tensor* const whole = slot[0].get();
           WEFT_RETURN_IF_ERROR(engine.Record(ops::kOp_shard, {&whole, 1}, {spec}, {}, &cut));
@@ -192,8 +192,7 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       if (!pages.Get(static_cast<size_t>(bytes), &zeros)) {
         return UserErrorOf(absl::StatusCode::kResourceExhausted, "optimizer: no address space for ", bytes, " bytes");
       }
-      WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot,
-                            engine.FromHost(Where(&mesh), dtype, parameter->dims(), zeros, {}, spec));
+      WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot, engine.FromHost(Where(&mesh), dtype, parameter->dims(), zeros, {}, spec));
       optimizer->slots_.push_back(std::move(slot));
     }
   }

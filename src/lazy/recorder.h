@@ -272,7 +272,7 @@ class Recorder {
   const std::shared_ptr<Metrics> shared_metrics_;  // data may outlive the engine
   OpCounts op_counts_;                             // under the lock
   Mutex mutex_;
-  std::list<MeshState> meshes_;  // under the lock; none ever goes, and walks go on where one comes
+  std::list<MeshState> meshes_;   // under the lock; none ever goes, and walks go on where one comes
   MeshState* default_ = nullptr;  // under the lock
   uint64_t time_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t barriers_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -13,7 +13,8 @@ namespace {
 
 // Calls run(at, from, count) for each run of neighbours of the box: `count` elements that lie from element `at` of the value on, and
 // from element `from` of the part on.
-void ForEachRun(const Dims& dims, const ir::Box& box, absl::FunctionRef<void(int64_t at, int64_t from, int64_t count)> run) {
+void ForEachRun(const Dims& dims, const ir::Box& box,
+                absl::FunctionRef<void(int64_t at, int64_t from, int64_t count)> run) {
   // Dimensions at the end of which the box has all are one run with the dimension before them.
   size_t last = dims.size();
   int64_t length = 1;
@@ -25,7 +26,8 @@ void ForEachRun(const Dims& dims, const ir::Box& box, absl::FunctionRef<void(int
   }
   if (CountOf(box.sizes) == 0) return;
   std::vector<int64_t> strides(dims.size());
-  for (size_t d = dims.size(), step = 1; d-- > 0; step *= static_cast<size_t>(dims[d])) strides[d] = static_cast<int64_t>(step);
+  for (size_t d = dims.size(), step = 1; d-- > 0; step *= static_cast<size_t>(dims[d]))
+    strides[d] = static_cast<int64_t>(step);
   int64_t at = dims.empty() || last == dims.size() ? 0 : box.starts[last] * stride;
   for (size_t d = 0; d < last; ++d) at += box.starts[d] * strides[d];
   Dims index(last, 0);

@@ -70,9 +70,13 @@ class Placement {
   // The shape of each holder's part.
   Dims DimsOfPart(const Dims& dims) const;
   // The part of holder i.
-  ir::Box BoxOf(const Dims& dims, size_t i) const { return ir::BoxOf(mesh_->axes(), *sharding_, dims, static_cast<int64_t>(i)); }
+  ir::Box BoxOf(const Dims& dims, size_t i) const {
+    return ir::BoxOf(mesh_->axes(), *sharding_, dims, static_cast<int64_t>(i));
+  }
   // Whether holder i has a part that no holder before it has.
-  bool IsFirst(size_t i) const { return split() ? ir::IsFirstCopy(mesh_->axes(), *sharding_, static_cast<int64_t>(i)) : i == 0; }
+  bool IsFirst(size_t i) const {
+    return split() ? ir::IsFirstCopy(mesh_->axes(), *sharding_, static_cast<int64_t>(i)) : i == 0;
+  }
 
  private:
   Placement(const DeviceMesh* mesh, const ir::Sharding* sharding) : mesh_(mesh), sharding_(sharding) {}

@@ -30,7 +30,8 @@ class Walk {
 
   absl::StatusOr<Shardings> Run(const Function& function, std::span<const Sharding> parameters) {
     HashMap<const Node*, Shardings> known;
-    for (size_t i = 0; i < function.parameters().size(); ++i) known[function.parameters()[i].node.get()] = {parameters[i]};
+    for (size_t i = 0; i < function.parameters().size(); ++i)
+      known[function.parameters()[i].node.get()] = {parameters[i]};
     Shardings operands;
     for (const Node* node : function.nodes()) {
       if (known.contains(node)) continue;

@@ -152,7 +152,8 @@ absl::StatusOr<Plan> PlanOf(const Node& node) {
   const ops::PerDeviceAttrs attrs{node.attrs()};
   Plan plan;
   WEFT_ASSIGN_OR_RETURN(plan.mesh, ir::ParseMesh(attrs.mesh()));
-  const std::vector<std::string> in = absl::StrSplit(attrs.in_specs(), ';'), out = absl::StrSplit(attrs.out_specs(), ';');
+  const std::vector<std::string> in = absl::StrSplit(attrs.in_specs(), ';'),
+                                 out = absl::StrSplit(attrs.out_specs(), ';');
   plan.in.resize(node.operands().size());
   for (size_t i = 0; i < std::min(in.size(), plan.in.size()); ++i) {
     WEFT_ASSIGN_OR_RETURN(plan.in[i], ir::ParseSharding(in[i], plan.mesh));
@@ -171,7 +172,8 @@ Value PartOf(ir::Builder& b, const Value& x, const ir::Box& box) {
 }
 
 // Parts put together, one dimension after the other, from the last on. `at`: the part that begins at these indices.
-Value Joined(ir::Builder& b, const ir::Mesh& mesh, const ir::Sharding& sharding, const Values& parts, const ir::Type& whole) {
+Value Joined(ir::Builder& b, const ir::Mesh& mesh, const ir::Sharding& sharding, const Values& parts,
+             const ir::Type& whole) {
   // What begins where: of copies the first process's.
   std::vector<std::pair<Dims, Value>> pieces;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -183,14 +185,19 @@ Value Joined(ir::Builder& b, const ir::Mesh& mesh, const ir::Sharding& sharding,
     std::ranges::stable_sort(pieces, [d](const auto& x, const auto& y) {
       return std::lexicographical_compare(x.first.begin(), x.first.begin() + static_cast<ptrdiff_t>(d), y.first.begin(),
                                           y.first.begin() + static_cast<ptrdiff_t>(d)) ||
-             (std::equal(x.first.begin(), x.first.begin() + static_cast<ptrdiff_t>(d), y.first.begin()) && x.first[d] < y.first[d]);
+             (std::equal(x.first.begin(), x.first.begin() + static_cast<ptrdiff_t>(d), y.first.begin()) &&
+              x.first[d] < y.first[d]);
     });
     std::vector<std::pair<Dims, Value>> joined;
     for (size_t i = 0; i < pieces.size();) {
       Values row;
       const Dims at = pieces[i].first;
-      for (; i < pieces.size() && std::equal(at.begin(), at.begin() + static_cast<ptrdiff_t>(d), pieces[i].first.begin()); ++i) row.push_back(pieces[i].second);
-      joined.emplace_back(at, row.size() == 1 ? row[0] : ops::Call(b, ops::kOp_concatenate, std::move(row), {static_cast<int64_t>(d)}));
+      for (;
+           i < pieces.size() && std::equal(at.begin(), at.begin() + static_cast<ptrdiff_t>(d), pieces[i].first.begin());
+           ++i)
+        row.push_back(pieces[i].second);
+      joined.emplace_back(
+          at, row.size() == 1 ? row[0] : ops::Call(b, ops::kOp_concatenate, std::move(row), {static_cast<int64_t>(d)}));
     }
     pieces = std::move(joined);
   }
@@ -211,7 +218,8 @@ absl::StatusOr<Values> WrittenOut(ir::Builder& b, const Node& node, const Values
   for (size_t i = 0; i < operands.size(); ++i) {
     Values& part = parts.emplace_back();
     for (size_t p = 0; p < processes; ++p) {
-      part.push_back(PartOf(b, operands[i], ir::BoxOf(plan.mesh, plan.in[i], operands[i].dims(), static_cast<int64_t>(p))));
+      part.push_back(
+          PartOf(b, operands[i], ir::BoxOf(plan.mesh, plan.in[i], operands[i].dims(), static_cast<int64_t>(p))));
     }
   }
   WEFT_ASSIGN_OR_RETURN(const OfProcesses made, SideBySide(b, processes).Run(module.main(), parts));
@@ -249,10 +257,12 @@ absl::StatusOr<Values> WithNumber(ir::Builder& b, const Node& node, const Values
     specs.push_back(absl::StrJoin(std::vector<std::string_view>(operands[i].dims().size(), "-"), ","));
   }
   if (operands.empty()) specs.clear();
-  specs.push_back(absl::StrJoin(mesh.axes, "+", [](std::string* out, const ir::Mesh::Axis& axis) { *out += axis.name; }));
+  specs.push_back(
+      absl::StrJoin(mesh.axes, "+", [](std::string* out, const ir::Mesh::Axis& axis) { *out += axis.name; }));
   Values all = operands;
   all.push_back(ops::Iota(b, DType::kU32, {mesh.size()}, 0));
-  return b.EmitAll(node.op(), std::move(all), {attrs.mesh(), absl::StrJoin(specs, ";"), attrs.out_specs()}, {&numbered, 1});
+  return b.EmitAll(node.op(), std::move(all), {attrs.mesh(), absl::StrJoin(specs, ";"), attrs.out_specs()},
+                   {&numbered, 1});
 }
 
 }  // namespace

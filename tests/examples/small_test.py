@@ -9,7 +9,7 @@ import unittest
 
 SOURCE, BUILD = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"]
 EXAMPLES = os.path.join(SOURCE, "examples")
-NAMES = ("linear_fit", "spirals", "characters", "image_filter", "inference_server", "dlopen_training")
+NAMES = ("linear_fit", "spirals", "characters", "image_filter", "inference_server", "dlopen_training", "many_devices")
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import python_env  # noqa: E402
@@ -53,6 +53,13 @@ class Small(unittest.TestCase):
             with self.subTest(name):
                 self.assertTrue(self.run_it(name, "--help").startswith("usage: " + name))
                 self.assertTrue(self.run_it(name, "--no-such-option", code=2).startswith("usage: " + name))
+
+    def test_many_devices_have_the_numbers_of_one(self):
+        said = {layout: self.run_it("many_devices", "--layout", layout).splitlines() for layout in ("one", "data", "fsdp", "tensor")}
+        self.assertEqual(1, len({lines[0] for lines in said.values()}), said)
+        self.assertLess(float(said["one"][0].split()[1]), 0.1)
+        self.assertIn("| 0 1 2 3 |", said["data"])
+        self.assertIn("| 0 | 1 | 2 | 3 |", said["fsdp"])
 
     def test_the_line_is_found_and_drawn(self):
         slope, offset, error = map(float, re.fullmatch(r"y = (\S+) x (\S+) after 120 steps, mean squared error (\S+)\n",

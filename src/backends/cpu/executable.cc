@@ -50,7 +50,8 @@ class CpuExecutable final : public Executable {
   }
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
-    if (devices.size() != 1) return InternalError("the CPU runs a program once for all its devices, not ", devices.size(), " times");
+    if (devices.size() != 1)
+      return InternalError("the CPU runs a program once for all its devices, not ", devices.size(), " times");
     std::vector<DeviceResults> all;
     all.reserve(1);  // before the launch, which cannot be taken back
     WEFT_ASSIGN_OR_RETURN(DeviceResults results, Launch(devices[0]));
@@ -202,8 +203,8 @@ class CpuExecutable final : public Executable {
       if (i == 0 || kept[i - 1].argument != argument) {
         again = CpuBuffer::Of(arguments.buffers[argument].get());
         const bool donated = argument < arguments.donated.size() && arguments.donated[argument] != 0;
-        if (again != nullptr && (donated || again->device()->backend != device_->backend || !again->block()->own() || again->held() ||
-                                 !again->PackedBefore())) {
+        if (again != nullptr && (donated || again->device()->backend != device_->backend || !again->block()->own() ||
+                                 again->held() || !again->PackedBefore())) {
           again = nullptr;
         }
       }

@@ -153,7 +153,8 @@ struct Launch {
     std::vector<api::Buffer*> outputs;  // null: none yet, or somebody else has it
     api::Event* complete = nullptr;
   };
-  Launch(std::shared_ptr<LoadedProgram> of, std::span<Device* const> on) : program(std::move(of)), devices(on.begin(), on.end()), shares(on.size()) {
+  Launch(std::shared_ptr<LoadedProgram> of, std::span<Device* const> on)
+      : program(std::move(of)), devices(on.begin(), on.end()), shares(on.size()) {
     for (Share& share : shares) share.outputs.resize(program->program.results.size());
   }
   ~Launch() {
@@ -369,7 +370,8 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   for (; counted < on.size(); ++counted) {
     WEFT_RETURN_IF_ERROR(client->usage(on[counted]->id).Exchange(more, gone[counted], program.stats.temporary_bytes));
   }
-  std::string what = absl::StrCat("a launch on ", on[0]->name, on.size() > 1 ? absl::StrCat(" to ", on.back()->name) : "");
+  std::string what =
+      absl::StrCat("a launch on ", on[0]->name, on.size() > 1 ? absl::StrCat(" to ", on.back()->name) : "");
   if (!launch->taken.empty())
     absl::StrAppend(&what, " that had taken over ", launch->taken.size(), " of ", on.size() * devices[0].buffers.size(),
                     " buffers");
@@ -397,8 +399,8 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
     for (size_t i = 0; i < program.results.size(); ++i) {
       const ir::Type& type = program.results[i];
       api::Buffer* const output = begun.has_value() ? std::exchange(launch->shares[d].outputs[i], nullptr) : nullptr;
-      results[d].buffers.push_back(Ref<Buffer>(
-          new PjrtBuffer(client, on[d], type.dtype, type.dims, done, Share(&usage, type.bytes()), output)));
+      results[d].buffers.push_back(
+          Ref<Buffer>(new PjrtBuffer(client, on[d], type.dtype, type.dims, done, Share(&usage, type.bytes()), output)));
     }
   }
   return results;

@@ -204,8 +204,7 @@ absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, co
   }
   std::vector<Value> results;
   for (const Value& result : main.results()) {
-    program->results.push_back(
-        PartOf(module.participants, module.participants.results, results.size(), result.type()));
+    program->results.push_back(PartOf(module.participants, module.participants.results, results.size(), result.type()));
     results.push_back(resolve(result));
   }
   ir::Module fresh;

@@ -211,7 +211,8 @@ class ReferenceExecutable final : public Executable {
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     if (devices.size() != 1) {
-      return InternalError("the reference backend runs a program once for all its devices, not ", devices.size(), " times");
+      return InternalError("the reference backend runs a program once for all its devices, not ", devices.size(),
+                           " times");
     }
     WEFT_RETURN_IF_ERROR(shared_->queue.CheckProcess());
     const MemoryBudget& budget = shared_->usage->budget();
@@ -315,7 +316,8 @@ class ReferenceBackend final : public Backend {
     if (shared_->custom != nullptr) {
       WEFT_RETURN_IF_ERROR(ops::CheckCustomCalls(*module.functions.front(), *shared_->custom));
     }
-    return std::make_unique<ReferenceExecutable>(module.functions.front(), module.argument_words, devices_.first(), shared_);
+    return std::make_unique<ReferenceExecutable>(module.functions.front(), module.argument_words, devices_.first(),
+                                                 shared_);
   }
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view) override {
     return absl::UnimplementedError("the reference backend interprets programs and has no code to load");

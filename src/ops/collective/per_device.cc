@@ -18,12 +18,13 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{.name = "operands",
-                                     .types = kAnyType,
-                                     .doc = "whole values, then what the function captures, of which each device has all",
-                                     .optional = true,
-                                     .variadic = true,
-                                     .group = 0}};
+constexpr OperandDef kOperands[] = {
+    {.name = "operands",
+     .types = kAnyType,
+     .doc = "whole values, then what the function captures, of which each device has all",
+     .optional = true,
+     .variadic = true,
+     .group = 0}};
 constexpr AttrDef kAttrs[] = {
     {"mesh", AttrType::kString, "axes and sizes: data=2,model=2", true},
     {"in_specs", AttrType::kString, "how operands are cut, joined by ';'; those behind the last are whole", true},
@@ -113,7 +114,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   WEFT_ASSIGN_OR_RETURN(const Ref<const Function> gradient, call.region_gradient(body, call.wanted.first(count)));
   std::vector<Value> parameters = ParametersLike(gradient->parameters());
   std::vector<std::string> specs(in.begin(), in.begin() + static_cast<ptrdiff_t>(count)), back;
-  Values operands(call.operands.begin(), call.operands.begin() + static_cast<ptrdiff_t>(count)), inside(parameters.begin(), parameters.end());
+  Values operands(call.operands.begin(), call.operands.begin() + static_cast<ptrdiff_t>(count)),
+      inside(parameters.begin(), parameters.end());
   Builder b(call.b.location());
   for (size_t r = 0, next = count; r < call.results.size(); ++r) {
     if (!CarriesGradient(call.results[r].dtype())) continue;
@@ -132,14 +134,17 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     WEFT_ASSIGN_OR_RETURN(const Sharding sharding, SpecAt(mesh, in, i, call.operands[i].type()));
     const std::vector<uint32_t> along = CopiesAlong(mesh, sharding);
     Value sum = found[results.size()];
-    if (!along.empty()) sum = Call(b, kOp_all_reduce, {sum}, {GroupsAlong(mesh, along), static_cast<int64_t>(Reducer::kSum)});
+    if (!along.empty())
+      sum = Call(b, kOp_all_reduce, {sum}, {GroupsAlong(mesh, along), static_cast<int64_t>(Reducer::kSum)});
     results.push_back(std::move(sum));
     back.push_back(in[i]);
   }
   WEFT_RETURN_IF_ERROR(b.status());
-  const Ref<const Function> function = Intern(Function::Create(gradient->name(), std::move(parameters), std::move(results)));
-  const Values made = CallAll(call.b, kOp_per_device, std::move(operands),
-                              {Attr<kAttrs, "mesh">(a), absl::StrJoin(specs, ";"), absl::StrJoin(back, ";")}, {&function, 1});
+  const Ref<const Function> function =
+      Intern(Function::Create(gradient->name(), std::move(parameters), std::move(results)));
+  const Values made =
+      CallAll(call.b, kOp_per_device, std::move(operands),
+              {Attr<kAttrs, "mesh">(a), absl::StrJoin(specs, ";"), absl::StrJoin(back, ";")}, {&function, 1});
   WEFT_RETURN_IF_ERROR(call.b.status());
   for (size_t i = 0, next = 0; i < count; ++i) {
     if (call.wanted[i]) grads[i] = made[next++];
@@ -181,8 +186,8 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   const Mesh& mesh = writer.participants().mesh;
   const absl::StatusOr<Mesh> own = ParseMesh(Attr<kAttrs, "mesh">(node.attrs()));
   if (!own.ok() || !(mesh.axes == own->axes)) {
-    return writer.Fail(UserError("per_device is for the mesh ", Attr<kAttrs, "mesh">(node.attrs()), "; the program's is ",
-                                 mesh.none() ? "none" : ToString(mesh)));
+    return writer.Fail(UserError("per_device is for the mesh ", Attr<kAttrs, "mesh">(node.attrs()),
+                                 "; the program's is ", mesh.none() ? "none" : ToString(mesh)));
   }
   const auto specs = [&](std::string_view text, std::span<const Type> types) -> absl::StatusOr<std::string> {
     const std::vector<std::string> all = Split(text);
@@ -200,7 +205,9 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   std::vector<std::string> axes;
   for (const Mesh::Axis& axis : mesh.axes) axes.push_back(ShloText(axis.name));
   writer.Emit("sdy.manual_computation",
-              {{"in_shardings", *in}, {"out_shardings", *out}, {"manual_axes", absl::StrCat("#sdy<manual_axes{", absl::StrJoin(axes, ", "), "}>")}},
+              {{"in_shardings", *in},
+               {"out_shardings", *out},
+               {"manual_axes", absl::StrCat("#sdy<manual_axes{", absl::StrJoin(axes, ", "), "}>")}},
               writer.Body(*node.regions()[0], {}, "sdy.return"));
 }
 
@@ -212,15 +219,18 @@ AttrValue GroupsAlong(const Mesh& mesh, std::span<const uint32_t> along) {
   // Places in row-major order: those of one group differ along these axes alone, and stand in the order that these have in the list.
   const int64_t size = mesh.size();
   std::vector<int64_t> strides(mesh.axes.size());
-  for (size_t i = mesh.axes.size(), stride = 1; i-- > 0; stride *= static_cast<size_t>(mesh.axes[i].size)) strides[i] = static_cast<int64_t>(stride);
+  for (size_t i = mesh.axes.size(), stride = 1; i-- > 0; stride *= static_cast<size_t>(mesh.axes[i].size))
+    strides[i] = static_cast<int64_t>(stride);
   HostTensor literal(DType::kI64, {size / width, width});
   int64_t row = 0;
   for (int64_t at = 0; at < size; ++at) {
-    const bool first = std::ranges::all_of(along, [&](uint32_t axis) { return at / strides[axis] % mesh.axes[axis].size == 0; });
+    const bool first =
+        std::ranges::all_of(along, [&](uint32_t axis) { return at / strides[axis] % mesh.axes[axis].size == 0; });
     if (!first) continue;
     for (int64_t k = 0; k < width; ++k) {
       int64_t member = at, rest = k;
-      for (size_t i = along.size(); i-- > 0; rest /= mesh.axes[along[i]].size) member += rest % mesh.axes[along[i]].size * strides[along[i]];
+      for (size_t i = along.size(); i-- > 0; rest /= mesh.axes[along[i]].size)
+        member += rest % mesh.axes[along[i]].size * strides[along[i]];
       literal.SetInt(row * width + k, member);
     }
     ++row;

@@ -32,7 +32,8 @@ ir::AttrValue GroupsAlong(const ir::Mesh& mesh, std::span<const uint32_t> axes);
 // What all processes of a program compute by one of these operations at once, as operations of one process: operands[i][p] is the
 // operand i of process p, so are the results. Sums are those of the processes in the order of their numbers.
 using OfProcesses = std::vector<ir::Values>;
-absl::StatusOr<OfProcesses> Together(ir::Builder& b, const ir::Node& node, const OfProcesses& operands, size_t processes);
+absl::StatusOr<OfProcesses> Together(ir::Builder& b, const ir::Node& node, const OfProcesses& operands,
+                                     size_t processes);
 
 // Of a node that has the attributes `handle` and `type`: its channel_handle, or "" where it has none and the program needs
 // none. Among partitions each collective has one: libtpu waits for ever without.
