@@ -87,9 +87,19 @@ struct Doctor {
     return {{"chosen", chosen}, {"possible", possible}};
   }
 
-  std::string DeviceText(weft_error* (*ask)(weft_device*, const char**, size_t*) noexcept) {
+  List Devices() {
+    List rows;
+    size_t count = 0;
+    if (context != nullptr) (void)MessageOf(weft_device_count(context.get(), &count));
+    for (size_t i = 0; i < count; ++i) {
+      rows.push_back(Fields{{"name", DeviceText(&weft_device_name, i)}, {"kind", DeviceText(&weft_device_kind, i)}});
+    }
+    return rows;
+  }
+
+  std::string DeviceText(weft_error* (*ask)(weft_device*, const char**, size_t*) noexcept, size_t number = 0) {
     weft_device* device = nullptr;
-    if (context == nullptr || !MessageOf(weft_device_at(context.get(), 0, &device)).empty()) return "";
+    if (context == nullptr || !MessageOf(weft_device_at(context.get(), number, &device)).empty()) return "";
     const Device owner(device);
     const char* text = "";
     (void)MessageOf(ask(device, &text, nullptr));
@@ -152,6 +162,7 @@ int Examine(const Arguments& arguments) {
   Fields report = {{"weft", VersionFields()},
                    {"device", Fields{{"name", doctor.DeviceText(&weft_device_name)},
                                      {"kind", doctor.DeviceText(&weft_device_kind)}}},
+                   {"devices", doctor.Devices()},
                    {"cpu", std::move(cpu)},
                    {"memory", MemoryFields()},
                    {"cache", doctor.CacheReport()},

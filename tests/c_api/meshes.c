@@ -1,10 +1,12 @@
 /* One transformer trained on four devices: data parallel, with cut parameters (FSDP), tensor parallel, both ways at once. Only the lines with
  * weft_shard differ. On the platforms cpu and reference devices share a memory: each loss has the bits of one device. With arguments PLATFORM
  * PLUGIN [few] (tests/pjrt/meshes_test.py) it is within 1e-5. Then what cannot be: texts of errors. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "check.h"
 
 #include <pthread.h>
+
+#include "folder.h"
 
 enum { BATCH = 8, LENGTH = 12, VOCABULARY = 16, WIDTH = 32, HEADS = 4, PARAMS = 14, STEPS = 20 };
 
@@ -453,6 +455,44 @@ static void each_device(const char* platform, const char* plugin) {
   weft_context_release(ctx);
 }
 
+/* --- Files ---------------------------------------------------------------------------------------------------------------- */
+
+static weft_error* cut(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  (void)b;
+  return weft_shard(x, "a,-", WEFT_STRLEN, out);
+}
+
+/* A function keeps the names of axes, and runs on each mesh that has them. */
+static void functions_keep_names(void) {
+  weft_context* ctx = context_of("cpu", NULL);
+  weft_mesh *mesh = NULL, *other = NULL;
+  weft_function *function = NULL, *loaded = NULL;
+  weft_tensor *x = NULL, *y = NULL;
+  size_t made = 0;
+  char path[400];
+  make_folder();
+  snprintf(path, sizeof path, "%s/cut", g_dir);
+  MUST(weft_mesh_create(ctx, NULL, 0, "a=2,b=2", WEFT_STRLEN, &mesh));
+  MUST(weft_mesh_create(ctx, NULL, 0, "b=4", WEFT_STRLEN, &other));
+  MUST(weft_context_set_mesh(ctx, mesh));
+  function = function_of(ctx, cut, 4, 2);
+  MUST(weft_function_save(function, path, WEFT_STRLEN));
+  MUST(weft_function_load(ctx, path, WEFT_STRLEN, &loaded));
+  x = f32(ctx, DIMS(4, 2), (const float[]){1, 2, 3, 4, 5, 6, 7, 8});
+  MUST(weft_function_call(ctx, loaded, &x, 1, &y, 1, &made));
+  LIES(y, "a,-");
+  weft_tensor_release(x), weft_tensor_release(y);
+  MUST(weft_context_set_mesh(ctx, other));
+  x = f32(ctx, DIMS(4, 2), (const float[]){1, 2, 3, 4, 5, 6, 7, 8});
+  MUST(weft_function_call(ctx, loaded, &x, 1, &y, 1, &made));
+  FAILS_WITH(weft_eval(ctx, &y, 1, NULL), WEFT_INVALID_ARGUMENT, "the sharding 'a,-' names the axis 'a'; the mesh has b");
+  weft_tensor_release(x), weft_tensor_release(y);
+  weft_function_release(function), weft_function_release(loaded);
+  weft_mesh_release(mesh), weft_mesh_release(other);
+  weft_context_release(ctx);
+  remove_folder();
+}
+
 /* --- Threads --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -531,6 +571,7 @@ int main(int argc, char** argv) {
   refused_meshes("cpu", NULL);
   each_device("cpu", NULL);
   each_device("reference", NULL);
+  functions_keep_names();
   meshes_at_once("cpu", NULL);
   return g_failures != 0;
 }
