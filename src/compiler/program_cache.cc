@@ -209,6 +209,9 @@ absl::Status ProgramCache::Lower(Wanted& wanted) const {
   pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
   pipeline.verify_between = config_.options.verify_between_passes;
   WEFT_ASSIGN_OR_RETURN(wanted.module, passes::RunPipeline(std::move(wanted.module), pipeline));
+  if (!wanted.module.participants.alone()) {
+    WEFT_ASSIGN_OR_RETURN(wanted.module, passes::PlaceDrawn(wanted.module));
+  }
   return CheckReserve();
 }
 

@@ -24,9 +24,11 @@ absl::Status ReadParts(const Placement& placement, const Dims& dims, DType dtype
   for (size_t i = 0; i < placement.mesh().holders().size(); ++i) {
     if (!placement.IsFirst(i)) continue;
     const ir::Box box = placement.BoxOf(dims, i);
-    part.resize(static_cast<size_t>(CountOf(box.sizes) * BytesOf(dtype)));
-    WEFT_RETURN_IF_ERROR(read(i, 0, part));
-    CopyPartOut(part, box, dims, BytesOf(dtype), offset, window);
+    const ByteRange range = RangeOfPart(box, dims, BytesOf(dtype), offset, static_cast<int64_t>(window.size()));
+    if (range.begin == range.end) continue;
+    part.resize(static_cast<size_t>(range.end - range.begin));
+    WEFT_RETURN_IF_ERROR(read(i, range.begin, part));
+    CopyPartOut(part, range, box, dims, BytesOf(dtype), offset, window);
   }
   return absl::OkStatus();
 }

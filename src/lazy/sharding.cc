@@ -66,13 +66,24 @@ const ir::Sharding* DeviceMesh::Intern(const ir::Sharding& sharding) const {
 
 Dims Placement::DimsOfPart(const Dims& dims) const { return split() ? BoxOf(dims, 0).sizes : dims; }
 
-void CopyPartOut(std::span<const std::byte> part, const ir::Box& box, const Dims& dims, int64_t element, int64_t offset,
-                 std::span<std::byte> window) {
+ByteRange RangeOfPart(const ir::Box& box, const Dims& dims, int64_t element, int64_t offset, int64_t size) {
+  ByteRange range = {-1, -1};
+  ForEachRun(dims, box, [&](int64_t at, int64_t from, int64_t count) {
+    const int64_t first = std::max(at * element, offset), last = std::min((at + count) * element, offset + size);
+    if (first >= last) return;
+    if (range.begin < 0) range.begin = from * element + first - at * element;
+    range.end = from * element + last - at * element;
+  });
+  return range.begin < 0 ? ByteRange() : range;
+}
+
+void CopyPartOut(std::span<const std::byte> bytes, ByteRange range, const ir::Box& box, const Dims& dims,
+                 int64_t element, int64_t offset, std::span<std::byte> window) {
   const int64_t end = offset + static_cast<int64_t>(window.size());
   ForEachRun(dims, box, [&](int64_t at, int64_t from, int64_t count) {
     const int64_t first = std::max(at * element, offset), last = std::min((at + count) * element, end);
     if (first >= last) return;
-    std::memcpy(window.data() + (first - offset), part.data() + from * element + (first - at * element),
+    std::memcpy(window.data() + (first - offset), bytes.data() + from * element + first - at * element - range.begin,
                 static_cast<size_t>(last - first));
   });
 }

@@ -88,10 +88,16 @@ class Placement {
 // not have, one that is named twice or does not divide its dimension, and another number of words than dimensions.
 absl::StatusOr<ir::Sharding> ShardingOf(const DeviceMesh& mesh, std::string_view spec, const ir::Type& type);
 
-// Copies between a dense row-major value and a dense part of it, in elements of `element` bytes, as far as the value's bytes
-// [offset, offset + window.size()) go, which are in `window`.
-void CopyPartOut(std::span<const std::byte> part, const ir::Box& box, const Dims& dims, int64_t element, int64_t offset,
-                 std::span<std::byte> window);
+// The bytes of a dense part, elements of `element` bytes, that lie in the dense value's bytes [offset, offset + size). They are
+// neighbours, because a part has its elements in the order of the value.
+struct ByteRange {
+  int64_t begin = 0, end = 0;
+};
+ByteRange RangeOfPart(const ir::Box& box, const Dims& dims, int64_t element, int64_t offset, int64_t size);
+// Copies such bytes of a part to where they are in the value, whose bytes from `offset` on are in `window`.
+void CopyPartOut(std::span<const std::byte> bytes, ByteRange range, const ir::Box& box, const Dims& dims,
+                 int64_t element, int64_t offset, std::span<std::byte> window);
+// Copies a part out of the whole value.
 void CopyPartIn(std::span<const std::byte> value, const Dims& dims, const ir::Box& box, int64_t element,
                 std::span<std::byte> part);
 

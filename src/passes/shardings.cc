@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "src/ir/rewrite.h"
 #include "src/ops/collective/processes.h"
 #include "src/ops/generated/attributes.h"
 #include "src/ops/lies.h"
@@ -29,7 +30,7 @@ class Walk {
   explicit Walk(const Mesh& mesh) : mesh_(mesh) {}
 
   absl::StatusOr<Shardings> Run(const Function& function, std::span<const Sharding> parameters) {
-    HashMap<const Node*, Shardings> known;
+    Known known;
     for (size_t i = 0; i < function.parameters().size(); ++i)
       known[function.parameters()[i].node.get()] = {parameters[i]};
     Shardings operands;
@@ -43,10 +44,39 @@ class Walk {
     }
     Shardings results;
     for (const ir::Value& result : function.results()) results.push_back(known.at(result.node.get())[result.result]);
+    LookBack(function, known);
     return results;
   }
 
+  // By the node that draws: how what it has drawn lies best. Of functions that have run.
+  const HashMap<const Node*, Sharding>& drawn() const { return drawn_; }
+
  private:
+  using Known = HashMap<const Node*, Shardings>;
+  // From what is cut back to what it is computed from element by element, until it is drawn: wherever that is whole by itself.
+  void LookBack(const Function& function, const Known& known) {
+    HashMap<ir::Value, Sharding> wanted;
+    const std::span<const Node* const> nodes = function.nodes();
+    for (size_t n = nodes.size(); n-- > 0;) {
+      const Node& node = *nodes[n];
+      if (node.op().parameter || !node.regions().empty()) continue;
+      if (&node.op() == &ops::kOp_rng_bit_generator) {
+        const auto found = wanted.find({Ref<const Node>::Share(&node), 1});
+        if (node.results().size() == 2 && found != wanted.end()) drawn_[&node] = found->second;
+        continue;
+      }
+      if (node.results().size() != 1 || !node.type().is_tensor() || node.op().lies != nullptr) continue;
+      const Sharding& own = known.at(&node)[0];
+      const auto asked = wanted.find({Ref<const Node>::Share(&node), 0});
+      const Sharding& lies = own.whole() && asked != wanted.end() ? asked->second : own;
+      if (lies.whole()) continue;
+      for (const ir::Value& operand : node.operands()) {
+        if (!operand || !operand.type().is_tensor() || operand.dims() != node.type().dims) continue;
+        if (known.at(operand.node.get())[operand.result].whole()) wanted.try_emplace(operand, lies);
+      }
+    }
+  }
+
   absl::StatusOr<Shardings> Results(const Node& node, const Shardings& operands) {
     const size_t count = node.results().size();
     const ir::OpDef& op = node.op();
@@ -104,6 +134,7 @@ class Walk {
   }
 
   const Mesh& mesh_;
+  HashMap<const Node*, Sharding> drawn_;
 };
 
 bool IsOpen(const Sharding& sharding) { return std::ranges::any_of(sharding.dimensions, &Sharding::Dimension::open); }
@@ -124,6 +155,23 @@ absl::StatusOr<Shardings> ResultShardings(const ir::Module& module) {
     if (IsOpen(results[i])) results[i] = found[i];
   }
   return results;
+}
+
+absl::StatusOr<ir::Module> PlaceDrawn(const ir::Module& module) {
+  const ir::Participants& who = module.participants;
+  Shardings parameters = who.parameters;
+  parameters.resize(module.main().parameters().size());
+  Walk walk(who.mesh);
+  WEFT_RETURN_IF_ERROR(walk.Run(module.main(), parameters).status());
+  if (walk.drawn().empty()) return module;
+  return ir::Rewrite(module, [&](const ir::RewriteCall& call) -> ir::Values {
+    const auto found = walk.drawn().find(&call.node);
+    if (found == walk.drawn().end()) return {};
+    ir::Values made = call.b.EmitAll(call.node.op(), call.operands, call.node.attrs());
+    if (!call.b.ok()) return {};
+    made[1] = call.b.Emit(ops::kOp_shard, {made[1]}, {ir::ToString(who.mesh, found->second, made[1].dims().size())});
+    return made;
+  });
 }
 
 }  // namespace weft::passes

@@ -13,4 +13,8 @@ namespace weft::passes {
 // nothing for it, and is whole where no rule knows better. INVALID_ARGUMENT where a weft.shard of the module does not fit the mesh.
 absl::StatusOr<std::vector<ir::Sharding>> ResultShardings(const ir::Module& module);
 
+// Says of what the module draws at random how it lies: as what it is combined with. A partitioner that is not told has each device draw
+// all of it. For modules of primitives, and of more than one process.
+absl::StatusOr<ir::Module> PlaceDrawn(const ir::Module& module);
+
 }  // namespace weft::passes

@@ -52,7 +52,7 @@ struct Echo final : Executable {
 
 TEST(Launcher, BindsAListOfArgumentsAndOneOfResultsForEachDeviceOfAMesh) {
   testing::FakeBackend backend(2);
-  MeshState state({backend.devices().begin(), backend.devices().end()}, nullptr);
+  MeshState state({backend.devices().begin(), backend.devices().end()}, {}, nullptr);
   const Dims dims{2};
   Shards shards;
   for (Device* device : backend.devices()) {
