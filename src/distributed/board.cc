@@ -5,11 +5,13 @@
 #include <cstring>
 
 #include "src/distributed/reduce.h"
+#include "src/runtime/clock.h"
 #include "src/runtime/float_environment.h"
 
 namespace weft::distributed {
 namespace {
 
+constexpr int64_t kCancelLookNs = 10'000'000;
 constexpr int64_t kClaimLimitNs = 5'000'000'000;  // for whoever poisons to write a text down
 
 }  // namespace
@@ -175,7 +177,7 @@ absl::Status BoardMember::Wait(const Patience& patience) {
 
 bool BoardMember::RunSmall() const {
   for (int rank = 0; rank < size_; ++rank) inputs_[static_cast<size_t>(rank)] = cells_[rank].small[calls_ % 2];
-  Pull(call_, inputs_);
+  Pull(call_, inputs_, call_.count);
   return true;
 }
 
@@ -186,21 +188,51 @@ void BoardMember::Arrive() {
 
 // The phase may end while this member gives up; then it has ended for all, and this member goes with the others.
 bool BoardMember::Await(const Patience& patience) {
-  const Rendezvous::Outcome outcome = meeting_->Await(phases_, patience);
-  if (outcome == Rendezvous::Outcome::kLate) {
-    (void)Fail(Late());
-  } else if (outcome == Rendezvous::Outcome::kCancelled) {
-    const absl::Status why = patience.cancel->Look(patience.began_ns);
-    (void)Fail(
-        WithText(why, absl::StrCat(NameOfRank(rank_), ", in ", RecordOfRank(rank_).Text(), ": ", why.message())));
+  if (!meeting_->Spin(phases_)) {
+    const int64_t looks_ns = patience.cancel != nullptr ? std::min(kCancelLookNs, LooksEveryNs()) : LooksEveryNs();
+    int64_t sleep_ns = 0;
+    while (!meeting_->Sleep(phases_, sleep_ns)) {
+      if (absl::Status why = WhyGiveUp(patience); !why.ok()) {
+        (void)Fail(why);
+        break;
+      }
+      sleep_ns = looks_ns;
+      if (patience.deadline_ns != INT64_MAX)
+        sleep_ns = std::clamp<int64_t>(patience.deadline_ns - MonotonicNow(), 0, looks_ns);
+    }
   }
   if (!meeting_->Ended(phases_)) return false;
   ++phases_;
   return true;
 }
 
-void BoardMember::Pull(const Collective& call, std::span<const void* const> inputs) const {
-  const size_t bytes = static_cast<size_t>(call.count * BytesOf(call.dtype));
+absl::Status BoardMember::WhyGiveUp(const Patience& patience) const {
+  if (patience.cancel != nullptr && patience.cancel->Ended(patience.began_ns)) {
+    const absl::Status why = patience.cancel->Look(patience.began_ns);
+    return WithText(why, absl::StrCat(NameOfRank(rank_), ", in ", RecordOfRank(rank_).Text(), ": ", why.message()));
+  }
+  if (const int ended = EndedRank(); ended >= 0) return EndedText(ended);
+  if (patience.deadline_ns != INT64_MAX && MonotonicNow() >= patience.deadline_ns) return Late();
+  return absl::OkStatus();
+}
+
+absl::Status BoardMember::EndedText(int ended) const {
+  std::vector<int> waiting;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != ended && cells_[rank].entered.load(std::memory_order_acquire) == calls_) waiting.push_back(rank);
+  }
+  const bool entered = cells_[ended].entered.load(std::memory_order_acquire) == calls_;
+  const std::string last = entered ? "; it was there, too"
+                           : calls_ == 1
+                               ? "; it had called nothing"
+                               : absl::StrCat("; its last call was ", cells_[ended].record[(calls_ + 1) % 2].Text());
+  return UserErrorOf(absl::StatusCode::kUnavailable, NameOfRank(ended), " ended while ", RanksText(waiting),
+                     " waited in ", RecordOfRank(rank_).Text(), last);
+}
+
+void BoardMember::Pull(const Collective& call, std::span<const void* const> inputs, int64_t stride) const {
+  const auto step = static_cast<size_t>(stride * BytesOf(call.dtype));
+  const auto bytes = static_cast<size_t>(call.count * BytesOf(call.dtype));
   const auto of = [&](size_t rank, size_t part) { return static_cast<const std::byte*>(inputs[rank]) + part * bytes; };
   auto* const output = static_cast<std::byte*>(call.output);
   const auto size = static_cast<size_t>(size_), self = static_cast<size_t>(rank_);
@@ -213,11 +245,11 @@ void BoardMember::Pull(const Collective& call, std::span<const void* const> inpu
       return Reduce(call.dtype, call.reduction, parts_, output, call.count);
     case CollectiveKind::kAllGather:
       for (size_t rank = 0; rank < size; ++rank) {
-        if (of(rank, 0) != output + rank * bytes) std::memcpy(output + rank * bytes, of(rank, 0), bytes);
+        if (of(rank, 0) != output + rank * step) std::memcpy(output + rank * step, of(rank, 0), bytes);
       }
       return;
     case CollectiveKind::kAllToAll:
-      for (size_t rank = 0; rank < size; ++rank) std::memcpy(output + rank * bytes, of(rank, self), bytes);
+      for (size_t rank = 0; rank < size; ++rank) std::memcpy(output + rank * step, of(rank, self), bytes);
       return;
     case CollectiveKind::kBroadcast:
       if (of(static_cast<size_t>(call.root), 0) != output)

@@ -55,6 +55,9 @@ class BoardMember : public Communicator {
   virtual bool Exchange(const Collective& call, const Patience& patience) = 0;
   // After the group was poisoned: until nobody touches this member's buffers any more.
   virtual void Quiesce() = 0;
+  // A rank whose process has ended, or -1; asked each LooksEveryNs of a wait.
+  virtual int EndedRank() const { return -1; }
+  virtual int64_t LooksEveryNs() const { return 1'000'000'000; }
   // For the engine's destructor, while its other functions still work.
   void Leave();
 
@@ -64,14 +67,17 @@ class BoardMember : public Communicator {
   // when the patience ends.
   void Arrive();
   bool Await(const Patience& patience);
-  // This member's output of a call, of any kind, from the inputs of all ranks.
-  void Pull(const Collective& call, std::span<const void* const> inputs) const;
+  // This member's output of a call, of any kind, from the inputs of all ranks. `stride`: elements from one part of the output to
+  // the next.
+  void Pull(const Collective& call, std::span<const void* const> inputs, int64_t stride) const;
   bool poisoned() const { return meeting_->poisoned(); }
 
  private:
   bool IsSmall(const Collective& call) const;
   bool RunSmall() const;
   absl::Status CheckAgreement() const;
+  absl::Status WhyGiveUp(const Patience& patience) const;
+  absl::Status EndedText(int ended) const;
   absl::Status Late() const;
   std::string NameOfRank(int rank) const;
   std::string RanksText(std::span<const int> ranks) const;

@@ -86,7 +86,7 @@ class Member final : public BoardMember {
   bool Work(const Collective& call) {
     for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i] = group_->buffers[i].input;
     if (call.kind == CollectiveKind::kAllReduce) return AddOwnPart(call);
-    Pull(call, inputs_);
+    Pull(call, inputs_, call.count);
     return true;
   }
 

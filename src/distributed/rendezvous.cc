@@ -14,8 +14,6 @@
 namespace weft::distributed {
 namespace {
 
-constexpr int64_t kLookNs = 10'000'000;  // how often a sleeper looks at its CancelToken
-
 int UsableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -55,31 +53,21 @@ void Rendezvous::WakeAll() {
           nullptr, 0);
 }
 
-bool Rendezvous::SpinUntilChanged(uint32_t word) const {
+bool Rendezvous::Spin(uint32_t phase) const {
   for (int i = 0; i < spins_; ++i) {
-    if (word_.load(std::memory_order_acquire) != word) return true;
+    if (word_.load(std::memory_order_acquire) != WordOf(phase)) return true;
     Relax();
   }
   return false;
 }
 
-Rendezvous::Outcome Rendezvous::Await(uint32_t phase, const Patience& patience) {
-  const uint32_t before = WordOf(phase);
-  if (!SpinUntilChanged(before)) {
-    while (word_.load(std::memory_order_acquire) == before) {
-      if (patience.cancel != nullptr && patience.cancel->Ended(patience.began_ns)) return Outcome::kCancelled;
-      int64_t left = 1'000'000'000;
-      if (patience.deadline_ns != INT64_MAX) left = std::min(left, patience.deadline_ns - MonotonicNow());
-      if (left <= 0) return Outcome::kLate;
-      if (patience.cancel != nullptr) left = std::min(left, kLookNs);
-      const timespec time = {left / 1'000'000'000, left % 1'000'000'000};
-      sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), shared_ ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, before, &time,
-              nullptr, 0);
-      sleepers_.fetch_sub(1, std::memory_order_relaxed);
-    }
-  }
-  return Ended(phase) ? Outcome::kOpen : Outcome::kPoisoned;
+bool Rendezvous::Sleep(uint32_t phase, int64_t limit_ns) {
+  const timespec time = {limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), shared_ ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, WordOf(phase),
+          &time, nullptr, 0);
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  return word_.load(std::memory_order_acquire) != WordOf(phase);
 }
 
 void Rendezvous::Poison() {

@@ -5,23 +5,22 @@
 #include <atomic>
 #include <cstdint>
 
-#include "src/distributed/communicator.h"
-
 namespace weft::distributed {
 
 // Members come to phase after phase; the one that comes last opens the next. Poisoning freezes the phase: a phase that was not
 // open by then never opens, so that all members agree on whether it did. Thread rule: any.
 class Rendezvous {
  public:
-  enum class Outcome { kOpen, kPoisoned, kLate, kCancelled };
-
   // `shared`: members are in several processes. Before anybody else sees it.
   void Init(uint32_t members, bool shared);
 
   // One member comes to the end of phase `phase`, the number of phases that have opened since Init.
   void Arrive(uint32_t phase);
-  // Waits until that phase has ended. kLate and kCancelled poison nothing: the caller does.
-  Outcome Await(uint32_t phase, const Patience& patience);
+  // Waits until that phase has ended or the group is poisoned, at most `limit_ns`, and sometimes for no reason less. Whether one
+  // of both is so.
+  bool Sleep(uint32_t phase, int64_t limit_ns);
+  // The same for a moment, and on the processor.
+  bool Spin(uint32_t phase) const;
   bool Ended(uint32_t phase) const { return (word_.load(std::memory_order_acquire) & ~kPoison) != WordOf(phase); }
 
   bool poisoned() const { return (word_.load(std::memory_order_seq_cst) & kPoison) != 0; }
@@ -34,7 +33,6 @@ class Rendezvous {
  private:
   static constexpr uint32_t kPoison = 1;
   static constexpr uint32_t WordOf(uint32_t phase) { return phase * 2; }
-  bool SpinUntilChanged(uint32_t word) const;
   void WakeAll();
 
   alignas(64) std::atomic<uint32_t> arrived_;
