@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
+#include "absl/cleanup/cleanup.h"
 #include "src/distributed/reduce.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/float_environment.h"
@@ -30,24 +32,35 @@ BoardMember::BoardMember(int rank, int size, Rendezvous* meeting, Cell* cells, C
 absl::Status BoardMember::Poisoned() const {
   if (!meeting_->poisoned()) return absl::OkStatus();
   absl::Status cause = causes_->Kept();
-  return cause.ok() ? InternalError("a group was poisoned without a reason") : cause;
+  if (!cause.ok()) return cause;
+  return UserErrorOf(absl::StatusCode::kAborted, "a member of the group failed and could not say why");
 }
 
 absl::Status BoardMember::Fail(const absl::Status& why) {
   if (meeting_->ClaimPoison()) {
+    const absl::Cleanup poison = [this] { meeting_->Poison(); };  // also where there is no memory for a reason
     causes_->Keep(why.ok() ? InternalError("a group was aborted with OK") : why);
-    meeting_->Poison();
   } else {
     meeting_->AwaitPoison(kClaimLimitNs);
   }
   return Poisoned();
 }
 
+void BoardMember::FailSilently() {
+  if (meeting_->ClaimPoison()) meeting_->Poison();
+  meeting_->AwaitPoison(kClaimLimitNs);
+  Quiesce();
+}
+
 void BoardMember::Leave() {
-  if (!meeting_->poisoned()) {
-    std::string last =
-        calls_ == 0 ? "it had called nothing" : absl::StrCat("its last call was ", RecordOfRank(rank_).Text());
-    (void)Fail(UserErrorOf(absl::StatusCode::kUnavailable, NameOfRank(rank_), " left the group; ", last));
+  try {
+    if (!meeting_->poisoned()) {
+      const std::string last =
+          calls_ == 0 ? "it had called nothing" : absl::StrCat("its last call was ", RecordOfRank(rank_).Text());
+      (void)Fail(UserErrorOf(absl::StatusCode::kUnavailable, NameOfRank(rank_), " left the group; ", last));
+    }
+  } catch (const std::bad_alloc&) {
+    FailSilently();
   }
   Quiesce();
 }
@@ -126,7 +139,26 @@ bool BoardMember::IsSmall(const Collective& call) const {
   return InputCount(call, size_) * BytesOf(call.dtype) <= kSmallBytes;
 }
 
+// Others must not wait for a member that has no memory left, nor touch its buffers when its caller hears of it.
 absl::Status BoardMember::Start(const Collective& call) {
+  try {
+    return TryStart(call);
+  } catch (const std::bad_alloc&) {
+    FailSilently();
+    throw;
+  }
+}
+
+absl::Status BoardMember::Wait(const Patience& patience) {
+  try {
+    return TryWait(patience);
+  } catch (const std::bad_alloc&) {
+    FailSilently();
+    throw;
+  }
+}
+
+absl::Status BoardMember::TryStart(const Collective& call) {
   if (started_) {
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOfRank(rank_),
                        " started a collective before it waited for its last one");
@@ -152,7 +184,7 @@ absl::Status BoardMember::Start(const Collective& call) {
   return absl::OkStatus();
 }
 
-absl::Status BoardMember::Wait(const Patience& patience) {
+absl::Status BoardMember::TryWait(const Patience& patience) {
   if (!started_) {
     WEFT_RETURN_IF_ERROR(Poisoned());
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOfRank(rank_),

@@ -73,6 +73,10 @@ class BoardMember : public Communicator {
   bool poisoned() const { return meeting_->poisoned(); }
 
  private:
+  absl::Status TryStart(const Collective& call);
+  absl::Status TryWait(const Patience& patience);
+  // Poisons the group without a reason: there is no memory for one.
+  void FailSilently();
   bool IsSmall(const Collective& call) const;
   bool RunSmall() const;
   absl::Status CheckAgreement() const;
