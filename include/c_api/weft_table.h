@@ -17,6 +17,7 @@
 #include "weft_cache.h"
 #include "weft_metrics.h"
 #include "weft_data.h"
+#include "weft_job.h"
 
 #if defined(__cplusplus)
 extern "C" {
@@ -232,6 +233,18 @@ struct weft_api_v1 {
   weft_error* (*trace_report)(weft_context* ctx, weft_trace_report_format format, weft_blob** out);
   void (*span_begin)(weft_context* ctx, const char* name, size_t length);
   void (*span_end)(weft_context* ctx);
+  weft_error* (*job_join)(const weft_job_options* options, weft_job** out);
+  weft_error* (*job_find)(const weft_job_options* options, weft_blob** out);
+  weft_error* (*job_read_info)(weft_job* job, weft_job_info* out);
+  weft_error* (*job_barrier)(weft_job* job);
+  weft_error* (*job_all_reduce)(weft_job* job, weft_tensor* input, weft_job_reduction reduction, weft_tensor** out);
+  weft_error* (*job_all_gather)(weft_job* job, weft_tensor* input, weft_tensor** out);
+  weft_error* (*job_reduce_scatter)(weft_job* job, weft_tensor* input, weft_job_reduction reduction, weft_tensor** out);
+  weft_error* (*job_all_to_all)(weft_job* job, weft_tensor* input, weft_tensor** out);
+  weft_error* (*job_broadcast)(weft_job* job, weft_tensor* input, int32_t root, weft_tensor** out);
+  weft_error* (*job_leave)(weft_job* job);
+  void (*job_retain)(weft_job* job);
+  void (*job_release)(weft_job* job);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

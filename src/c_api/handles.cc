@@ -185,6 +185,7 @@ std::string_view NameOf(HandleType type) {
     case HandleType::kReader: return "weft_checkpoint_reader";
     case HandleType::kCache: return "weft_cache";
     case HandleType::kFunction: return "weft_function";
+    case HandleType::kJob: return "weft_job";
   }
   return "nothing";
 }

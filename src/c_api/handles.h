@@ -37,6 +37,7 @@ enum class HandleType : uint8_t {
   kReader,
   kCache,
   kFunction,
+  kJob,
   kPoison,  // a tensor that stands for a failure: looks like one to the caller
 };
 std::string_view NameOf(HandleType type);

@@ -49,6 +49,9 @@ type Cache uintptr
 // Function is a handle of a weft_function.
 type Function uintptr
 
+// Job is a handle of a weft_job.
+type Job uintptr
+
 type Code uint32
 
 const (
@@ -235,6 +238,17 @@ type CustomThreads uint32
 const (
 	WEFT_CUSTOM_ONE_THREAD CustomThreads = 0
 	WEFT_CUSTOM_MANY_THREADS CustomThreads = 1
+)
+
+type JobReduction uint32
+
+const (
+	WEFT_JOB_SUM JobReduction = 0
+	WEFT_JOB_PRODUCT JobReduction = 1
+	WEFT_JOB_MIN JobReduction = 2
+	WEFT_JOB_MAX JobReduction = 3
+	WEFT_JOB_AND JobReduction = 4
+	WEFT_JOB_OR JobReduction = 5
 )
 
 type CompareDirection uint32
@@ -1235,6 +1249,33 @@ type CustomOptions struct {
 	Gradient Function
 	Batches int32
 	Reserved int32
+}
+
+type JobOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Id *byte
+	IdLength uint64
+	Token *byte
+	TokenLength uint64
+	TimeoutMs int64
+	Rank int32
+	Size int32
+	LocalRank int32
+	LocalSize int32
+}
+
+type JobInfo struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Rank int32
+	Size int32
+	LocalRank int32
+	LocalSize int32
+	Incarnation int32
+	Reserved int32
+	Source *byte
+	SourceLength uint64
 }
 
 type ClipOpts struct {
@@ -2856,6 +2897,18 @@ type ApiV1 struct {
 	TraceReport uintptr
 	SpanBegin uintptr
 	SpanEnd uintptr
+	JobJoin uintptr
+	JobFind uintptr
+	JobReadInfo uintptr
+	JobBarrier uintptr
+	JobAllReduce uintptr
+	JobAllGather uintptr
+	JobReduceScatter uintptr
+	JobAllToAll uintptr
+	JobBroadcast uintptr
+	JobLeave uintptr
+	JobRetain uintptr
+	JobRelease uintptr
 }
 
 // The functions, after Load.
@@ -3068,6 +3121,18 @@ var (
 	CustomRegister func(ctx Context, name *byte, name_length uintptr, function unsafe.Pointer, signature *byte, signature_length uintptr, options *CustomOptions) Error
 	CustomRegisterSymbol func(ctx Context, name *byte, name_length uintptr, library *byte, library_length uintptr, symbol *byte, symbol_length uintptr, signature *byte, signature_length uintptr, options *CustomOptions) Error
 	CustomApply func(ctx Context, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	JobJoin func(options *JobOptions, out *Job) Error
+	JobFind func(options *JobOptions, out *Blob) Error
+	JobReadInfo func(job Job, out *JobInfo) Error
+	JobBarrier func(job Job) Error
+	JobAllReduce func(job Job, input Tensor, reduction JobReduction, out *Tensor) Error
+	JobAllGather func(job Job, input Tensor, out *Tensor) Error
+	JobReduceScatter func(job Job, input Tensor, reduction JobReduction, out *Tensor) Error
+	JobAllToAll func(job Job, input Tensor, out *Tensor) Error
+	JobBroadcast func(job Job, input Tensor, root int32, out *Tensor) Error
+	JobLeave func(job Job) Error
+	JobRetain func(job Job)
+	JobRelease func(job Job)
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -3084,6 +3149,8 @@ var (
 	MetricSummaryInit func(options unsafe.Pointer, size uintptr)
 	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
 	CustomOptionsInit func(options unsafe.Pointer, size uintptr)
+	JobOptionsInit func(options unsafe.Pointer, size uintptr)
+	JobInfoInit func(options unsafe.Pointer, size uintptr)
 	ClipOptsInit func(options unsafe.Pointer, size uintptr)
 	ArangeOptsInit func(options unsafe.Pointer, size uintptr)
 	ConcatenateOptsInit func(options unsafe.Pointer, size uintptr)
@@ -3770,6 +3837,18 @@ var Functions = map[string]any{
 	"weft_custom_register": &CustomRegister,
 	"weft_custom_register_symbol": &CustomRegisterSymbol,
 	"weft_custom_apply": &CustomApply,
+	"weft_job_join": &JobJoin,
+	"weft_job_find": &JobFind,
+	"weft_job_read_info": &JobReadInfo,
+	"weft_job_barrier": &JobBarrier,
+	"weft_job_all_reduce": &JobAllReduce,
+	"weft_job_all_gather": &JobAllGather,
+	"weft_job_reduce_scatter": &JobReduceScatter,
+	"weft_job_all_to_all": &JobAllToAll,
+	"weft_job_broadcast": &JobBroadcast,
+	"weft_job_leave": &JobLeave,
+	"weft_job_retain": &JobRetain,
+	"weft_job_release": &JobRelease,
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_vmap_options_init": &VmapOptionsInit,
@@ -3786,6 +3865,8 @@ var Functions = map[string]any{
 	"weft_metric_summary_init": &MetricSummaryInit,
 	"weft_program_stats_init": &ProgramStatsInit,
 	"weft_custom_options_init": &CustomOptionsInit,
+	"weft_job_options_init": &JobOptionsInit,
+	"weft_job_info_init": &JobInfoInit,
 	"weft_clip_opts_init": &ClipOptsInit,
 	"weft_arange_opts_init": &ArangeOptsInit,
 	"weft_concatenate_opts_init": &ConcatenateOptsInit,

@@ -470,6 +470,13 @@ WEFT_CUSTOM_BUFFERS = 1
 weft_custom_threads = c.c_uint32
 WEFT_CUSTOM_ONE_THREAD = 0
 WEFT_CUSTOM_MANY_THREADS = 1
+weft_job_reduction = c.c_uint32
+WEFT_JOB_SUM = 0
+WEFT_JOB_PRODUCT = 1
+WEFT_JOB_MIN = 2
+WEFT_JOB_MAX = 3
+WEFT_JOB_AND = 4
+WEFT_JOB_OR = 5
 weft_compare_direction = c.c_uint32
 WEFT_COMPARE_DIRECTION_EQ = 0
 WEFT_COMPARE_DIRECTION_NE = 1
@@ -724,6 +731,10 @@ class weft_cache(c.c_void_p):
 
 
 class weft_function(c.c_void_p):
+    pass
+
+
+class weft_job(c.c_void_p):
     pass
 
 
@@ -1021,6 +1032,37 @@ class weft_custom_options(c.Structure):
         ("gradient", weft_function),
         ("batches", c.c_int32),
         ("reserved", c.c_int32),
+    ]
+
+
+class weft_job_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("id", c.c_char_p),
+        ("id_length", c.c_uint64),
+        ("token", c.c_char_p),
+        ("token_length", c.c_uint64),
+        ("timeout_ms", c.c_int64),
+        ("rank", c.c_int32),
+        ("size", c.c_int32),
+        ("local_rank", c.c_int32),
+        ("local_size", c.c_int32),
+    ]
+
+
+class weft_job_info(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("rank", c.c_int32),
+        ("size", c.c_int32),
+        ("local_rank", c.c_int32),
+        ("local_size", c.c_int32),
+        ("incarnation", c.c_int32),
+        ("reserved", c.c_int32),
+        ("source", c.c_char_p),
+        ("source_length", c.c_uint64),
     ]
 
 
@@ -2957,6 +2999,18 @@ class weft_api_v1(c.Structure):
         ("trace_report", c.CFUNCTYPE(weft_error, weft_context, weft_trace_report_format, c.POINTER(weft_blob))),
         ("span_begin", c.CFUNCTYPE(None, weft_context, c.c_void_p, c.c_size_t)),
         ("span_end", c.CFUNCTYPE(None, weft_context)),
+        ("job_join", c.CFUNCTYPE(weft_error, c.POINTER(weft_job_options), c.POINTER(weft_job))),
+        ("job_find", c.CFUNCTYPE(weft_error, c.POINTER(weft_job_options), c.POINTER(weft_blob))),
+        ("job_read_info", c.CFUNCTYPE(weft_error, weft_job, c.POINTER(weft_job_info))),
+        ("job_barrier", c.CFUNCTYPE(weft_error, weft_job)),
+        ("job_all_reduce", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, weft_job_reduction, c.POINTER(weft_tensor))),
+        ("job_all_gather", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, c.POINTER(weft_tensor))),
+        ("job_reduce_scatter", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, weft_job_reduction, c.POINTER(weft_tensor))),
+        ("job_all_to_all", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, c.POINTER(weft_tensor))),
+        ("job_broadcast", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, c.c_int32, c.POINTER(weft_tensor))),
+        ("job_leave", c.CFUNCTYPE(weft_error, weft_job)),
+        ("job_retain", c.CFUNCTYPE(None, weft_job)),
+        ("job_release", c.CFUNCTYPE(None, weft_job)),
     ]
 
 
@@ -3170,6 +3224,18 @@ FUNCTIONS = {
     "weft_custom_register": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
     "weft_custom_register_symbol": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
     "weft_custom_apply": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_job_join": (weft_error, [c.POINTER(weft_job_options), c.POINTER(weft_job)]),
+    "weft_job_find": (weft_error, [c.POINTER(weft_job_options), c.POINTER(weft_blob)]),
+    "weft_job_read_info": (weft_error, [weft_job, c.POINTER(weft_job_info)]),
+    "weft_job_barrier": (weft_error, [weft_job]),
+    "weft_job_all_reduce": (weft_error, [weft_job, weft_tensor, weft_job_reduction, c.POINTER(weft_tensor)]),
+    "weft_job_all_gather": (weft_error, [weft_job, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_job_reduce_scatter": (weft_error, [weft_job, weft_tensor, weft_job_reduction, c.POINTER(weft_tensor)]),
+    "weft_job_all_to_all": (weft_error, [weft_job, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_job_broadcast": (weft_error, [weft_job, weft_tensor, c.c_int32, c.POINTER(weft_tensor)]),
+    "weft_job_leave": (weft_error, [weft_job]),
+    "weft_job_retain": (None, [weft_job]),
+    "weft_job_release": (None, [weft_job]),
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),
@@ -3186,6 +3252,8 @@ FUNCTIONS = {
     "weft_metric_summary_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_program_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_custom_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_job_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_job_info_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_clip_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_arange_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_concatenate_opts_init": (None, [c.c_void_p, c.c_size_t]),

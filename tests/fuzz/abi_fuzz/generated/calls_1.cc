@@ -528,6 +528,81 @@ void Call_weft_idx_read(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_job_read_info(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_job_info* const out = f.OutStruct<weft_job_info>();
+  f.Enter();
+  f.Leave(weft_job_read_info(job, out));
+}
+
+void Call_weft_job_barrier(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  f.Enter();
+  f.Leave(weft_job_barrier(job));
+}
+
+void Call_weft_job_all_reduce(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_all_reduce(job, input, reduction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_all_gather(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_all_gather(job, input, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_reduce_scatter(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_reduce_scatter(job, input, reduction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_all_to_all(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_all_to_all(job, input, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_broadcast(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  const int32_t root = static_cast<int32_t>(f.Integer());
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_broadcast(job, input, root, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_leave(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  f.Enter();
+  f.Leave(weft_job_leave(job));
+}
+
+void Call_weft_job_retain(Fuzz& f) {
+  f.Retain<weft_job>(weft_job_retain);
+}
+
+void Call_weft_job_release(Fuzz& f) {
+  f.Release<weft_job>(weft_job_release);
+}
+
 void Call_weft_for_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_for_options), &size);
@@ -656,6 +731,22 @@ void Call_weft_custom_options_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_job_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_job_options), &size);
+  f.Enter();
+  weft_job_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_job_info_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_job_info), &size);
+  f.Enter();
+  weft_job_info_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_clip_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_clip_opts), &size);
@@ -757,102 +848,6 @@ void Call_weft_slice_in_dim_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_slice_in_dim_opts), &size);
   f.Enter();
   weft_slice_in_dim_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_squeeze_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_squeeze_opts), &size);
-  f.Enter();
-  weft_squeeze_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_stack_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_stack_opts), &size);
-  f.Enter();
-  weft_stack_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_take_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_take_opts), &size);
-  f.Enter();
-  weft_take_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_tril_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_tril_opts), &size);
-  f.Enter();
-  weft_tril_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_triu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_triu_opts), &size);
-  f.Enter();
-  weft_triu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_all_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_all_opts), &size);
-  f.Enter();
-  weft_all_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_any_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_any_opts), &size);
-  f.Enter();
-  weft_any_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_argmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_argmax_opts), &size);
-  f.Enter();
-  weft_argmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_argmin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_argmin_opts), &size);
-  f.Enter();
-  weft_argmin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cummax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cummax_opts), &size);
-  f.Enter();
-  weft_cummax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cummin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cummin_opts), &size);
-  f.Enter();
-  weft_cummin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cumprod_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cumprod_opts), &size);
-  f.Enter();
-  weft_cumprod_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,102 @@
 
 namespace weft::fuzz {
 
+void Call_weft_squeeze_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_squeeze_opts), &size);
+  f.Enter();
+  weft_squeeze_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_stack_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_stack_opts), &size);
+  f.Enter();
+  weft_stack_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_take_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_take_opts), &size);
+  f.Enter();
+  weft_take_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_tril_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_tril_opts), &size);
+  f.Enter();
+  weft_tril_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_triu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_triu_opts), &size);
+  f.Enter();
+  weft_triu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_all_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_all_opts), &size);
+  f.Enter();
+  weft_all_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_any_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_any_opts), &size);
+  f.Enter();
+  weft_any_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_argmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_argmax_opts), &size);
+  f.Enter();
+  weft_argmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_argmin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_argmin_opts), &size);
+  f.Enter();
+  weft_argmin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cummax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cummax_opts), &size);
+  f.Enter();
+  weft_cummax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cummin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cummin_opts), &size);
+  f.Enter();
+  weft_cummin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cumprod_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumprod_opts), &size);
+  f.Enter();
+  weft_cumprod_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_cumsum_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_cumsum_opts), &size);
@@ -705,102 +801,6 @@ void Call_weft_diag_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_diag_opts), &size);
   f.Enter();
   weft_diag_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_diag_embed_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_diag_embed_opts), &size);
-  f.Enter();
-  weft_diag_embed_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_diagonal_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_diagonal_opts), &size);
-  f.Enter();
-  weft_diagonal_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_diagonal_scatter_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_diagonal_scatter_opts), &size);
-  f.Enter();
-  weft_diagonal_scatter_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_index_add_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_index_add_opts), &size);
-  f.Enter();
-  weft_index_add_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_index_copy_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_index_copy_opts), &size);
-  f.Enter();
-  weft_index_copy_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_index_fill_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_index_fill_opts), &size);
-  f.Enter();
-  weft_index_fill_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_index_put_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_index_put_opts), &size);
-  f.Enter();
-  weft_index_put_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_index_reduce_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_index_reduce_opts), &size);
-  f.Enter();
-  weft_index_reduce_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_put_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_put_opts), &size);
-  f.Enter();
-  weft_put_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_repeat_interleave_static_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_repeat_interleave_static_opts), &size);
-  f.Enter();
-  weft_repeat_interleave_static_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_rot90_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_rot90_opts), &size);
-  f.Enter();
-  weft_rot90_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_scatter_reduce_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_scatter_reduce_opts), &size);
-  f.Enter();
-  weft_scatter_reduce_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,102 @@
 
 namespace weft::fuzz {
 
+void Call_weft_diag_embed_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diag_embed_opts), &size);
+  f.Enter();
+  weft_diag_embed_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_diagonal_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diagonal_opts), &size);
+  f.Enter();
+  weft_diagonal_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_diagonal_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diagonal_scatter_opts), &size);
+  f.Enter();
+  weft_diagonal_scatter_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_index_add_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_add_opts), &size);
+  f.Enter();
+  weft_index_add_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_index_copy_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_copy_opts), &size);
+  f.Enter();
+  weft_index_copy_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_index_fill_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_fill_opts), &size);
+  f.Enter();
+  weft_index_fill_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_index_put_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_put_opts), &size);
+  f.Enter();
+  weft_index_put_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_index_reduce_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_index_reduce_opts), &size);
+  f.Enter();
+  weft_index_reduce_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_put_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_put_opts), &size);
+  f.Enter();
+  weft_put_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_repeat_interleave_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_repeat_interleave_static_opts), &size);
+  f.Enter();
+  weft_repeat_interleave_static_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_rot90_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rot90_opts), &size);
+  f.Enter();
+  weft_rot90_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_scatter_reduce_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scatter_reduce_opts), &size);
+  f.Enter();
+  weft_scatter_reduce_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_select_scatter_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_select_scatter_opts), &size);
@@ -862,155 +958,6 @@ void Call_weft_sign(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_sign(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sin(Fuzz& f) {
-  f.BeginOp(kOps[56]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sin(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sqrt(Fuzz& f) {
-  f.BeginOp(kOps[57]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sqrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_square(Fuzz& f) {
-  f.BeginOp(kOps[58]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_square(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sub(Fuzz& f) {
-  f.BeginOp(kOps[59]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sub(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tan(Fuzz& f) {
-  f.BeginOp(kOps[60]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tanh(Fuzz& f) {
-  f.BeginOp(kOps[61]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tanh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_trunc(Fuzz& f) {
-  f.BeginOp(kOps[62]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_trunc(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_xor(Fuzz& f) {
-  f.BeginOp(kOps[63]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_xor(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_arange(Fuzz& f) {
-  f.BeginOp(kOps[64]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  double start = {};
-  start = f.DoubleAttr(0);
-  double stop = {};
-  stop = f.DoubleAttr(1);
-  weft_arange_opts* const opts = f.Options<weft_arange_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_ARANGE_HAS_STEP;
-    opts->step = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_ARANGE_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_arange(ctx, start, stop, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_broadcast_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[65]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  const int64_t* broadcast_dimensions = {};
-  size_t broadcast_dimensions_count = {};
-  f.Ints(1, &broadcast_dimensions, &broadcast_dimensions_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_broadcast_in_dim(ctx, x, shape, shape_count, broadcast_dimensions, broadcast_dimensions_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_broadcast_to(Fuzz& f) {
-  f.BeginOp(kOps[66]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_broadcast_to(ctx, x, shape, shape_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_concatenate(Fuzz& f) {
-  f.BeginOp(kOps[67]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  size_t inputs_count = 0;
-  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
-  weft_concatenate_opts* const opts = f.Options<weft_concatenate_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CONCATENATE_HAS_DIMENSION;
-    opts->dimension = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_concatenate(ctx, inputs, inputs_count, opts, out))) return;
   f.Keep(out);
 }
 

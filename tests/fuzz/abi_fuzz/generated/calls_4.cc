@@ -4,6 +4,155 @@
 
 namespace weft::fuzz {
 
+void Call_weft_sin(Fuzz& f) {
+  f.BeginOp(kOps[56]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sin(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sqrt(Fuzz& f) {
+  f.BeginOp(kOps[57]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sqrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_square(Fuzz& f) {
+  f.BeginOp(kOps[58]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_square(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sub(Fuzz& f) {
+  f.BeginOp(kOps[59]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sub(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tan(Fuzz& f) {
+  f.BeginOp(kOps[60]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tan(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tanh(Fuzz& f) {
+  f.BeginOp(kOps[61]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tanh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_trunc(Fuzz& f) {
+  f.BeginOp(kOps[62]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trunc(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitwise_xor(Fuzz& f) {
+  f.BeginOp(kOps[63]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitwise_xor(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_arange(Fuzz& f) {
+  f.BeginOp(kOps[64]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  double start = {};
+  start = f.DoubleAttr(0);
+  double stop = {};
+  stop = f.DoubleAttr(1);
+  weft_arange_opts* const opts = f.Options<weft_arange_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_ARANGE_HAS_STEP;
+    opts->step = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_ARANGE_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_arange(ctx, start, stop, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_broadcast_in_dim(Fuzz& f) {
+  f.BeginOp(kOps[65]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  const int64_t* broadcast_dimensions = {};
+  size_t broadcast_dimensions_count = {};
+  f.Ints(1, &broadcast_dimensions, &broadcast_dimensions_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_broadcast_in_dim(ctx, x, shape, shape_count, broadcast_dimensions, broadcast_dimensions_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_broadcast_to(Fuzz& f) {
+  f.BeginOp(kOps[66]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_broadcast_to(ctx, x, shape, shape_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_concatenate(Fuzz& f) {
+  f.BeginOp(kOps[67]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_concatenate_opts* const opts = f.Options<weft_concatenate_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CONCATENATE_HAS_DIMENSION;
+    opts->dimension = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_concatenate(ctx, inputs, inputs_count, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_diff(Fuzz& f) {
   f.BeginOp(kOps[68]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1691,163 +1840,6 @@ void Call_weft_categorical(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_categorical(ctx, logits, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[156]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_normal_opts* const opts = f.Options<weft_normal_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_NORMAL_HAS_MEAN;
-    opts->mean = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_NORMAL_HAS_DEVIATION;
-    opts->deviation = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_NORMAL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_normal(ctx, shape, shape_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[157]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const state = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_rng_bit_generator_opts* const opts = f.Options<weft_rng_bit_generator_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM;
-    opts->rng_algorithm = static_cast<weft_rng_bit_generator_rng_algorithm>(f.EnumAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_output_state = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rng_bit_generator(ctx, state, shape, shape_count, opts, out_output_state, out_output))) return;
-  f.Keep(out_output_state);
-  f.Keep(out_output);
-}
-
-void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[158]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_uniform_opts* const opts = f.Options<weft_uniform_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_UNIFORM_HAS_LOW;
-    opts->low = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_UNIFORM_HAS_HIGH;
-    opts->high = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_UNIFORM_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_uniform(ctx, shape, shape_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sinh(Fuzz& f) {
-  f.BeginOp(kOps[159]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sinh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cosh(Fuzz& f) {
-  f.BeginOp(kOps[160]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cosh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_asinh(Fuzz& f) {
-  f.BeginOp(kOps[161]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_asinh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_acosh(Fuzz& f) {
-  f.BeginOp(kOps[162]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_acosh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_atanh(Fuzz& f) {
-  f.BeginOp(kOps[163]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_atanh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_asin(Fuzz& f) {
-  f.BeginOp(kOps[164]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_asin(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_acos(Fuzz& f) {
-  f.BeginOp(kOps[165]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_acos(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_atan(Fuzz& f) {
-  f.BeginOp(kOps[166]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_atan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erfc(Fuzz& f) {
-  f.BeginOp(kOps[167]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erfc(ctx, x, out))) return;
   f.Keep(out);
 }
 
