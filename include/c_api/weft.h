@@ -53,6 +53,7 @@
 #include "weft_cache.h"
 #include "weft_metrics.h"
 #include "weft_data.h"
+#include "weft_job.h"
 #include "weft_table.h"
 
 #endif /* WEFT_H */

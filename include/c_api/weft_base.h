@@ -60,6 +60,10 @@ typedef struct weft_cache weft_cache;
  * it are its captures, parameters behind its inputs. Since 1.1.
  */
 typedef struct weft_function weft_function;
+/* This process's place in a job: several processes that run one program together, and the group of all of them. Since
+ * 1.2.
+ */
+typedef struct weft_job weft_job;
 /* The table of weft_table.h. */
 typedef struct weft_api_v1 weft_api_v1;
 

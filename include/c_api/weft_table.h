@@ -17,6 +17,7 @@
 #include "weft_cache.h"
 #include "weft_metrics.h"
 #include "weft_data.h"
+#include "weft_job.h"
 
 #if defined(__cplusplus)
 extern "C" {
@@ -254,6 +255,18 @@ struct weft_api_v1 {
   weft_error* (*all_to_all)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t split_dimension, int64_t concat_dimension, weft_tensor** out);
   weft_error* (*collective_permute)(weft_context* ctx, weft_tensor* x, const char* axis, size_t axis_length, const int64_t* pairs, size_t pair_numbers, weft_tensor** out);
   weft_error* (*axis_index)(weft_context* ctx, const char* axis, size_t axis_length, weft_tensor** out);
+  weft_error* (*job_join)(const weft_job_options* options, weft_job** out);
+  weft_error* (*job_find)(const weft_job_options* options, weft_blob** out);
+  weft_error* (*job_read_info)(weft_job* job, weft_job_info* out);
+  weft_error* (*job_barrier)(weft_job* job);
+  weft_error* (*job_all_reduce)(weft_job* job, weft_tensor* input, weft_job_reduction reduction, weft_tensor** out);
+  weft_error* (*job_all_gather)(weft_job* job, weft_tensor* input, weft_tensor** out);
+  weft_error* (*job_reduce_scatter)(weft_job* job, weft_tensor* input, weft_job_reduction reduction, weft_tensor** out);
+  weft_error* (*job_all_to_all)(weft_job* job, weft_tensor* input, weft_tensor** out);
+  weft_error* (*job_broadcast)(weft_job* job, weft_tensor* input, int32_t root, weft_tensor** out);
+  weft_error* (*job_leave)(weft_job* job);
+  void (*job_retain)(weft_job* job);
+  void (*job_release)(weft_job* job);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -71,6 +71,7 @@ endif()
 
 weft_layer(weft_runtime src/runtime)
 weft_layer(weft_data src/data)
+weft_layer(weft_distributed src/distributed)
 weft_layer(weft_ir src/ir)
 weft_layer(weft_ops src/ops)
 weft_layer(weft_stablehlo src/stablehlo)

@@ -186,6 +186,7 @@ std::string_view NameOf(HandleType type) {
     case HandleType::kCache: return "weft_cache";
     case HandleType::kFunction: return "weft_function";
     case HandleType::kMesh: return "weft_mesh";
+    case HandleType::kJob: return "weft_job";
   }
   return "nothing";
 }

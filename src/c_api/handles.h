@@ -38,6 +38,7 @@ enum class HandleType : uint8_t {
   kCache,
   kFunction,
   kMesh,
+  kJob,
   kPoison,  // a tensor that stands for a failure: looks like one to the caller
 };
 std::string_view NameOf(HandleType type);

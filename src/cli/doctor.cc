@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "src/cli/command.h"
@@ -153,7 +154,20 @@ struct Doctor {
   }
 };
 
+// Who this process would be in a job, by which rule, and why the rules before did not apply.
+int ExamineJob() {
+  weft_blob* found = nullptr;
+  if (const std::string message = MessageOf(weft_job_find(nullptr, &found)); !message.empty()) {
+    std::fprintf(stderr, "weft doctor: %s\n", message.c_str());
+    return kFailed;
+  }
+  const Blob owner(found);
+  std::printf("%.*s\n", static_cast<int>(weft_blob_size(found)), static_cast<const char*>(weft_blob_data(found)));
+  return kDone;
+}
+
 int Examine(const Arguments& arguments) {
+  if (arguments.has("--job")) return ExamineJob();
   Doctor doctor;
   doctor.Open();
   const std::vector<weft_option_info> options = Options();
@@ -179,7 +193,9 @@ int Examine(const Arguments& arguments) {
 
 const Registration kDoctor({.name = "doctor",
                             .summary = "this machine, what Weft makes of it, the compile cache, options in effect",
-                            .flags = {{"--json", "as one JSON object"}},
+                            .flags = {{"--json", "as one JSON object"},
+                                      {"--job",
+                                       "only who this process would be in a job, and which rule says so; JSON"}},
                             .execute = Examine});
 
 }  // namespace

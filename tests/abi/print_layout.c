@@ -203,14 +203,37 @@ static void part_0(void) {
   OFFSET(weft_custom_options, gradient);
   OFFSET(weft_custom_options, batches);
   OFFSET(weft_custom_options, reserved);
+  SIZE(weft_job_options);
+  OFFSET(weft_job_options, struct_size);
+  OFFSET(weft_job_options, next);
+  OFFSET(weft_job_options, id);
+  OFFSET(weft_job_options, id_length);
+}
+
+static void part_1(void) {
+  OFFSET(weft_job_options, token);
+  OFFSET(weft_job_options, token_length);
+  OFFSET(weft_job_options, timeout_ms);
+  OFFSET(weft_job_options, rank);
+  OFFSET(weft_job_options, size);
+  OFFSET(weft_job_options, local_rank);
+  OFFSET(weft_job_options, local_size);
+  SIZE(weft_job_info);
+  OFFSET(weft_job_info, struct_size);
+  OFFSET(weft_job_info, next);
+  OFFSET(weft_job_info, rank);
+  OFFSET(weft_job_info, size);
+  OFFSET(weft_job_info, local_rank);
+  OFFSET(weft_job_info, local_size);
+  OFFSET(weft_job_info, incarnation);
+  OFFSET(weft_job_info, reserved);
+  OFFSET(weft_job_info, source);
+  OFFSET(weft_job_info, source_length);
   SIZE(weft_clip_opts);
   OFFSET(weft_clip_opts, struct_size);
   OFFSET(weft_clip_opts, next);
   OFFSET(weft_clip_opts, present);
   OFFSET(weft_clip_opts, low);
-}
-
-static void part_1(void) {
   OFFSET(weft_clip_opts, high);
   SIZE(weft_arange_opts);
   OFFSET(weft_arange_opts, struct_size);
@@ -388,6 +411,9 @@ static void part_1(void) {
   SIZE(weft_max_opts);
   OFFSET(weft_max_opts, struct_size);
   OFFSET(weft_max_opts, next);
+}
+
+static void part_2(void) {
   OFFSET(weft_max_opts, present);
   OFFSET(weft_max_opts, dims);
   OFFSET(weft_max_opts, dims_count);
@@ -411,9 +437,6 @@ static void part_1(void) {
   OFFSET(weft_min_opts, reserved);
   SIZE(weft_prod_opts);
   OFFSET(weft_prod_opts, struct_size);
-}
-
-static void part_2(void) {
   OFFSET(weft_prod_opts, next);
   OFFSET(weft_prod_opts, present);
   OFFSET(weft_prod_opts, dims);
@@ -591,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_reduce_window_opts, struct_size);
   OFFSET(weft_reduce_window_opts, next);
   OFFSET(weft_reduce_window_opts, present);
+}
+
+static void part_3(void) {
   OFFSET(weft_reduce_window_opts, window_strides);
   OFFSET(weft_reduce_window_opts, window_strides_count);
   OFFSET(weft_reduce_window_opts, base_dilations);
@@ -614,9 +640,6 @@ static void part_2(void) {
   OFFSET(weft_batch_norm_opts, next);
   OFFSET(weft_batch_norm_opts, present);
   OFFSET(weft_batch_norm_opts, axis);
-}
-
-static void part_3(void) {
   OFFSET(weft_batch_norm_opts, epsilon);
   SIZE(weft_batch_norm_inference_opts);
   OFFSET(weft_batch_norm_inference_opts, struct_size);
@@ -794,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_glu_opts, struct_size);
   OFFSET(weft_glu_opts, next);
   OFFSET(weft_glu_opts, present);
+}
+
+static void part_4(void) {
   OFFSET(weft_glu_opts, axis);
   SIZE(weft_hardshrink_opts);
   OFFSET(weft_hardshrink_opts, struct_size);
@@ -817,9 +843,6 @@ static void part_3(void) {
   OFFSET(weft_softplus_beta_opts, present);
   OFFSET(weft_softplus_beta_opts, beta);
   OFFSET(weft_softplus_beta_opts, threshold);
-}
-
-static void part_4(void) {
   SIZE(weft_softshrink_opts);
   OFFSET(weft_softshrink_opts, struct_size);
   OFFSET(weft_softshrink_opts, next);
@@ -997,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_var_mean_opts, dims_count);
   OFFSET(weft_var_mean_opts, keepdims);
   OFFSET(weft_var_mean_opts, reserved_correction);
+}
+
+static void part_5(void) {
   OFFSET(weft_var_mean_opts, correction);
   SIZE(weft_as_strided_opts);
   OFFSET(weft_as_strided_opts, struct_size);
@@ -1020,9 +1046,6 @@ static void part_4(void) {
   OFFSET(weft_diag_embed_opts, offset);
   OFFSET(weft_diag_embed_opts, axis1);
   OFFSET(weft_diag_embed_opts, axis2);
-}
-
-static void part_5(void) {
   SIZE(weft_diagonal_opts);
   OFFSET(weft_diagonal_opts, struct_size);
   OFFSET(weft_diagonal_opts, next);
@@ -1200,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_resize_opts, struct_size);
   OFFSET(weft_resize_opts, next);
   OFFSET(weft_resize_opts, present);
+}
+
+static void part_6(void) {
   OFFSET(weft_resize_opts, mode);
   OFFSET(weft_resize_opts, align_corners);
   OFFSET(weft_resize_opts, scales);
@@ -1223,9 +1249,6 @@ static void part_5(void) {
   OFFSET(weft_cosine_embedding_opts, reserved_margin);
   OFFSET(weft_cosine_embedding_opts, margin);
   SIZE(weft_cosine_similarity_opts);
-}
-
-static void part_6(void) {
   OFFSET(weft_cosine_similarity_opts, struct_size);
   OFFSET(weft_cosine_similarity_opts, next);
   OFFSET(weft_cosine_similarity_opts, present);
@@ -1403,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_MEMORY_JSON);
   SIZE(weft_trace_format);
   VALUE(WEFT_TRACE_CHROME);
+}
+
+static void part_7(void) {
   VALUE(WEFT_TRACE_CHROME_JSON);
   VALUE(WEFT_TRACE_PERFETTO);
   SIZE(weft_trace_report_format);
@@ -1426,9 +1452,6 @@ static void part_6(void) {
   VALUE(WEFT_NODE_TUPLE);
   VALUE(WEFT_NODE_TENSOR);
   VALUE(WEFT_NODE_BOOL);
-}
-
-static void part_7(void) {
   VALUE(WEFT_NODE_I64);
   VALUE(WEFT_NODE_F64);
   VALUE(WEFT_NODE_TEXT);
@@ -1447,6 +1470,13 @@ static void part_7(void) {
   SIZE(weft_custom_threads);
   VALUE(WEFT_CUSTOM_ONE_THREAD);
   VALUE(WEFT_CUSTOM_MANY_THREADS);
+  SIZE(weft_job_reduction);
+  VALUE(WEFT_JOB_SUM);
+  VALUE(WEFT_JOB_PRODUCT);
+  VALUE(WEFT_JOB_MIN);
+  VALUE(WEFT_JOB_MAX);
+  VALUE(WEFT_JOB_AND);
+  VALUE(WEFT_JOB_OR);
   SIZE(weft_compare_direction);
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
   VALUE(WEFT_COMPARE_DIRECTION_NE);
@@ -1599,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_INDEX_REDUCE_REDUCER_PROD);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_MAX);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_MIN);
+}
+
+static void part_8(void) {
   VALUE(WEFT_INDEX_REDUCE_REDUCER_MEAN);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_SET);
   SIZE(weft_scatter_reduce_reducer);
@@ -1629,9 +1662,6 @@ static void part_7(void) {
   VALUE(WEFT_RESIZE_MODE_NEAREST_EXACT);
   VALUE(WEFT_RESIZE_MODE_LINEAR);
   VALUE(WEFT_RESIZE_MODE_CUBIC);
-}
-
-static void part_8(void) {
   VALUE(WEFT_RESIZE_MODE_AREA);
   SIZE(weft_cosine_embedding_reduction);
   VALUE(WEFT_COSINE_EMBEDDING_REDUCTION_MEAN);
@@ -1802,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_ELU_HAS_ALPHA);
   VALUE(WEFT_EMBEDDING_HAS_DTYPE);
   VALUE(WEFT_GELU_HAS_FORM);
+}
+
+static void part_9(void) {
   VALUE(WEFT_LAYER_NORM_HAS_AXIS);
   VALUE(WEFT_LAYER_NORM_HAS_EPSILON);
   VALUE(WEFT_LEAKY_RELU_HAS_SLOPE);
@@ -1832,9 +1865,6 @@ static void part_8(void) {
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
   VALUE(WEFT_ADDCDIV_HAS_VALUE);
   VALUE(WEFT_ADDCMUL_HAS_VALUE);
-}
-
-static void part_9(void) {
   VALUE(WEFT_ALLCLOSE_HAS_RTOL);
   VALUE(WEFT_ALLCLOSE_HAS_ATOL);
   VALUE(WEFT_ALLCLOSE_HAS_EQUAL_NAN);
@@ -2005,6 +2035,9 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, release_version);
   OFFSET(struct weft_api_v1, get_proc);
   OFFSET(struct weft_api_v1, error_code);
+}
+
+static void part_10(void) {
   OFFSET(struct weft_api_v1, error_message);
   OFFSET(struct weft_api_v1, error_payload);
   OFFSET(struct weft_api_v1, error_new);
@@ -2035,9 +2068,6 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, event_error);
   OFFSET(struct weft_api_v1, wait_any);
   OFFSET(struct weft_api_v1, event_fd);
-}
-
-static void part_10(void) {
   OFFSET(struct weft_api_v1, event_retain);
   OFFSET(struct weft_api_v1, event_release);
   OFFSET(struct weft_api_v1, tensor_from_host);
@@ -2208,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, trace_start);
   OFFSET(struct weft_api_v1, trace_stop);
   OFFSET(struct weft_api_v1, trace_write);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, trace_report);
   OFFSET(struct weft_api_v1, span_begin);
   OFFSET(struct weft_api_v1, span_end);
@@ -2233,6 +2266,18 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, all_to_all);
   OFFSET(struct weft_api_v1, collective_permute);
   OFFSET(struct weft_api_v1, axis_index);
+  OFFSET(struct weft_api_v1, job_join);
+  OFFSET(struct weft_api_v1, job_find);
+  OFFSET(struct weft_api_v1, job_read_info);
+  OFFSET(struct weft_api_v1, job_barrier);
+  OFFSET(struct weft_api_v1, job_all_reduce);
+  OFFSET(struct weft_api_v1, job_all_gather);
+  OFFSET(struct weft_api_v1, job_reduce_scatter);
+  OFFSET(struct weft_api_v1, job_all_to_all);
+  OFFSET(struct weft_api_v1, job_broadcast);
+  OFFSET(struct weft_api_v1, job_leave);
+  OFFSET(struct weft_api_v1, job_retain);
+  OFFSET(struct weft_api_v1, job_release);
 }
 
 int main(void) {
@@ -2247,5 +2292,6 @@ int main(void) {
   part_8();
   part_9();
   part_10();
+  part_11();
   return 0;
 }

@@ -61,6 +61,7 @@ class Made:
         path = os.path.join(folder, "fork.weft").encode()
         w.check(LIB, LIB.weft_checkpoint_save(ctx, path, len(path), tree, None, None))
         self.handle("weft_checkpoint_reader", lambda out: LIB.weft_checkpoint_reader_open(ctx, path, len(path), out))
+        self.handle("weft_job", lambda out: LIB.weft_job_join(None, out))
         self.handle("weft_cache", lambda out: LIB.weft_context_cache(ctx, out))
         self.body, parameter = w.weft_context(), w.weft_tensor()
         w.check(LIB, LIB.weft_function_begin(ctx, None, 0, self.info(), 1, c.byref(self.body), c.byref(parameter)))

@@ -46,7 +46,7 @@ ALLOWED = {
     "src/tools": ["src/ops", "src/ir", "src/runtime"],
     # The program `weft`: what it cannot do through the C API, no language can.
     "src/cli": [],
-    "src/c_api": ["src/data", "src/lazy", "src/compiler", "src/autodiff", "src/transforms", "src/passes", "src/backends", "src/stablehlo",
+    "src/c_api": ["src/data", "src/distributed", "src/lazy", "src/compiler", "src/autodiff", "src/transforms", "src/passes", "src/backends", "src/stablehlo",
                   "src/backends/cpu", "src/backends/reference", "src/backends/pjrt", "serialization",
                   "src/ops", "src/ir", "src/runtime", "include/c_api"],
 }

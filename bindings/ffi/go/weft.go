@@ -52,6 +52,9 @@ type Cache uintptr
 // Function is a handle of a weft_function.
 type Function uintptr
 
+// Job is a handle of a weft_job.
+type Job uintptr
+
 type Code uint32
 
 const (
@@ -249,6 +252,17 @@ type CustomThreads uint32
 const (
 	WEFT_CUSTOM_ONE_THREAD CustomThreads = 0
 	WEFT_CUSTOM_MANY_THREADS CustomThreads = 1
+)
+
+type JobReduction uint32
+
+const (
+	WEFT_JOB_SUM JobReduction = 0
+	WEFT_JOB_PRODUCT JobReduction = 1
+	WEFT_JOB_MIN JobReduction = 2
+	WEFT_JOB_MAX JobReduction = 3
+	WEFT_JOB_AND JobReduction = 4
+	WEFT_JOB_OR JobReduction = 5
 )
 
 type CompareDirection uint32
@@ -1249,6 +1263,33 @@ type CustomOptions struct {
 	Gradient Function
 	Batches int32
 	Reserved int32
+}
+
+type JobOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Id *byte
+	IdLength uint64
+	Token *byte
+	TokenLength uint64
+	TimeoutMs int64
+	Rank int32
+	Size int32
+	LocalRank int32
+	LocalSize int32
+}
+
+type JobInfo struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Rank int32
+	Size int32
+	LocalRank int32
+	LocalSize int32
+	Incarnation int32
+	Reserved int32
+	Source *byte
+	SourceLength uint64
 }
 
 type ClipOpts struct {
@@ -2892,6 +2933,18 @@ type ApiV1 struct {
 	AllToAll uintptr
 	CollectivePermute uintptr
 	AxisIndex uintptr
+	JobJoin uintptr
+	JobFind uintptr
+	JobReadInfo uintptr
+	JobBarrier uintptr
+	JobAllReduce uintptr
+	JobAllGather uintptr
+	JobReduceScatter uintptr
+	JobAllToAll uintptr
+	JobBroadcast uintptr
+	JobLeave uintptr
+	JobRetain uintptr
+	JobRelease uintptr
 }
 
 // The functions, after Load.
@@ -3126,6 +3179,18 @@ var (
 	AllToAll func(ctx Context, x Tensor, axes *byte, axes_length uintptr, split_dimension int64, concat_dimension int64, out *Tensor) Error
 	CollectivePermute func(ctx Context, x Tensor, axis *byte, axis_length uintptr, pairs *int64, pair_numbers uintptr, out *Tensor) Error
 	AxisIndex func(ctx Context, axis *byte, axis_length uintptr, out *Tensor) Error
+	JobJoin func(options *JobOptions, out *Job) Error
+	JobFind func(options *JobOptions, out *Blob) Error
+	JobReadInfo func(job Job, out *JobInfo) Error
+	JobBarrier func(job Job) Error
+	JobAllReduce func(job Job, input Tensor, reduction JobReduction, out *Tensor) Error
+	JobAllGather func(job Job, input Tensor, out *Tensor) Error
+	JobReduceScatter func(job Job, input Tensor, reduction JobReduction, out *Tensor) Error
+	JobAllToAll func(job Job, input Tensor, out *Tensor) Error
+	JobBroadcast func(job Job, input Tensor, root int32, out *Tensor) Error
+	JobLeave func(job Job) Error
+	JobRetain func(job Job)
+	JobRelease func(job Job)
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -3142,6 +3207,8 @@ var (
 	MetricSummaryInit func(options unsafe.Pointer, size uintptr)
 	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
 	CustomOptionsInit func(options unsafe.Pointer, size uintptr)
+	JobOptionsInit func(options unsafe.Pointer, size uintptr)
+	JobInfoInit func(options unsafe.Pointer, size uintptr)
 	ClipOptsInit func(options unsafe.Pointer, size uintptr)
 	ArangeOptsInit func(options unsafe.Pointer, size uintptr)
 	ConcatenateOptsInit func(options unsafe.Pointer, size uintptr)
@@ -3850,6 +3917,18 @@ var Functions = map[string]any{
 	"weft_all_to_all": &AllToAll,
 	"weft_collective_permute": &CollectivePermute,
 	"weft_axis_index": &AxisIndex,
+	"weft_job_join": &JobJoin,
+	"weft_job_find": &JobFind,
+	"weft_job_read_info": &JobReadInfo,
+	"weft_job_barrier": &JobBarrier,
+	"weft_job_all_reduce": &JobAllReduce,
+	"weft_job_all_gather": &JobAllGather,
+	"weft_job_reduce_scatter": &JobReduceScatter,
+	"weft_job_all_to_all": &JobAllToAll,
+	"weft_job_broadcast": &JobBroadcast,
+	"weft_job_leave": &JobLeave,
+	"weft_job_retain": &JobRetain,
+	"weft_job_release": &JobRelease,
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_vmap_options_init": &VmapOptionsInit,
@@ -3866,6 +3945,8 @@ var Functions = map[string]any{
 	"weft_metric_summary_init": &MetricSummaryInit,
 	"weft_program_stats_init": &ProgramStatsInit,
 	"weft_custom_options_init": &CustomOptionsInit,
+	"weft_job_options_init": &JobOptionsInit,
+	"weft_job_info_init": &JobInfoInit,
 	"weft_clip_opts_init": &ClipOptsInit,
 	"weft_arange_opts_init": &ArangeOptsInit,
 	"weft_concatenate_opts_init": &ConcatenateOptsInit,

@@ -25,6 +25,7 @@ typedef struct weft_tree weft_tree;
 typedef struct weft_checkpoint_reader weft_checkpoint_reader;
 typedef struct weft_cache weft_cache;
 typedef struct weft_function weft_function;
+typedef struct weft_job weft_job;
 typedef struct weft_api_v1 weft_api_v1;
 typedef enum weft_code {
   WEFT_OK = 0,
@@ -189,6 +190,15 @@ typedef enum weft_custom_threads {
   WEFT_CUSTOM_MANY_THREADS = 1,
   WEFT_CUSTOM_THREADS_FORCE32 = 2147483647,
 } weft_custom_threads;
+typedef enum weft_job_reduction {
+  WEFT_JOB_SUM = 0,
+  WEFT_JOB_PRODUCT = 1,
+  WEFT_JOB_MIN = 2,
+  WEFT_JOB_MAX = 3,
+  WEFT_JOB_AND = 4,
+  WEFT_JOB_OR = 5,
+  WEFT_JOB_REDUCTION_FORCE32 = 2147483647,
+} weft_job_reduction;
 typedef enum weft_compare_direction {
   WEFT_COMPARE_DIRECTION_EQ = 0,
   WEFT_COMPARE_DIRECTION_NE = 1,
@@ -714,6 +724,31 @@ typedef struct weft_custom_options {
   int32_t batches;
   int32_t reserved;
 } weft_custom_options;
+typedef struct weft_job_options {
+  size_t struct_size;
+  const void* next;
+  const char* id;
+  uint64_t id_length;
+  const char* token;
+  uint64_t token_length;
+  int64_t timeout_ms;
+  int32_t rank;
+  int32_t size;
+  int32_t local_rank;
+  int32_t local_size;
+} weft_job_options;
+typedef struct weft_job_info {
+  size_t struct_size;
+  const void* next;
+  int32_t rank;
+  int32_t size;
+  int32_t local_rank;
+  int32_t local_size;
+  int32_t incarnation;
+  int32_t reserved;
+  const char* source;
+  uint64_t source_length;
+} weft_job_info;
 typedef struct weft_clip_opts {
   size_t struct_size;
   const void* next;
@@ -2197,6 +2232,18 @@ struct weft_api_v1 {
   weft_error* (*all_to_all)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t split_dimension, int64_t concat_dimension, weft_tensor** out);
   weft_error* (*collective_permute)(weft_context* ctx, weft_tensor* x, const char* axis, size_t axis_length, const int64_t* pairs, size_t pair_numbers, weft_tensor** out);
   weft_error* (*axis_index)(weft_context* ctx, const char* axis, size_t axis_length, weft_tensor** out);
+  weft_error* (*job_join)(const weft_job_options* options, weft_job** out);
+  weft_error* (*job_find)(const weft_job_options* options, weft_blob** out);
+  weft_error* (*job_read_info)(weft_job* job, weft_job_info* out);
+  weft_error* (*job_barrier)(weft_job* job);
+  weft_error* (*job_all_reduce)(weft_job* job, weft_tensor* input, weft_job_reduction reduction, weft_tensor** out);
+  weft_error* (*job_all_gather)(weft_job* job, weft_tensor* input, weft_tensor** out);
+  weft_error* (*job_reduce_scatter)(weft_job* job, weft_tensor* input, weft_job_reduction reduction, weft_tensor** out);
+  weft_error* (*job_all_to_all)(weft_job* job, weft_tensor* input, weft_tensor** out);
+  weft_error* (*job_broadcast)(weft_job* job, weft_tensor* input, int32_t root, weft_tensor** out);
+  weft_error* (*job_leave)(weft_job* job);
+  void (*job_retain)(weft_job* job);
+  void (*job_release)(weft_job* job);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2428,6 +2475,18 @@ weft_error* weft_reduce_scatter(weft_context* ctx, weft_tensor* x, const char* a
 weft_error* weft_all_to_all(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t split_dimension, int64_t concat_dimension, weft_tensor** out);
 weft_error* weft_collective_permute(weft_context* ctx, weft_tensor* x, const char* axis, size_t axis_length, const int64_t* pairs, size_t pair_numbers, weft_tensor** out);
 weft_error* weft_axis_index(weft_context* ctx, const char* axis, size_t axis_length, weft_tensor** out);
+weft_error* weft_job_join(const weft_job_options* options, weft_job** out);
+weft_error* weft_job_find(const weft_job_options* options, weft_blob** out);
+weft_error* weft_job_read_info(weft_job* job, weft_job_info* out);
+weft_error* weft_job_barrier(weft_job* job);
+weft_error* weft_job_all_reduce(weft_job* job, weft_tensor* input, weft_job_reduction reduction, weft_tensor** out);
+weft_error* weft_job_all_gather(weft_job* job, weft_tensor* input, weft_tensor** out);
+weft_error* weft_job_reduce_scatter(weft_job* job, weft_tensor* input, weft_job_reduction reduction, weft_tensor** out);
+weft_error* weft_job_all_to_all(weft_job* job, weft_tensor* input, weft_tensor** out);
+weft_error* weft_job_broadcast(weft_job* job, weft_tensor* input, int32_t root, weft_tensor** out);
+weft_error* weft_job_leave(weft_job* job);
+void weft_job_retain(weft_job* job);
+void weft_job_release(weft_job* job);
 void weft_for_options_init(void* options, size_t size);
 void weft_scan_options_init(void* options, size_t size);
 void weft_vmap_options_init(void* options, size_t size);
@@ -2444,6 +2503,8 @@ void weft_cache_stats_init(void* options, size_t size);
 void weft_metric_summary_init(void* options, size_t size);
 void weft_program_stats_init(void* options, size_t size);
 void weft_custom_options_init(void* options, size_t size);
+void weft_job_options_init(void* options, size_t size);
+void weft_job_info_init(void* options, size_t size);
 void weft_clip_opts_init(void* options, size_t size);
 void weft_arange_opts_init(void* options, size_t size);
 void weft_concatenate_opts_init(void* options, size_t size);

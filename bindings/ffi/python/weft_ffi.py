@@ -477,6 +477,13 @@ WEFT_COLLECTIVE_OR = 5
 weft_custom_threads = c.c_uint32
 WEFT_CUSTOM_ONE_THREAD = 0
 WEFT_CUSTOM_MANY_THREADS = 1
+weft_job_reduction = c.c_uint32
+WEFT_JOB_SUM = 0
+WEFT_JOB_PRODUCT = 1
+WEFT_JOB_MIN = 2
+WEFT_JOB_MAX = 3
+WEFT_JOB_AND = 4
+WEFT_JOB_OR = 5
 weft_compare_direction = c.c_uint32
 WEFT_COMPARE_DIRECTION_EQ = 0
 WEFT_COMPARE_DIRECTION_NE = 1
@@ -735,6 +742,10 @@ class weft_cache(c.c_void_p):
 
 
 class weft_function(c.c_void_p):
+    pass
+
+
+class weft_job(c.c_void_p):
     pass
 
 
@@ -1032,6 +1043,37 @@ class weft_custom_options(c.Structure):
         ("gradient", weft_function),
         ("batches", c.c_int32),
         ("reserved", c.c_int32),
+    ]
+
+
+class weft_job_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("id", c.c_char_p),
+        ("id_length", c.c_uint64),
+        ("token", c.c_char_p),
+        ("token_length", c.c_uint64),
+        ("timeout_ms", c.c_int64),
+        ("rank", c.c_int32),
+        ("size", c.c_int32),
+        ("local_rank", c.c_int32),
+        ("local_size", c.c_int32),
+    ]
+
+
+class weft_job_info(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("rank", c.c_int32),
+        ("size", c.c_int32),
+        ("local_rank", c.c_int32),
+        ("local_size", c.c_int32),
+        ("incarnation", c.c_int32),
+        ("reserved", c.c_int32),
+        ("source", c.c_char_p),
+        ("source_length", c.c_uint64),
     ]
 
 
@@ -2990,6 +3032,18 @@ class weft_api_v1(c.Structure):
         ("all_to_all", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_void_p, c.c_size_t, c.c_int64, c.c_int64, c.POINTER(weft_tensor))),
         ("collective_permute", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_void_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor))),
         ("axis_index", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor))),
+        ("job_join", c.CFUNCTYPE(weft_error, c.POINTER(weft_job_options), c.POINTER(weft_job))),
+        ("job_find", c.CFUNCTYPE(weft_error, c.POINTER(weft_job_options), c.POINTER(weft_blob))),
+        ("job_read_info", c.CFUNCTYPE(weft_error, weft_job, c.POINTER(weft_job_info))),
+        ("job_barrier", c.CFUNCTYPE(weft_error, weft_job)),
+        ("job_all_reduce", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, weft_job_reduction, c.POINTER(weft_tensor))),
+        ("job_all_gather", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, c.POINTER(weft_tensor))),
+        ("job_reduce_scatter", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, weft_job_reduction, c.POINTER(weft_tensor))),
+        ("job_all_to_all", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, c.POINTER(weft_tensor))),
+        ("job_broadcast", c.CFUNCTYPE(weft_error, weft_job, weft_tensor, c.c_int32, c.POINTER(weft_tensor))),
+        ("job_leave", c.CFUNCTYPE(weft_error, weft_job)),
+        ("job_retain", c.CFUNCTYPE(None, weft_job)),
+        ("job_release", c.CFUNCTYPE(None, weft_job)),
     ]
 
 
@@ -3225,6 +3279,18 @@ FUNCTIONS = {
     "weft_all_to_all": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, c.c_int64, c.c_int64, c.POINTER(weft_tensor)]),
     "weft_collective_permute": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_axis_index": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_job_join": (weft_error, [c.POINTER(weft_job_options), c.POINTER(weft_job)]),
+    "weft_job_find": (weft_error, [c.POINTER(weft_job_options), c.POINTER(weft_blob)]),
+    "weft_job_read_info": (weft_error, [weft_job, c.POINTER(weft_job_info)]),
+    "weft_job_barrier": (weft_error, [weft_job]),
+    "weft_job_all_reduce": (weft_error, [weft_job, weft_tensor, weft_job_reduction, c.POINTER(weft_tensor)]),
+    "weft_job_all_gather": (weft_error, [weft_job, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_job_reduce_scatter": (weft_error, [weft_job, weft_tensor, weft_job_reduction, c.POINTER(weft_tensor)]),
+    "weft_job_all_to_all": (weft_error, [weft_job, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_job_broadcast": (weft_error, [weft_job, weft_tensor, c.c_int32, c.POINTER(weft_tensor)]),
+    "weft_job_leave": (weft_error, [weft_job]),
+    "weft_job_retain": (None, [weft_job]),
+    "weft_job_release": (None, [weft_job]),
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),
@@ -3241,6 +3307,8 @@ FUNCTIONS = {
     "weft_metric_summary_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_program_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_custom_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_job_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_job_info_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_clip_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_arange_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_concatenate_opts_init": (None, [c.c_void_p, c.c_size_t]),

@@ -99,4 +99,10 @@ STRUCTS = {
     'weft_custom_options': (72, {'struct_size': (0, 'Q'), 'next': (8, 'P'), 'kind': (16, 'I'), 'threads': (20, 'I'),
         'shape': (24, 'P'), 'gradient_trace': (32, 'P'), 'user_data': (40, 'P'), 'release': (48, 'P'), 'gradient': (56, 'P'),
         'batches': (64, 'i'), 'reserved': (68, 'i')}),
+    'weft_job_options': (72, {'struct_size': (0, 'Q'), 'next': (8, 'P'), 'id': (16, 'P'), 'id_length': (24, 'Q'),
+        'token': (32, 'P'), 'token_length': (40, 'Q'), 'timeout_ms': (48, 'q'), 'rank': (56, 'i'), 'size': (60, 'i'),
+        'local_rank': (64, 'i'), 'local_size': (68, 'i')}),
+    'weft_job_info': (56, {'struct_size': (0, 'Q'), 'next': (8, 'P'), 'rank': (16, 'i'), 'size': (20, 'i'),
+        'local_rank': (24, 'i'), 'local_size': (28, 'i'), 'incarnation': (32, 'i'), 'reserved': (36, 'i'), 'source': (40,
+        'P'), 'source_length': (48, 'Q')}),
 }

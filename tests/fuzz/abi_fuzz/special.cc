@@ -599,6 +599,34 @@ void Call_weft_position_mark_stack(Fuzz& f) {
   f.Leave(weft_position_mark_stack(ctx, frames, count));
 }
 
+// Jobs of one, or of numbers that make none: of others it would wait for processes that never come.
+weft_job_options* DrawnJob(Fuzz& f) {
+  auto* const options = f.Options<weft_job_options>();
+  if (options == nullptr) return nullptr;
+  options->size = f.Wrong() ? f.Of<int32_t>({-1, 1, INT32_MIN}) : 1;
+  options->rank = f.Wrong() ? f.Of<int32_t>({-1, 1, INT32_MAX}) : 0;
+  options->local_size = f.Wrong() ? static_cast<int32_t>(f.Integer()) : 0;
+  options->timeout_ms = f.Wrong() ? f.Integer() : f.Roll(1000);
+  const Text id = f.DrawText(Words::kKeys), token = f.DrawText(Words::kKeys);
+  options->id = id.data, options->id_length = id.length;
+  options->token = token.data, options->token_length = token.length;
+  return options;
+}
+
+void Call_weft_job_join(Fuzz& f) {
+  auto* const options = DrawnJob(f);
+  auto* const out = f.Out<weft_job*>(false);
+  f.Enter();
+  if (f.Leave(weft_job_join(options, out))) f.KeepHandle(Kind::kJob, *out);
+}
+
+void Call_weft_job_find(Fuzz& f) {
+  auto* const options = DrawnJob(f);
+  auto* const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (f.Leave(weft_job_find(options, out))) f.KeepHandle(Kind::kBlob, *out);
+}
+
 void Call_weft_grad(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* x = f.MakeTensor(WEFT_F32, {2, 3});

@@ -73,6 +73,11 @@ pub struct weft_function {
 }
 
 #[repr(C)]
+pub struct weft_job {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
 pub struct DLManagedTensor {
     _opaque: [u8; 0],
 }
@@ -568,6 +573,14 @@ pub const WEFT_COLLECTIVE_OR: weft_collective_reducer = 5;
 pub type weft_custom_threads = u32;
 pub const WEFT_CUSTOM_ONE_THREAD: weft_custom_threads = 0;
 pub const WEFT_CUSTOM_MANY_THREADS: weft_custom_threads = 1;
+
+pub type weft_job_reduction = u32;
+pub const WEFT_JOB_SUM: weft_job_reduction = 0;
+pub const WEFT_JOB_PRODUCT: weft_job_reduction = 1;
+pub const WEFT_JOB_MIN: weft_job_reduction = 2;
+pub const WEFT_JOB_MAX: weft_job_reduction = 3;
+pub const WEFT_JOB_AND: weft_job_reduction = 4;
+pub const WEFT_JOB_OR: weft_job_reduction = 5;
 
 pub type weft_compare_direction = u32;
 pub const WEFT_COMPARE_DIRECTION_EQ: weft_compare_direction = 0;
@@ -1116,6 +1129,37 @@ pub struct weft_custom_options {
     pub gradient: *mut weft_function,
     pub batches: i32,
     pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_job_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub id: *const c_char,
+    pub id_length: u64,
+    pub token: *const c_char,
+    pub token_length: u64,
+    pub timeout_ms: i64,
+    pub rank: i32,
+    pub size: i32,
+    pub local_rank: i32,
+    pub local_size: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_job_info {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub rank: i32,
+    pub size: i32,
+    pub local_rank: i32,
+    pub local_size: i32,
+    pub incarnation: i32,
+    pub reserved: i32,
+    pub source: *const c_char,
+    pub source_length: u64,
 }
 
 #[repr(C)]
@@ -3074,6 +3118,18 @@ pub struct weft_api_v1 {
     pub all_to_all: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, split_dimension: i64, concat_dimension: i64, out: *mut *mut weft_tensor) -> *mut weft_error>,
     pub collective_permute: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axis: *const c_char, axis_length: usize, pairs: *const i64, pair_numbers: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
     pub axis_index: Option<unsafe extern "C" fn(ctx: *mut weft_context, axis: *const c_char, axis_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub job_join: Option<unsafe extern "C" fn(options: *const weft_job_options, out: *mut *mut weft_job) -> *mut weft_error>,
+    pub job_find: Option<unsafe extern "C" fn(options: *const weft_job_options, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub job_read_info: Option<unsafe extern "C" fn(job: *mut weft_job, out: *mut weft_job_info) -> *mut weft_error>,
+    pub job_barrier: Option<unsafe extern "C" fn(job: *mut weft_job) -> *mut weft_error>,
+    pub job_all_reduce: Option<unsafe extern "C" fn(job: *mut weft_job, input: *mut weft_tensor, reduction: weft_job_reduction, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub job_all_gather: Option<unsafe extern "C" fn(job: *mut weft_job, input: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub job_reduce_scatter: Option<unsafe extern "C" fn(job: *mut weft_job, input: *mut weft_tensor, reduction: weft_job_reduction, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub job_all_to_all: Option<unsafe extern "C" fn(job: *mut weft_job, input: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub job_broadcast: Option<unsafe extern "C" fn(job: *mut weft_job, input: *mut weft_tensor, root: i32, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub job_leave: Option<unsafe extern "C" fn(job: *mut weft_job) -> *mut weft_error>,
+    pub job_retain: Option<unsafe extern "C" fn(job: *mut weft_job)>,
+    pub job_release: Option<unsafe extern "C" fn(job: *mut weft_job)>,
 }
 
 #[link(name = "weft")]
@@ -3308,6 +3364,18 @@ extern "C" {
     pub fn weft_all_to_all(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, split_dimension: i64, concat_dimension: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_collective_permute(ctx: *mut weft_context, x: *mut weft_tensor, axis: *const c_char, axis_length: usize, pairs: *const i64, pair_numbers: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_axis_index(ctx: *mut weft_context, axis: *const c_char, axis_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_job_join(options: *const weft_job_options, out: *mut *mut weft_job) -> *mut weft_error;
+    pub fn weft_job_find(options: *const weft_job_options, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_job_read_info(job: *mut weft_job, out: *mut weft_job_info) -> *mut weft_error;
+    pub fn weft_job_barrier(job: *mut weft_job) -> *mut weft_error;
+    pub fn weft_job_all_reduce(job: *mut weft_job, input: *mut weft_tensor, reduction: weft_job_reduction, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_job_all_gather(job: *mut weft_job, input: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_job_reduce_scatter(job: *mut weft_job, input: *mut weft_tensor, reduction: weft_job_reduction, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_job_all_to_all(job: *mut weft_job, input: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_job_broadcast(job: *mut weft_job, input: *mut weft_tensor, root: i32, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_job_leave(job: *mut weft_job) -> *mut weft_error;
+    pub fn weft_job_retain(job: *mut weft_job);
+    pub fn weft_job_release(job: *mut weft_job);
     pub fn weft_for_options_init(options: *mut c_void, size: usize);
     pub fn weft_scan_options_init(options: *mut c_void, size: usize);
     pub fn weft_vmap_options_init(options: *mut c_void, size: usize);
@@ -3324,6 +3392,8 @@ extern "C" {
     pub fn weft_metric_summary_init(options: *mut c_void, size: usize);
     pub fn weft_program_stats_init(options: *mut c_void, size: usize);
     pub fn weft_custom_options_init(options: *mut c_void, size: usize);
+    pub fn weft_job_options_init(options: *mut c_void, size: usize);
+    pub fn weft_job_info_init(options: *mut c_void, size: usize);
     pub fn weft_clip_opts_init(options: *mut c_void, size: usize);
     pub fn weft_arange_opts_init(options: *mut c_void, size: usize);
     pub fn weft_concatenate_opts_init(options: *mut c_void, size: usize);

@@ -730,6 +730,81 @@ void Call_weft_axis_index(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_job_read_info(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_job_info* const out = f.OutStruct<weft_job_info>();
+  f.Enter();
+  f.Leave(weft_job_read_info(job, out));
+}
+
+void Call_weft_job_barrier(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  f.Enter();
+  f.Leave(weft_job_barrier(job));
+}
+
+void Call_weft_job_all_reduce(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_all_reduce(job, input, reduction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_all_gather(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_all_gather(job, input, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_reduce_scatter(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_reduce_scatter(job, input, reduction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_all_to_all(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_all_to_all(job, input, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_broadcast(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  weft_tensor* const input = f.Handle<weft_tensor>(false);
+  const int32_t root = static_cast<int32_t>(f.Integer());
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_job_broadcast(job, input, root, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_job_leave(Fuzz& f) {
+  weft_job* const job = f.Handle<weft_job>(false);
+  f.Enter();
+  f.Leave(weft_job_leave(job));
+}
+
+void Call_weft_job_retain(Fuzz& f) {
+  f.Retain<weft_job>(weft_job_retain);
+}
+
+void Call_weft_job_release(Fuzz& f) {
+  f.Release<weft_job>(weft_job_release);
+}
+
 void Call_weft_for_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_for_options), &size);
@@ -815,86 +890,6 @@ void Call_weft_checkpoint_entry_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
   f.Enter();
   weft_checkpoint_entry_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_checkpoint_info_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_checkpoint_info), &size);
-  f.Enter();
-  weft_checkpoint_info_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cache_stats_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cache_stats), &size);
-  f.Enter();
-  weft_cache_stats_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_metric_summary_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_metric_summary), &size);
-  f.Enter();
-  weft_metric_summary_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_program_stats_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_program_stats), &size);
-  f.Enter();
-  weft_program_stats_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_custom_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_custom_options), &size);
-  f.Enter();
-  weft_custom_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_clip_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_clip_opts), &size);
-  f.Enter();
-  weft_clip_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_arange_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_arange_opts), &size);
-  f.Enter();
-  weft_arange_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_concatenate_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_concatenate_opts), &size);
-  f.Enter();
-  weft_concatenate_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_diff_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_diff_opts), &size);
-  f.Enter();
-  weft_diff_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_flatten_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_flatten_opts), &size);
-  f.Enter();
-  weft_flatten_opts_init(options, size);
   f.LeaveVoid();
 }
 

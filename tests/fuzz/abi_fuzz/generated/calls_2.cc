@@ -4,6 +4,102 @@
 
 namespace weft::fuzz {
 
+void Call_weft_checkpoint_info_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_info), &size);
+  f.Enter();
+  weft_checkpoint_info_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cache_stats_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cache_stats), &size);
+  f.Enter();
+  weft_cache_stats_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_metric_summary_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_metric_summary), &size);
+  f.Enter();
+  weft_metric_summary_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_program_stats_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_program_stats), &size);
+  f.Enter();
+  weft_program_stats_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_custom_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_custom_options), &size);
+  f.Enter();
+  weft_custom_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_job_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_job_options), &size);
+  f.Enter();
+  weft_job_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_job_info_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_job_info), &size);
+  f.Enter();
+  weft_job_info_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_clip_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_clip_opts), &size);
+  f.Enter();
+  weft_clip_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_arange_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_arange_opts), &size);
+  f.Enter();
+  weft_arange_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_concatenate_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_concatenate_opts), &size);
+  f.Enter();
+  weft_concatenate_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_diff_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diff_opts), &size);
+  f.Enter();
+  weft_diff_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_flatten_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_flatten_opts), &size);
+  f.Enter();
+  weft_flatten_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_full_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_full_opts), &size);
@@ -705,102 +801,6 @@ void Call_weft_kl_div_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
   f.Enter();
   weft_kl_div_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_l1_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_l1_opts), &size);
-  f.Enter();
-  weft_l1_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_margin_ranking_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_margin_ranking_opts), &size);
-  f.Enter();
-  weft_margin_ranking_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_pairwise_distance_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_pairwise_distance_opts), &size);
-  f.Enter();
-  weft_pairwise_distance_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_poisson_nll_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_poisson_nll_opts), &size);
-  f.Enter();
-  weft_poisson_nll_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_smooth_l1_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_smooth_l1_opts), &size);
-  f.Enter();
-  weft_smooth_l1_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_soft_margin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_soft_margin_opts), &size);
-  f.Enter();
-  weft_soft_margin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_triplet_margin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_triplet_margin_opts), &size);
-  f.Enter();
-  weft_triplet_margin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_aminmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_aminmax_opts), &size);
-  f.Enter();
-  weft_aminmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_count_nonzero_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_count_nonzero_opts), &size);
-  f.Enter();
-  weft_count_nonzero_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_kthvalue_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_kthvalue_opts), &size);
-  f.Enter();
-  weft_kthvalue_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_median_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_median_opts), &size);
-  f.Enter();
-  weft_median_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_nanmean_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_nanmean_opts), &size);
-  f.Enter();
-  weft_nanmean_opts_init(options, size);
   f.LeaveVoid();
 }
 

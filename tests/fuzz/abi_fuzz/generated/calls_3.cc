@@ -4,6 +4,102 @@
 
 namespace weft::fuzz {
 
+void Call_weft_l1_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_l1_opts), &size);
+  f.Enter();
+  weft_l1_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_margin_ranking_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_margin_ranking_opts), &size);
+  f.Enter();
+  weft_margin_ranking_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_pairwise_distance_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_pairwise_distance_opts), &size);
+  f.Enter();
+  weft_pairwise_distance_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_poisson_nll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_poisson_nll_opts), &size);
+  f.Enter();
+  weft_poisson_nll_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_smooth_l1_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_smooth_l1_opts), &size);
+  f.Enter();
+  weft_smooth_l1_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_soft_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_soft_margin_opts), &size);
+  f.Enter();
+  weft_soft_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_triplet_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_triplet_margin_opts), &size);
+  f.Enter();
+  weft_triplet_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_aminmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_aminmax_opts), &size);
+  f.Enter();
+  weft_aminmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_count_nonzero_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_count_nonzero_opts), &size);
+  f.Enter();
+  weft_count_nonzero_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_kthvalue_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_kthvalue_opts), &size);
+  f.Enter();
+  weft_kthvalue_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_median_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_median_opts), &size);
+  f.Enter();
+  weft_median_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nanmean_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nanmean_opts), &size);
+  f.Enter();
+  weft_nanmean_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_nansum_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_nansum_opts), &size);
@@ -806,137 +902,6 @@ void Call_weft_lt(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_lt(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_maximum(Fuzz& f) {
-  f.BeginOp(kOps[36]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_maximum(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_minimum(Fuzz& f) {
-  f.BeginOp(kOps[37]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_minimum(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mul(Fuzz& f) {
-  f.BeginOp(kOps[38]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mul(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ne(Fuzz& f) {
-  f.BeginOp(kOps[39]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ne(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_neg(Fuzz& f) {
-  f.BeginOp(kOps[40]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_neg(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_not(Fuzz& f) {
-  f.BeginOp(kOps[41]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_not(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_or(Fuzz& f) {
-  f.BeginOp(kOps[42]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_or(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_popcount(Fuzz& f) {
-  f.BeginOp(kOps[43]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_popcount(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pow(Fuzz& f) {
-  f.BeginOp(kOps[44]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pow(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_real(Fuzz& f) {
-  f.BeginOp(kOps[45]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_real(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce_precision(Fuzz& f) {
-  f.BeginOp(kOps[46]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t exponent_bits = {};
-  exponent_bits = f.IntAttr(0);
-  int64_t mantissa_bits = {};
-  mantissa_bits = f.IntAttr(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce_precision(ctx, x, exponent_bits, mantissa_bits, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rem(Fuzz& f) {
-  f.BeginOp(kOps[47]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rem(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

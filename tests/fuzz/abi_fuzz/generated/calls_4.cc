@@ -4,6 +4,137 @@
 
 namespace weft::fuzz {
 
+void Call_weft_maximum(Fuzz& f) {
+  f.BeginOp(kOps[36]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_maximum(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_minimum(Fuzz& f) {
+  f.BeginOp(kOps[37]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_minimum(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mul(Fuzz& f) {
+  f.BeginOp(kOps[38]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mul(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ne(Fuzz& f) {
+  f.BeginOp(kOps[39]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ne(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_neg(Fuzz& f) {
+  f.BeginOp(kOps[40]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_neg(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitwise_not(Fuzz& f) {
+  f.BeginOp(kOps[41]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitwise_not(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitwise_or(Fuzz& f) {
+  f.BeginOp(kOps[42]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitwise_or(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_popcount(Fuzz& f) {
+  f.BeginOp(kOps[43]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_popcount(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pow(Fuzz& f) {
+  f.BeginOp(kOps[44]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pow(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_real(Fuzz& f) {
+  f.BeginOp(kOps[45]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_real(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reduce_precision(Fuzz& f) {
+  f.BeginOp(kOps[46]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t exponent_bits = {};
+  exponent_bits = f.IntAttr(0);
+  int64_t mantissa_bits = {};
+  mantissa_bits = f.IntAttr(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce_precision(ctx, x, exponent_bits, mantissa_bits, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rem(Fuzz& f) {
+  f.BeginOp(kOps[47]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rem(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_round_away(Fuzz& f) {
   f.BeginOp(kOps[48]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1601,198 +1732,6 @@ void Call_weft_cross_entropy(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[136]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
-    opts->rate = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[137]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[138]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const table = f.Operand(0);
-  weft_tensor* const ids = f.Operand(1);
-  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[139]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
-    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[140]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[141]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
-    opts->slope = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[142]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[143]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[144]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[145]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[146]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const labels = f.Operand(0);
-  int64_t depth = {};
-  depth = f.IntAttr(0);
-  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[147]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,198 @@
 
 namespace weft::fuzz {
 
+void Call_weft_dropout(Fuzz& f) {
+  f.BeginOp(kOps[136]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
+    opts->rate = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_elu(Fuzz& f) {
+  f.BeginOp(kOps[137]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_embedding(Fuzz& f) {
+  f.BeginOp(kOps[138]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const table = f.Operand(0);
+  weft_tensor* const ids = f.Operand(1);
+  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gelu(Fuzz& f) {
+  f.BeginOp(kOps[139]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
+    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_layer_norm(Fuzz& f) {
+  f.BeginOp(kOps[140]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_leaky_relu(Fuzz& f) {
+  f.BeginOp(kOps[141]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
+    opts->slope = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear(Fuzz& f) {
+  f.BeginOp(kOps[142]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear_with(Fuzz& f) {
+  f.BeginOp(kOps[143]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log_softmax(Fuzz& f) {
+  f.BeginOp(kOps[144]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mse(Fuzz& f) {
+  f.BeginOp(kOps[145]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_one_hot(Fuzz& f) {
+  f.BeginOp(kOps[146]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const labels = f.Operand(0);
+  int64_t depth = {};
+  depth = f.IntAttr(0);
+  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_relu(Fuzz& f) {
+  f.BeginOp(kOps[147]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_relu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_relu6(Fuzz& f) {
   f.BeginOp(kOps[148]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1163,248 +1355,6 @@ void Call_weft_l1(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_margin_ranking(Fuzz& f) {
-  f.BeginOp(kOps[236]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const other = f.Operand(1);
-  weft_tensor* const y = f.Operand(2);
-  weft_margin_ranking_opts* const opts = f.Options<weft_margin_ranking_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MARGIN_RANKING_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_margin_ranking_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_MARGIN_RANKING_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_margin_ranking(ctx, x, other, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pairwise_distance(Fuzz& f) {
-  f.BeginOp(kOps[237]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_pairwise_distance_opts* const opts = f.Options<weft_pairwise_distance_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_P;
-    opts->p = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_EPS;
-    opts->eps = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pairwise_distance(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_poisson_nll(Fuzz& f) {
-  f.BeginOp(kOps[238]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_poisson_nll_opts* const opts = f.Options<weft_poisson_nll_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_POISSON_NLL_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_poisson_nll_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_POISSON_NLL_HAS_LOG_INPUT;
-    opts->log_input = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_POISSON_NLL_HAS_FULL;
-    opts->full = static_cast<int32_t>(f.BoolAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_POISSON_NLL_HAS_EPS;
-    opts->eps = f.DoubleAttr(3);
-    opts->present ^= f.StrayBits(4);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_poisson_nll(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_smooth_l1(Fuzz& f) {
-  f.BeginOp(kOps[239]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_smooth_l1_opts* const opts = f.Options<weft_smooth_l1_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SMOOTH_L1_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_smooth_l1_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SMOOTH_L1_HAS_BETA;
-    opts->beta = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_smooth_l1(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_soft_margin(Fuzz& f) {
-  f.BeginOp(kOps[240]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_soft_margin_opts* const opts = f.Options<weft_soft_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFT_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_soft_margin_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_soft_margin(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_triplet_margin(Fuzz& f) {
-  f.BeginOp(kOps[241]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const anchor = f.Operand(0);
-  weft_tensor* const positive = f.Operand(1);
-  weft_tensor* const negative = f.Operand(2);
-  weft_triplet_margin_opts* const opts = f.Options<weft_triplet_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_triplet_margin_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_P;
-    opts->p = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_EPS;
-    opts->eps = f.DoubleAttr(3);
-    if (f.Given(4)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_SWAP;
-    opts->swap = static_cast<int32_t>(f.BoolAttr(4));
-    opts->present ^= f.StrayBits(5);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_triplet_margin(ctx, anchor, positive, negative, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_aminmax(Fuzz& f) {
-  f.BeginOp(kOps[242]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_aminmax_opts* const opts = f.Options<weft_aminmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_AMINMAX_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_AMINMAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_min = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_max = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_aminmax(ctx, x, opts, out_min, out_max))) return;
-  f.Keep(out_min);
-  f.Keep(out_max);
-}
-
-void Call_weft_count_nonzero(Fuzz& f) {
-  f.BeginOp(kOps[243]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_count_nonzero_opts* const opts = f.Options<weft_count_nonzero_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_COUNT_NONZERO_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_COUNT_NONZERO_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_count_nonzero(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_kthvalue(Fuzz& f) {
-  f.BeginOp(kOps[244]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t k = {};
-  k = f.IntAttr(0);
-  weft_kthvalue_opts* const opts = f.Options<weft_kthvalue_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_KTHVALUE_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_KTHVALUE_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_kthvalue(ctx, x, k, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_median(Fuzz& f) {
-  f.BeginOp(kOps[245]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_median_opts* const opts = f.Options<weft_median_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MEDIAN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_MEDIAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_median(ctx, x, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_nanmean(Fuzz& f) {
-  f.BeginOp(kOps[246]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_nanmean_opts* const opts = f.Options<weft_nanmean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NANMEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_NANMEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nanmean(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_nansum(Fuzz& f) {
-  f.BeginOp(kOps[247]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_nansum_opts* const opts = f.Options<weft_nansum_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NANSUM_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_NANSUM_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nansum(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,248 @@
 
 namespace weft::fuzz {
 
+void Call_weft_margin_ranking(Fuzz& f) {
+  f.BeginOp(kOps[236]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const other = f.Operand(1);
+  weft_tensor* const y = f.Operand(2);
+  weft_margin_ranking_opts* const opts = f.Options<weft_margin_ranking_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MARGIN_RANKING_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_margin_ranking_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_MARGIN_RANKING_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_margin_ranking(ctx, x, other, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pairwise_distance(Fuzz& f) {
+  f.BeginOp(kOps[237]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_pairwise_distance_opts* const opts = f.Options<weft_pairwise_distance_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_P;
+    opts->p = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_EPS;
+    opts->eps = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pairwise_distance(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_poisson_nll(Fuzz& f) {
+  f.BeginOp(kOps[238]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_poisson_nll_opts* const opts = f.Options<weft_poisson_nll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_POISSON_NLL_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_poisson_nll_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_POISSON_NLL_HAS_LOG_INPUT;
+    opts->log_input = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_POISSON_NLL_HAS_FULL;
+    opts->full = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_POISSON_NLL_HAS_EPS;
+    opts->eps = f.DoubleAttr(3);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_poisson_nll(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_smooth_l1(Fuzz& f) {
+  f.BeginOp(kOps[239]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_smooth_l1_opts* const opts = f.Options<weft_smooth_l1_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SMOOTH_L1_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_smooth_l1_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_SMOOTH_L1_HAS_BETA;
+    opts->beta = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_smooth_l1(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_soft_margin(Fuzz& f) {
+  f.BeginOp(kOps[240]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_soft_margin_opts* const opts = f.Options<weft_soft_margin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFT_MARGIN_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_soft_margin_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_soft_margin(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_triplet_margin(Fuzz& f) {
+  f.BeginOp(kOps[241]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const anchor = f.Operand(0);
+  weft_tensor* const positive = f.Operand(1);
+  weft_tensor* const negative = f.Operand(2);
+  weft_triplet_margin_opts* const opts = f.Options<weft_triplet_margin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_triplet_margin_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_P;
+    opts->p = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_EPS;
+    opts->eps = f.DoubleAttr(3);
+    if (f.Given(4)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_SWAP;
+    opts->swap = static_cast<int32_t>(f.BoolAttr(4));
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triplet_margin(ctx, anchor, positive, negative, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_aminmax(Fuzz& f) {
+  f.BeginOp(kOps[242]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_aminmax_opts* const opts = f.Options<weft_aminmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_AMINMAX_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_AMINMAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_min = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_max = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_aminmax(ctx, x, opts, out_min, out_max))) return;
+  f.Keep(out_min);
+  f.Keep(out_max);
+}
+
+void Call_weft_count_nonzero(Fuzz& f) {
+  f.BeginOp(kOps[243]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_count_nonzero_opts* const opts = f.Options<weft_count_nonzero_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_COUNT_NONZERO_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_COUNT_NONZERO_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_count_nonzero(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_kthvalue(Fuzz& f) {
+  f.BeginOp(kOps[244]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t k = {};
+  k = f.IntAttr(0);
+  weft_kthvalue_opts* const opts = f.Options<weft_kthvalue_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_KTHVALUE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_KTHVALUE_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_kthvalue(ctx, x, k, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_median(Fuzz& f) {
+  f.BeginOp(kOps[245]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_median_opts* const opts = f.Options<weft_median_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MEDIAN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_MEDIAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_median(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_nanmean(Fuzz& f) {
+  f.BeginOp(kOps[246]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_nanmean_opts* const opts = f.Options<weft_nanmean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NANMEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_NANMEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nanmean(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nansum(Fuzz& f) {
+  f.BeginOp(kOps[247]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_nansum_opts* const opts = f.Options<weft_nansum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NANSUM_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_NANSUM_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nansum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_norm(Fuzz& f) {
   f.BeginOp(kOps[248]);
   weft_context* const ctx = f.Handle<weft_context>(false);

@@ -5,7 +5,7 @@
 
 namespace weft::fuzz {
 
-enum class Kind : int { kError, kBlob, kContext, kDevice, kMesh, kEvent, kTensor, kScope, kOptimizer, kTree, kCheckpointReader, kCache, kFunction, kCount };
+enum class Kind : int { kError, kBlob, kContext, kDevice, kMesh, kEvent, kTensor, kScope, kOptimizer, kTree, kCheckpointReader, kCache, kFunction, kJob, kCount };
 
 template <typename H>
 struct KindOf;
@@ -61,6 +61,10 @@ template <>
 struct KindOf<weft_function> {
   static constexpr Kind kKind = Kind::kFunction;
 };
+template <>
+struct KindOf<weft_job> {
+  static constexpr Kind kKind = Kind::kJob;
+};
 
 inline void GiveBack(Kind kind, void* handle) {
   switch (kind) {
@@ -77,6 +81,7 @@ inline void GiveBack(Kind kind, void* handle) {
     case Kind::kCheckpointReader: return weft_checkpoint_reader_release(reinterpret_cast<weft_checkpoint_reader*>(handle));
     case Kind::kCache: return weft_cache_release(reinterpret_cast<weft_cache*>(handle));
     case Kind::kFunction: return weft_function_release(reinterpret_cast<weft_function*>(handle));
+    case Kind::kJob: return weft_job_release(reinterpret_cast<weft_job*>(handle));
     case Kind::kCount: return;
   }
 }

@@ -1823,6 +1823,18 @@ void Call_weft_reduce_scatter(Fuzz& f);
 void Call_weft_all_to_all(Fuzz& f);
 void Call_weft_collective_permute(Fuzz& f);
 void Call_weft_axis_index(Fuzz& f);
+void Call_weft_job_join(Fuzz& f);
+void Call_weft_job_find(Fuzz& f);
+void Call_weft_job_read_info(Fuzz& f);
+void Call_weft_job_barrier(Fuzz& f);
+void Call_weft_job_all_reduce(Fuzz& f);
+void Call_weft_job_all_gather(Fuzz& f);
+void Call_weft_job_reduce_scatter(Fuzz& f);
+void Call_weft_job_all_to_all(Fuzz& f);
+void Call_weft_job_broadcast(Fuzz& f);
+void Call_weft_job_leave(Fuzz& f);
+void Call_weft_job_retain(Fuzz& f);
+void Call_weft_job_release(Fuzz& f);
 void Call_weft_for_options_init(Fuzz& f);
 void Call_weft_scan_options_init(Fuzz& f);
 void Call_weft_vmap_options_init(Fuzz& f);
@@ -1839,6 +1851,8 @@ void Call_weft_cache_stats_init(Fuzz& f);
 void Call_weft_metric_summary_init(Fuzz& f);
 void Call_weft_program_stats_init(Fuzz& f);
 void Call_weft_custom_options_init(Fuzz& f);
+void Call_weft_job_options_init(Fuzz& f);
+void Call_weft_job_info_init(Fuzz& f);
 void Call_weft_clip_opts_init(Fuzz& f);
 void Call_weft_arange_opts_init(Fuzz& f);
 void Call_weft_concatenate_opts_init(Fuzz& f);
@@ -2545,6 +2559,18 @@ extern const Function kFunctions[] = {
     {"weft_all_to_all", Call_weft_all_to_all, 0x130Au, false, true, 1, nullptr},
     {"weft_collective_permute", Call_weft_collective_permute, 0x130Au, false, true, 1, nullptr},
     {"weft_axis_index", Call_weft_axis_index, 0x130Au, false, true, 1, nullptr},
+    {"weft_job_join", Call_weft_job_join, 0x53D8u, true, true, 1, nullptr},
+    {"weft_job_find", Call_weft_job_find, 0x1108u, false, true, 1, nullptr},
+    {"weft_job_read_info", Call_weft_job_read_info, 0x308u, false, true, 1, nullptr},
+    {"weft_job_barrier", Call_weft_job_barrier, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_job_all_reduce", Call_weft_job_all_reduce, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_job_all_gather", Call_weft_job_all_gather, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_job_reduce_scatter", Call_weft_job_reduce_scatter, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_job_all_to_all", Call_weft_job_all_to_all, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_job_broadcast", Call_weft_job_broadcast, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_job_leave", Call_weft_job_leave, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_job_retain", Call_weft_job_retain, 0x0u, false, false, 1, nullptr},
+    {"weft_job_release", Call_weft_job_release, 0x0u, false, false, 1, nullptr},
     {"weft_for_options_init", Call_weft_for_options_init, 0u, false, false, 1, nullptr},
     {"weft_scan_options_init", Call_weft_scan_options_init, 0u, false, false, 1, nullptr},
     {"weft_vmap_options_init", Call_weft_vmap_options_init, 0u, false, false, 1, nullptr},
@@ -2561,6 +2587,8 @@ extern const Function kFunctions[] = {
     {"weft_metric_summary_init", Call_weft_metric_summary_init, 0u, false, false, 1, nullptr},
     {"weft_program_stats_init", Call_weft_program_stats_init, 0u, false, false, 1, nullptr},
     {"weft_custom_options_init", Call_weft_custom_options_init, 0u, false, false, 1, nullptr},
+    {"weft_job_options_init", Call_weft_job_options_init, 0u, false, false, 1, nullptr},
+    {"weft_job_info_init", Call_weft_job_info_init, 0u, false, false, 1, nullptr},
     {"weft_clip_opts_init", Call_weft_clip_opts_init, 0u, false, false, 1, nullptr},
     {"weft_arange_opts_init", Call_weft_arange_opts_init, 0u, false, false, 1, nullptr},
     {"weft_concatenate_opts_init", Call_weft_concatenate_opts_init, 0u, false, false, 1, nullptr},
@@ -3036,6 +3064,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 720;
+extern const size_t kFunctionCount = 734;
 
 }  // namespace weft::fuzz

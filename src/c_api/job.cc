@@ -1,0 +1,251 @@
+// weft_job_*: jobs of several processes, and collectives of tensors' values.
+#include "src/distributed/job.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "src/c_api/context.h"
+#include "src/c_api/options.h"
+#include "src/runtime/json_text.h"
+#include "weft.h"
+
+namespace weft::c_api {
+
+class JobObject final : public RefCounted {
+ public:
+  JobObject(std::unique_ptr<distributed::Job> job, int64_t timeout_ms) : job(std::move(job)), timeout_ms(timeout_ms) {
+    fork.Started();
+  }
+  distributed::Patience PatienceFrom(int64_t now_ns) const { return {.deadline_ns = now_ns + timeout_ms * 1'000'000}; }
+
+  const std::unique_ptr<distributed::Job> job;
+  const int64_t timeout_ms;
+  ForkGuard fork;
+};
+template <>
+struct HandleTraits<weft_job> {
+  using Object = JobObject;
+  static constexpr HandleType kType = HandleType::kJob;
+  static const ForkGuard* ForkOf(const JobObject& object) { return &object.fork; }
+};
+
+namespace {
+
+constexpr int64_t kTimeoutMs = 300'000;
+constexpr int64_t kMostTimeoutMs = int64_t{1} << 40;  // 34 years
+
+absl::StatusOr<std::string> OptionText(const char* data, uint64_t length, std::string_view name) {
+  if (data == nullptr) return std::string();
+  WEFT_ASSIGN_OR_RETURN(const std::string_view text, Text(data, static_cast<size_t>(length), name));
+  return std::string(text);
+}
+
+absl::StatusOr<weft_job_options> ReadJobOptions(const weft_job_options* options) {
+  weft_job_options read = WEFT_JOB_OPTIONS_INIT;
+  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof read, "weft_job_options", &read));
+  if (read.timeout_ms < 0 || read.timeout_ms > kMostTimeoutMs) {
+    return UserError("timeout_ms is ", read.timeout_ms, "; it is from 0 (300,000) to ", kMostTimeoutMs);
+  }
+  if (read.timeout_ms == 0) read.timeout_ms = kTimeoutMs;
+  return read;
+}
+
+absl::StatusOr<distributed::JobPlace> PlaceOf(const weft_job_options& options) {
+  distributed::JobWish wish;
+  if (options.size < 0)
+    return UserError("size is ", options.size, "; it is the number of processes, or 0 where it is to be found");
+  if (options.size != 0) {
+    if (options.rank < 0) return UserError("rank is ", options.rank, "; ranks are from 0 on");
+    wish.rank = options.rank;
+    wish.size = options.size;
+    if (options.local_size != 0) {
+      wish.local_rank = options.local_rank;
+      wish.local_size = options.local_size;
+    }
+  }
+  WEFT_ASSIGN_OR_RETURN(wish.id, OptionText(options.id, options.id_length, "id"));
+  WEFT_ASSIGN_OR_RETURN(wish.token, OptionText(options.token, options.token_length, "token"));
+  return distributed::FindJobPlace(wish, [](const char* name) -> const char* { return std::getenv(name); });
+}
+
+std::string PlaceJson(const distributed::JobPlace& place) {
+  std::string passed;
+  for (const std::string& rule : place.passed) absl::StrAppend(&passed, passed.empty() ? "" : ", ", JsonText(rule));
+  return absl::StrCat("{\"rank\": ", place.rank, ", \"size\": ", place.size, ", \"local_rank\": ", place.local_rank,
+                      ", \"local_size\": ", place.local_size, ", \"incarnation\": ", place.incarnation,
+                      ", \"source\": ", JsonText(place.source), ", \"passed\": [", passed, "]}");
+}
+
+// The values of `input` through one collective, as a tensor of this shape.
+absl::Status RunOn(const JobObject& job, lazy::Tensor& input, Dims dims, distributed::Collective call,
+                   weft_tensor** out) {
+  lazy::Engine& engine = input.engine();
+  const CancelToken cancel = engine.services().StartToken(0);
+  const int64_t began_ns = MonotonicNow();
+  HostTensor from(input.dtype(), input.dims()), to(input.dtype(), std::move(dims));
+  WEFT_RETURN_IF_ERROR(engine.ToHost(&input, from.mutable_bytes()));
+  call.dtype = input.dtype();
+  call.input = from.bytes().data();
+  call.output = to.mutable_bytes().data();
+  distributed::Patience patience = job.PatienceFrom(MonotonicNow());
+  patience.cancel = &cancel;
+  patience.began_ns = began_ns;
+  WEFT_RETURN_IF_ERROR(job.job->Run(call, patience));
+  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> result, engine.FromHost(lazy::Where(input.device()), to.dtype(), to.dims(),
+                                                                  to.bytes(), CurrentLocation(engine)));
+  return MakeTensor(std::move(result), out);
+}
+
+absl::StatusOr<distributed::Reduction> ReductionOf(weft_job_reduction reduction) {
+  if (reduction < WEFT_JOB_SUM || reduction > WEFT_JOB_OR) {
+    return UserError("reduction ", static_cast<int>(reduction), " is none; 0 to 5 are (WEFT_JOB_SUM to WEFT_JOB_OR)");
+  }
+  return static_cast<distributed::Reduction>(reduction);
+}
+
+int64_t CountOf(const Dims& dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+// The shape whose first dimension is a part of the input's.
+absl::StatusOr<Dims> PartOfDims(const JobObject& job, const lazy::Tensor& input) {
+  const int64_t size = job.job->place().size;
+  Dims dims = input.dims();
+  if (dims.empty() || dims[0] % size != 0) {
+    return UserError("the input is ", ir::ShortType(input.type()), "; its first dimension must be a multiple of the ",
+                     size, " processes of the job");
+  }
+  dims[0] /= size;
+  return dims;
+}
+
+}  // namespace
+}  // namespace weft::c_api
+
+using namespace weft;
+using namespace weft::c_api;
+using distributed::CollectiveKind;
+
+extern "C" {
+
+weft_error* weft_job_join(const weft_job_options* options, weft_job** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(const weft_job_options read, ReadJobOptions(options));
+    WEFT_ASSIGN_OR_RETURN(distributed::JobPlace place, PlaceOf(read));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<distributed::Job> job,
+                          distributed::Job::Join(std::move(place), MonotonicNow() + read.timeout_ms * 1'000'000));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_job>(MakeRef<JobObject>(std::move(job), read.timeout_ms)));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_job_find(const weft_job_options* options, weft_blob** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(const weft_job_options read, ReadJobOptions(options));
+    WEFT_ASSIGN_OR_RETURN(const distributed::JobPlace place, PlaceOf(read));
+    return MakeBlob(PlaceJson(place), out);
+  });
+}
+
+weft_error* weft_job_read_info(weft_job* job, weft_job_info* out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    const distributed::JobPlace& place = object->job->place();
+    weft_job_info info = WEFT_JOB_INFO_INIT;
+    info.rank = place.rank;
+    info.size = place.size;
+    info.local_rank = place.local_rank;
+    info.local_size = place.local_size;
+    info.incarnation = place.incarnation;
+    info.source = place.source.c_str();
+    info.source_length = place.source.size();
+    return WriteStruct(&info, sizeof info, "weft_job_info", out);
+  });
+}
+
+weft_error* weft_job_barrier(weft_job* job) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    return object->job->Run({}, object->PatienceFrom(MonotonicNow()));
+  });
+}
+
+weft_error* weft_job_all_reduce(weft_job* job, weft_tensor* input, weft_job_reduction reduction,
+                                weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> tensor, GetTensor(input, "input"));
+    distributed::Collective call = {.kind = CollectiveKind::kAllReduce, .count = CountOf(tensor->dims())};
+    WEFT_ASSIGN_OR_RETURN(call.reduction, ReductionOf(reduction));
+    return RunOn(*object, *tensor, tensor->dims(), call, out);
+  });
+}
+
+weft_error* weft_job_all_gather(weft_job* job, weft_tensor* input, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> tensor, GetTensor(input, "input"));
+    Dims dims = tensor->dims();
+    const int64_t size = object->job->place().size;
+    if (dims.empty()) {
+      dims = {size};
+    } else if (__builtin_mul_overflow(dims[0], size, &dims[0])) {
+      return UserError("the result would not be countable");
+    }
+    const distributed::Collective call = {.kind = CollectiveKind::kAllGather, .count = CountOf(tensor->dims())};
+    return RunOn(*object, *tensor, std::move(dims), call, out);
+  });
+}
+
+weft_error* weft_job_reduce_scatter(weft_job* job, weft_tensor* input, weft_job_reduction reduction,
+                                    weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> tensor, GetTensor(input, "input"));
+    WEFT_ASSIGN_OR_RETURN(Dims dims, PartOfDims(*object, *tensor));
+    distributed::Collective call = {.kind = CollectiveKind::kReduceScatter, .count = CountOf(dims)};
+    WEFT_ASSIGN_OR_RETURN(call.reduction, ReductionOf(reduction));
+    return RunOn(*object, *tensor, std::move(dims), call, out);
+  });
+}
+
+weft_error* weft_job_all_to_all(weft_job* job, weft_tensor* input, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> tensor, GetTensor(input, "input"));
+    WEFT_ASSIGN_OR_RETURN(const Dims part, PartOfDims(*object, *tensor));
+    return RunOn(*object, *tensor, tensor->dims(), {.kind = CollectiveKind::kAllToAll, .count = CountOf(part)}, out);
+  });
+}
+
+weft_error* weft_job_broadcast(weft_job* job, weft_tensor* input, int32_t root, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> tensor, GetTensor(input, "input"));
+    const distributed::Collective call = {
+        .kind = CollectiveKind::kBroadcast, .count = CountOf(tensor->dims()), .root = root};
+    return RunOn(*object, *tensor, tensor->dims(), call, out);
+  });
+}
+
+weft_error* weft_job_leave(weft_job* job) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    return object->job->Leave(object->PatienceFrom(MonotonicNow()));
+  });
+}
+
+void weft_job_retain(weft_job* job) noexcept { RetainHandle(job, HandleType::kJob); }
+void weft_job_release(weft_job* job) noexcept { ReleaseHandle(job, HandleType::kJob); }
+
+}  // extern "C"

@@ -1,0 +1,38 @@
+// Where processes of one host find each other: rank 0 opens a door (an abstract Unix socket), the others knock, say who they are,
+// and get a file descriptor.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+
+#include "src/distributed/shared_memory.h"
+
+namespace weft::distributed {
+
+// A file descriptor that is closed.
+class OwnedFd {
+ public:
+  explicit OwnedFd(int fd = -1) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(other.Release()) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept;
+  ~OwnedFd();
+  int get() const { return fd_; }
+  int Release();
+
+ private:
+  int fd_;
+};
+
+// Rank 0: gives `memory` to each of the other ranks, once; returns when all have it. Whoever comes with another token or a rank
+// that has come is sent away with a text.
+// `came` hears of each rank, with the number of its process in this one's namespace, or 0.
+absl::Status HandOut(const SharedMemoryOptions& options, int memory,
+                     absl::FunctionRef<void(int rank, pid_t process)> came);
+// The others.
+absl::StatusOr<OwnedFd> Fetch(const SharedMemoryOptions& options);
+
+}  // namespace weft::distributed

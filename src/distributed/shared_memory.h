@@ -1,0 +1,33 @@
+// Groups whose members are processes of one host: the calls of board.h in memory that they share (a memfd, which rank 0 makes and
+// hands out through a Unix socket). Large buffers go through it a piece at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/distributed/communicator.h"
+
+namespace weft::distributed {
+
+struct SharedMemoryOptions {
+  // What the members find each other by: the same for all of one group, of no other group of this host's network namespace.
+  std::string name;
+  // Whoever comes without it is sent away. At most 256 bytes.
+  std::string token;
+  int rank = 0;
+  int size = 1;
+  std::string label;  // shown in errors behind the rank; at most 40 bytes
+  int64_t deadline_ns = INT64_MAX;
+};
+
+// Waits until all members have come. They are of one user; the name is an abstract socket address, so that no file is left behind,
+// and the memory goes with the last process that has it. Starts no thread.
+//   INVALID_ARGUMENT     a rank that is not below the size
+//   ALREADY_EXISTS       somebody else has this rank
+//   FAILED_PRECONDITION  members disagree on the size
+//   PERMISSION_DENIED    another token, or another user
+//   DEADLINE_EXCEEDED    names the ranks that have not come
+// A member whose process ends ends the group for all that wait within 0.1 s (UNAVAILABLE, with its rank and process id).
+absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(const SharedMemoryOptions& options);
+
+}  // namespace weft::distributed

@@ -1,0 +1,134 @@
+/* Jobs: a process alone, what it finds in variables, and bad input. Processes together: tests/cli/launch_test.py. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static const char* const kVariables[] = {"WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE", "WEFT_RESTART",
+                                         "WEFT_JOB", "WEFT_JOB_TOKEN", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                                         "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX",
+                                         "TPU_WORKER_ID", "CLOUD_TPU_TASK_ID"};
+
+static void forget_variables(void) {
+  size_t i;
+  for (i = 0; i < sizeof kVariables / sizeof *kVariables; ++i) unsetenv(kVariables[i]);
+}
+
+static weft_job* join_alone(void) {
+  weft_job* job = NULL;
+  forget_variables();
+  MUST(weft_job_join(NULL, &job));
+  return job;
+}
+
+static void a_process_is_a_job_of_one(void) {
+  weft_job* job = join_alone();
+  weft_job_info info = WEFT_JOB_INFO_INIT;
+  MUST(weft_job_read_info(job, &info));
+  weft_job_retain(job);
+  weft_job_release(job);
+  CHECK_EQUAL(info.rank, 0);
+  CHECK_EQUAL(info.size, 1);
+  CHECK_EQUAL(info.local_size, 1);
+  CHECK_TEXT(info.source, "nothing that says otherwise: 1 of 1");
+  MUST(weft_job_barrier(job));
+  MUST(weft_job_leave(job));
+  FAILS_WITH(weft_job_barrier(job), WEFT_FAILED_PRECONDITION, "weft_job_barrier: this process has left the job; join it again");
+  weft_job_release(job);
+}
+
+static void collectives_of_one_give_the_input(void) {
+  weft_context* ctx = new_context();
+  weft_job* job = join_alone();
+  weft_tensor *x = ramp(ctx, DIMS(4)), *y = NULL, *square = NULL;
+  float values[4] = {-1, -1, -1, -1};
+  MUST(weft_square(ctx, x, &square));
+  MUST(weft_job_all_reduce(job, square, WEFT_JOB_SUM, &y));
+  OK(weft_tensor_to_host(y, values, sizeof values));
+  CHECK(values[0] == 0 && values[1] == 1 && values[3] == 9);
+  weft_tensor_release(y);
+  MUST(weft_job_all_gather(job, x, &y));
+  OK(weft_tensor_to_host(y, values, sizeof values));
+  CHECK(values[3] == 3);
+  weft_tensor_release(y);
+  MUST(weft_job_reduce_scatter(job, x, WEFT_JOB_MAX, &y));
+  weft_tensor_release(y);
+  MUST(weft_job_all_to_all(job, x, &y));
+  weft_tensor_release(y);
+  MUST(weft_job_broadcast(job, x, 0, &y));
+  OK(weft_tensor_to_host(y, values, sizeof values));
+  CHECK(values[2] == 2);
+  weft_tensor_release(y);
+  weft_tensor_release(square);
+  weft_tensor_release(x);
+  weft_job_release(job);
+  weft_context_release(ctx);
+}
+
+static void bad_calls_say_what_is_wrong(void) {
+  weft_context* ctx = new_context();
+  weft_job* job = join_alone();
+  weft_tensor *x = ramp(ctx, DIMS(4)), *out = NULL;
+  FAILS_WITH(weft_job_all_reduce(job, x, (weft_job_reduction)9, &out), WEFT_INVALID_ARGUMENT,
+        "weft_job_all_reduce: reduction 9 is none; 0 to 5 are (WEFT_JOB_SUM to WEFT_JOB_OR)");
+  FAILS_WITH(weft_job_all_reduce(NULL, x, WEFT_JOB_SUM, &out), WEFT_INVALID_ARGUMENT, "weft_job_all_reduce: job is NULL; a weft_job is needed");
+  /* A refused call ends the group. */
+  FAILS_WITH(weft_job_all_reduce(job, x, WEFT_JOB_AND, &out), WEFT_INVALID_ARGUMENT, "rank 0: all_reduce: f32 has no and");
+  FAILS_WITH(weft_job_barrier(job), WEFT_INVALID_ARGUMENT, "rank 0: all_reduce: f32 has no and");
+  CHECK(out == NULL);
+  weft_job_release(job);
+  job = join_alone();
+  FAILS_WITH(weft_job_broadcast(job, x, 1, &out), WEFT_INVALID_ARGUMENT, "broadcast: the root 1 is no rank of a group of 1");
+  weft_job_release(job);
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+}
+
+static void bad_options_say_what_is_wrong(void) {
+  weft_job_options options = WEFT_JOB_OPTIONS_INIT;
+  weft_job* job = NULL;
+  forget_variables();
+  options.size = 2;
+  options.rank = 2;
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "rank 2 is not below the number of processes, 2");
+  options.rank = -1;
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "weft_job_join: rank is -1; ranks are from 0 on");
+  options.size = -2;
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "size is -2");
+  options.size = 0;
+  options.timeout_ms = -1;
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "timeout_ms is -1");
+  options.timeout_ms = 100;
+  options.size = 2;
+  options.rank = 0;
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_DEADLINE_EXCEEDED, "rank 1 did not come to the group of 2 before the deadline (rank 0 by the caller: rank 0 of 2)");
+  options.local_size = 1;
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_UNIMPLEMENTED, "jobs over several hosts are not there yet");
+  options.size = 0;
+  setenv("RANK", "1", 1);
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "torchrun: RANK is set and WORLD_SIZE is not");
+  CHECK(job == NULL);
+}
+
+static void what_would_be_found_is_text(void) {
+  weft_blob* blob = NULL;
+  forget_variables();
+  setenv("RANK", "1", 1);
+  setenv("WORLD_SIZE", "2", 1);
+  MUST(weft_job_find(NULL, &blob));
+  CHECK(strstr((const char*)weft_blob_data(blob), "\"rank\": 1, \"size\": 2") != NULL);
+  CHECK(strstr((const char*)weft_blob_data(blob), "\"source\": \"torchrun: RANK=1 WORLD_SIZE=2\"") != NULL);
+  CHECK(strstr((const char*)weft_blob_data(blob), "weft launch: no WEFT_RANK") != NULL);
+  weft_blob_release(blob);
+  forget_variables();
+}
+
+int main(void) {
+  a_process_is_a_job_of_one();
+  collectives_of_one_give_the_input();
+  bad_calls_say_what_is_wrong();
+  bad_options_say_what_is_wrong();
+  what_would_be_found_is_text();
+  return done("job");
+}

@@ -1,0 +1,245 @@
+"""`weft launch`: what ranks say and how they end, that nothing stays behind, and jobs of several processes through the C API."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
+PROGRAM = pathlib.Path(os.environ["WEFT_BUILD"]) / "bin" / "weft"
+CLEAN = {k: v for k, v in os.environ.items() if not re.match(r"WEFT_(?!LIB)|RANK$|WORLD_SIZE$|LOCAL_RANK$|OMPI_|PMI_|SLURM_|OMP_NUM", k)}
+
+# A program of the C ABI: joins the job and runs what `act` says.
+JOB = """
+import ctypes as c, os, sys, time
+sys.path.insert(0, %r)
+import weft_ffi as w
+LIB = w.load(os.environ["WEFT_LIB"])
+job, info, ctx = w.weft_job(), w.weft_job_info(), w.weft_context()
+def check(error):
+    w.check(LIB, error)
+def join(**fields):
+    options = w.weft_job_options()
+    LIB.weft_job_options_init(c.byref(options), c.sizeof(options))
+    for name, value in fields.items():
+        setattr(options, name, value)
+    check(LIB.weft_job_join(c.byref(options), c.byref(job)))
+    LIB.weft_job_info_init(c.byref(info), c.sizeof(info))
+    check(LIB.weft_job_read_info(job, c.byref(info)))
+def tensor(values, dtype=None):
+    data, out = (c.c_float * len(values))(*values), w.weft_tensor()
+    check(LIB.weft_tensor_from_host(ctx, None, w.WEFT_F32, (c.c_int64 * 1)(len(values)), 1, data, c.sizeof(data), c.byref(out)))
+    return out
+def values(t, count):
+    data = (c.c_float * count)()
+    check(LIB.weft_tensor_to_host(t, data, c.sizeof(data)))
+    return list(data)
+def through(function, *arguments):
+    out = w.weft_tensor()
+    check(function(job, *arguments, c.byref(out)))
+    return out
+try:
+    check(LIB.weft_context_create(None, c.byref(ctx)))
+    join(timeout_ms=int(os.environ.get("TIMEOUT_MS", "60000")))
+%%s
+except Exception as error:
+    print("ERROR", error, flush=True)
+    sys.exit(3)
+""" % str(SOURCE / "bindings" / "ffi" / "python")
+
+
+class Launch(unittest.TestCase):
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.work = pathlib.Path(work.name)
+
+    def launch(self, *words, status=0, **variables):
+        done = subprocess.run([PROGRAM, "launch", *map(str, words)], capture_output=True, text=True, timeout=120, cwd=self.work,
+                              env=dict(CLEAN, XDG_CACHE_HOME=str(self.work), **variables))
+        self.assertEqual(status, done.returncode, done.stdout + done.stderr)
+        return done.stdout, done.stderr
+
+    def python(self, count, text, *flags, **more):
+        return self.launch("-n", count, *flags, "--", sys.executable, "-u", "-c", text, **more)
+
+    def job(self, count, act, *flags, **more):
+        text = JOB % "".join(f"    {line}\n" for line in act.strip().splitlines())
+        return self.python(count, text, *flags, **more)
+
+    def lines(self, out):
+        """Of each rank, without what stands before them."""
+        ranks = {}
+        for line in out.splitlines():
+            rank, text = re.fullmatch(r"\[(\d+) [^\]]+\] (.*)", line).groups()
+            ranks.setdefault(int(rank), []).append(text)
+        return ranks
+
+    def test_ranks_know_who_they_are_and_lines_say_whose_they_are(self):
+        out, err = self.python(3, "import os, sys; print(os.environ['WEFT_RANK'], os.environ['WEFT_WORLD_SIZE'], os.environ['A']);"
+                               "print('to stderr', file=sys.stderr)", "--env", "A=b=c")
+        self.assertEqual({0: ["0 3 b=c"], 1: ["1 3 b=c"], 2: ["2 3 b=c"]}, self.lines(out))
+        self.assertEqual(3, err.count("] to stderr\n"))
+        self.assertRegex(err, r"weft launch: WEFT_THREADS=\d+, OMP_NUM_THREADS=\d+ for each of 3 processes")
+
+    def test_lines_stay_whole_and_a_last_one_without_an_end_comes(self):
+        out, _ = self.python(2, "import sys\nfor i in range(2000): print('x' * 70)\nsys.stdout.write('end')")
+        for lines in self.lines(out).values():
+            self.assertEqual(["x" * 70] * 2000 + ["end"], lines)
+
+    def test_the_first_failure_ends_all_and_is_shown(self):
+        began = time.monotonic()
+        _, err = self.python(3, "import os, time\nif os.environ['WEFT_RANK'] == '1':\n  print('before the end')\n  raise SystemExit(7)\ntime.sleep(60)",
+                             status=7)
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertIn("weft launch: rank 1 ended with status 7\nweft launch: the last lines of rank 1:\n  before the end\n", err)
+
+    def test_a_signal_is_named_and_in_the_status(self):
+        _, err = self.python(2, "import os, signal, time\nif os.environ['WEFT_RANK'] == '0': os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)",
+                             status=128 + 9)
+        self.assertIn("weft launch: rank 0 was ended by signal 9 (Killed)\n", err)
+
+    def test_fifty_lines_are_shown(self):
+        _, err = self.python(1, "for i in range(99): print('line', i)\nraise SystemExit(1)", status=1)
+        self.assertIn(":\n  line 49\n", err)
+        self.assertNotIn("line 48\n", err)
+        self.assertTrue(err.endswith("  line 98\n"))
+
+    def test_one_that_ignores_sigterm_is_killed_after_the_grace(self):
+        began = time.monotonic()
+        self.python(2, "import os, signal, time\nif os.environ['WEFT_RANK'] == '0':\n  time.sleep(2)\n  raise SystemExit(4)\n"
+                    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)", "--grace", 1, status=4)
+        self.assertLess(time.monotonic() - began, 30)
+
+    def test_what_ranks_started_ends_with_them(self):
+        out, _ = self.python(2, "import os, subprocess, sys\nchild = subprocess.Popen(['sleep', '1000'])\nprint(child.pid)\n"
+                             "sys.stdout.flush()\nos._exit(0)")
+        time.sleep(0.2)
+        for lines in self.lines(out).values():
+            self.assertFalse(os.path.exists(f"/proc/{lines[0]}/cmdline") and b"sleep" in pathlib.Path(f"/proc/{lines[0]}/cmdline").read_bytes())
+
+    def test_a_signal_to_the_launcher_ends_all(self):
+        process = subprocess.Popen([PROGRAM, "launch", "-n", "2", "--", sys.executable, "-u", "-c", "import os, time; print(os.getpid()); time.sleep(100)"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=CLEAN)
+        pids = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        process.stdout.close()
+        self.assertEqual(128 + signal.SIGTERM, process.wait(60))
+        for pid in pids:
+            self.assertFalse(os.path.exists(f"/proc/{pid}"))
+
+    def test_a_killed_launcher_leaves_no_ranks(self):
+        process = subprocess.Popen([PROGRAM, "launch", "-n", "2", "--", sys.executable, "-u", "-c", "import os, time; print(os.getpid()); time.sleep(100)"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=CLEAN)
+        pids = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
+        process.kill()
+        process.wait(60)
+        process.stdout.close()
+        until = time.monotonic() + 20
+        while any(self.runs(pid) for pid in pids) and time.monotonic() < until:
+            time.sleep(0.05)
+        self.assertFalse(any(self.runs(pid) for pid in pids))
+
+    def runs(self, pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except OSError:
+            return False
+
+    def test_all_start_again(self):
+        text = "import os, time\nprint('try', os.environ['WEFT_RESTART'])\nif os.environ['WEFT_RESTART'] == '0': raise SystemExit(5)"
+        out, err = self.python(2, text, "--max-restarts", 2)
+        self.assertIn("starting all ranks again (1 of 2)", err)
+        self.assertIn("try 1", self.lines(out)[0])
+        self.python(1, "raise SystemExit(6)", "--max-restarts", 1, status=6)
+
+    def test_each_rank_has_a_log(self):
+        self.python(2, "import os; print('I am', os.environ['WEFT_RANK'])", "--log-dir", self.work)
+        self.assertEqual(["I am 0\n", "I am 1\n"], [(self.work / f"rank-{rank}.log").read_text() for rank in range(2)])
+        _, err = self.python(1, "", "--log-dir", self.work / "nowhere", status=1)
+        self.assertIn("nowhere/rank-0.log: No such file or directory", err)
+
+    def test_misuse_is_said(self):
+        for words, text in ((("-n", "0", "--", "x"), "-n is a number of processes, from 1 to 1024"), (("-n", "2"), "which PROGRAM? it stands behind --"),
+                            (("--env", "A", "--", "x"), "--env takes NAME=VALUE, not 'A'"), (("--hosts", "a,b", "--", "x"), "--hosts is not there yet"),
+                            (("--tpu", "t", "--", "x"), "--tpu is not there yet"), (("--grace", "x", "--", "x"), "--grace is a number of seconds")):
+            self.assertIn(text, self.launch(*words, status=2)[1])
+        self.assertIn("/no/such: No such file or directory", self.launch("--", "/no/such", status=127)[1])
+
+    def test_a_job_adds_gathers_and_scatters(self):
+        out, _ = self.job(4, """
+r = info.rank
+print(w.text(info.source, info.source_length))
+print(values(through(LIB.weft_job_all_reduce, tensor([r, 1, 2.5]), w.WEFT_JOB_SUM), 3))
+print(values(through(LIB.weft_job_all_reduce, tensor([r, -r]), w.WEFT_JOB_MAX), 2))
+print(values(through(LIB.weft_job_all_gather, tensor([r, 10 * r])), 8))
+print(values(through(LIB.weft_job_reduce_scatter, tensor([1, 2, 3, 4, 5, 6, 7, 8]), w.WEFT_JOB_SUM), 2))
+print(values(through(LIB.weft_job_all_to_all, tensor([10 * r, 10 * r + 1, 10 * r + 2, 10 * r + 3])), 4))
+print(values(through(LIB.weft_job_broadcast, tensor([r, r]), 2), 2))
+big = values(through(LIB.weft_job_all_reduce, tensor([1.0] * 400000), w.WEFT_JOB_SUM), 400000)
+print(min(big), max(big))
+check(LIB.weft_job_barrier(job))
+check(LIB.weft_job_leave(job))
+LIB.weft_job_release(job)
+""")
+        for rank, lines in self.lines(out).items():
+            self.assertIn(f"weft launch: WEFT_RANK={rank} WEFT_WORLD_SIZE=4", lines[0])
+            self.assertEqual(["[6.0, 4.0, 10.0]", "[3.0, 0.0]", "[0.0, 0.0, 1.0, 10.0, 2.0, 20.0, 3.0, 30.0]",
+                              str([4.0 * (2 * rank + 1), 4.0 * (2 * rank + 2)]), str([10.0 * k + rank for k in range(4)]), "[2.0, 2.0]", "4.0 4.0"],
+                             [line.replace("-0.0", "0.0") for line in lines[1:]])
+
+    def test_a_job_names_who_was_killed(self):
+        out, err = self.job(3, """
+check(LIB.weft_job_barrier(job))
+if info.rank == 1: os.kill(os.getpid(), 9)
+check(LIB.weft_job_barrier(job))
+""", "--grace", 5, status=128 + 9)
+        self.assertIn("rank 1 was ended by signal 9", err)
+        said = [line for lines in self.lines(out).values() for line in lines]
+        for line in said:
+            self.assertRegex(line, r"rank 1 \(process \d+\) ended while .* waited in barrier, tag 2; its last call was barrier, tag 1")
+
+    def test_a_job_names_another_shape(self):
+        out, _ = self.job(2, "through(LIB.weft_job_all_reduce, tensor([1.0] * (2 + info.rank)), w.WEFT_JOB_SUM)\n", status=3)
+        self.assertRegex(out, r"members of a group called different collectives: rank 1 \(process \d+\) called all_reduce \(sum\) of 3 f32")
+
+    def test_a_job_is_joined_again_after_it_was_left(self):
+        out, _ = self.job(2, """
+check(LIB.weft_job_leave(job))
+LIB.weft_job_release(job)
+join(timeout_ms=60000)
+print(values(through(LIB.weft_job_all_reduce, tensor([1.0]), w.WEFT_JOB_SUM), 1))
+check(LIB.weft_job_leave(job))
+""")
+        self.assertEqual({0: ["[2.0]"], 1: ["[2.0]"]}, self.lines(out))
+
+    def test_a_weft_cancel_ends_a_wait(self):
+        out, _ = self.job(2, """
+import threading
+x = tensor([1.0])
+if info.rank == 0:
+    threading.Timer(0.5, lambda: LIB.weft_cancel(ctx)).start()
+    through(LIB.weft_job_all_reduce, x, w.WEFT_JOB_SUM)
+time.sleep(3)
+check(LIB.weft_job_barrier(job))
+""", status=3)
+        self.assertRegex(out, r"ERROR .*rank 0 \(process \d+\), in all_reduce \(sum\) of 1 f32, tag 1: .*cancel")
+
+    def test_doctor_says_which_rule_it_was(self):
+        done = subprocess.run([PROGRAM, "doctor", "--job"], capture_output=True, text=True, timeout=60,
+                              env=dict(CLEAN, RANK="1", WORLD_SIZE="2", XDG_CACHE_HOME=str(self.work)))
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn("torchrun: RANK=1 WORLD_SIZE=2", done.stdout)
+        self.assertIn("weft launch: no WEFT_RANK", done.stdout)
+        half = subprocess.run([PROGRAM, "doctor", "--job"], capture_output=True, text=True, timeout=60, env=dict(CLEAN, RANK="1"))
+        self.assertEqual(1, half.returncode)
+        self.assertIn("torchrun: RANK is set and WORLD_SIZE is not", half.stdout + half.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
