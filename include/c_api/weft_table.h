@@ -232,6 +232,7 @@ struct weft_api_v1 {
   weft_error* (*trace_report)(weft_context* ctx, weft_trace_report_format format, weft_blob** out);
   void (*span_begin)(weft_context* ctx, const char* name, size_t length);
   void (*span_end)(weft_context* ctx);
+  weft_error* (*checkpoint_reader_load_as)(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -134,6 +134,8 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, step);
   OFFSET(weft_checkpoint_options, durable);
   OFFSET(weft_checkpoint_options, reserved);
+  OFFSET(weft_checkpoint_options, format);
+  OFFSET(weft_checkpoint_options, tied);
   SIZE(weft_checkpoint_entry);
   OFFSET(weft_checkpoint_entry, struct_size);
   OFFSET(weft_checkpoint_entry, next);
@@ -145,6 +147,10 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_entry, size_bytes);
   OFFSET(weft_checkpoint_entry, stored);
   OFFSET(weft_checkpoint_entry, reserved);
+  OFFSET(weft_checkpoint_entry, encoding);
+  OFFSET(weft_checkpoint_entry, encoding_length);
+  OFFSET(weft_checkpoint_entry, loadable);
+  OFFSET(weft_checkpoint_entry, reserved2);
   SIZE(weft_checkpoint_info);
   OFFSET(weft_checkpoint_info, struct_size);
   OFFSET(weft_checkpoint_info, next);
@@ -155,6 +161,8 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_info, tensors);
   OFFSET(weft_checkpoint_info, producer);
   OFFSET(weft_checkpoint_info, producer_length);
+  OFFSET(weft_checkpoint_info, format);
+  OFFSET(weft_checkpoint_info, reserved);
   SIZE(weft_cache_stats);
   OFFSET(weft_cache_stats, struct_size);
   OFFSET(weft_cache_stats, next);
@@ -200,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_custom_options, gradient_trace);
   OFFSET(weft_custom_options, user_data);
   OFFSET(weft_custom_options, release);
+}
+
+static void part_1(void) {
   OFFSET(weft_custom_options, gradient);
   OFFSET(weft_custom_options, batches);
   OFFSET(weft_custom_options, reserved);
@@ -208,9 +219,6 @@ static void part_0(void) {
   OFFSET(weft_clip_opts, next);
   OFFSET(weft_clip_opts, present);
   OFFSET(weft_clip_opts, low);
-}
-
-static void part_1(void) {
   OFFSET(weft_clip_opts, high);
   SIZE(weft_arange_opts);
   OFFSET(weft_arange_opts, struct_size);
@@ -403,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_mean_opts, reserved);
   SIZE(weft_min_opts);
   OFFSET(weft_min_opts, struct_size);
+}
+
+static void part_2(void) {
   OFFSET(weft_min_opts, next);
   OFFSET(weft_min_opts, present);
   OFFSET(weft_min_opts, dims);
@@ -411,9 +422,6 @@ static void part_1(void) {
   OFFSET(weft_min_opts, reserved);
   SIZE(weft_prod_opts);
   OFFSET(weft_prod_opts, struct_size);
-}
-
-static void part_2(void) {
   OFFSET(weft_prod_opts, next);
   OFFSET(weft_prod_opts, present);
   OFFSET(weft_prod_opts, dims);
@@ -606,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_select_and_scatter_opts, window_strides);
   OFFSET(weft_select_and_scatter_opts, window_strides_count);
   OFFSET(weft_select_and_scatter_opts, padding);
+}
+
+static void part_3(void) {
   OFFSET(weft_select_and_scatter_opts, padding_count);
   OFFSET(weft_select_and_scatter_opts, select);
   OFFSET(weft_select_and_scatter_opts, reserved);
@@ -614,9 +625,6 @@ static void part_2(void) {
   OFFSET(weft_batch_norm_opts, next);
   OFFSET(weft_batch_norm_opts, present);
   OFFSET(weft_batch_norm_opts, axis);
-}
-
-static void part_3(void) {
   OFFSET(weft_batch_norm_opts, epsilon);
   SIZE(weft_batch_norm_inference_opts);
   OFFSET(weft_batch_norm_inference_opts, struct_size);
@@ -809,6 +817,9 @@ static void part_3(void) {
   SIZE(weft_softmin_opts);
   OFFSET(weft_softmin_opts, struct_size);
   OFFSET(weft_softmin_opts, next);
+}
+
+static void part_4(void) {
   OFFSET(weft_softmin_opts, present);
   OFFSET(weft_softmin_opts, axis);
   SIZE(weft_softplus_beta_opts);
@@ -817,9 +828,6 @@ static void part_3(void) {
   OFFSET(weft_softplus_beta_opts, present);
   OFFSET(weft_softplus_beta_opts, beta);
   OFFSET(weft_softplus_beta_opts, threshold);
-}
-
-static void part_4(void) {
   SIZE(weft_softshrink_opts);
   OFFSET(weft_softshrink_opts, struct_size);
   OFFSET(weft_softshrink_opts, next);
@@ -1012,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_diag_opts, struct_size);
   OFFSET(weft_diag_opts, next);
   OFFSET(weft_diag_opts, present);
+}
+
+static void part_5(void) {
   OFFSET(weft_diag_opts, offset);
   SIZE(weft_diag_embed_opts);
   OFFSET(weft_diag_embed_opts, struct_size);
@@ -1020,9 +1031,6 @@ static void part_4(void) {
   OFFSET(weft_diag_embed_opts, offset);
   OFFSET(weft_diag_embed_opts, axis1);
   OFFSET(weft_diag_embed_opts, axis2);
-}
-
-static void part_5(void) {
   SIZE(weft_diagonal_opts);
   OFFSET(weft_diagonal_opts, struct_size);
   OFFSET(weft_diagonal_opts, next);
@@ -1215,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_cdist_opts, next);
   OFFSET(weft_cdist_opts, present);
   OFFSET(weft_cdist_opts, p);
+}
+
+static void part_6(void) {
   SIZE(weft_cosine_embedding_opts);
   OFFSET(weft_cosine_embedding_opts, struct_size);
   OFFSET(weft_cosine_embedding_opts, next);
@@ -1223,9 +1234,6 @@ static void part_5(void) {
   OFFSET(weft_cosine_embedding_opts, reserved_margin);
   OFFSET(weft_cosine_embedding_opts, margin);
   SIZE(weft_cosine_similarity_opts);
-}
-
-static void part_6(void) {
   OFFSET(weft_cosine_similarity_opts, struct_size);
   OFFSET(weft_cosine_similarity_opts, next);
   OFFSET(weft_cosine_similarity_opts, present);
@@ -1418,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_RANDOMNESS_ERROR);
   SIZE(weft_keep);
   VALUE(WEFT_KEEP_INPUTS);
+}
+
+static void part_7(void) {
   VALUE(WEFT_KEEP_PRODUCTS);
   SIZE(weft_node_kind);
   VALUE(WEFT_NODE_NONE);
@@ -1426,14 +1437,22 @@ static void part_6(void) {
   VALUE(WEFT_NODE_TUPLE);
   VALUE(WEFT_NODE_TENSOR);
   VALUE(WEFT_NODE_BOOL);
-}
-
-static void part_7(void) {
   VALUE(WEFT_NODE_I64);
   VALUE(WEFT_NODE_F64);
   VALUE(WEFT_NODE_TEXT);
   VALUE(WEFT_NODE_BYTES);
   VALUE(WEFT_NODE_ALIAS);
+  SIZE(weft_file_format);
+  VALUE(WEFT_FORMAT_WEFT);
+  VALUE(WEFT_FORMAT_SAFETENSORS);
+  VALUE(WEFT_FORMAT_NPY);
+  VALUE(WEFT_FORMAT_NPZ);
+  VALUE(WEFT_FORMAT_PYTORCH);
+  VALUE(WEFT_FORMAT_GGUF);
+  SIZE(weft_tied);
+  VALUE(WEFT_TIED_REFUSE);
+  VALUE(WEFT_TIED_TWICE);
+  VALUE(WEFT_TIED_ONCE);
   SIZE(weft_custom_kind);
   VALUE(WEFT_CUSTOM_ELEMENTS);
   VALUE(WEFT_CUSTOM_BUFFERS);
@@ -1610,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT);
   SIZE(weft_grid_sample_mode);
+}
+
+static void part_8(void) {
   VALUE(WEFT_GRID_SAMPLE_MODE_LINEAR);
   VALUE(WEFT_GRID_SAMPLE_MODE_NEAREST);
   VALUE(WEFT_GRID_SAMPLE_MODE_CUBIC);
@@ -1629,9 +1651,6 @@ static void part_7(void) {
   VALUE(WEFT_COSINE_EMBEDDING_REDUCTION_NONE);
   SIZE(weft_multi_margin_reduction);
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_MEAN);
-}
-
-static void part_8(void) {
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_SUM);
   VALUE(WEFT_MULTI_MARGIN_REDUCTION_NONE);
   SIZE(weft_multilabel_margin_reduction);
@@ -1813,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_SOFTMAX_HAS_SAFE);
   VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
   VALUE(WEFT_CATEGORICAL_HAS_AXIS);
+}
+
+static void part_9(void) {
   VALUE(WEFT_CATEGORICAL_HAS_KEEPDIMS);
   VALUE(WEFT_CATEGORICAL_HAS_DTYPE);
   VALUE(WEFT_NORMAL_HAS_MEAN);
@@ -1832,9 +1854,6 @@ static void part_8(void) {
   VALUE(WEFT_ISCLOSE_HAS_ATOL);
   VALUE(WEFT_ISCLOSE_HAS_EQUAL_NAN);
   VALUE(WEFT_LOGIT_HAS_EPS);
-}
-
-static void part_9(void) {
   VALUE(WEFT_NAN_TO_NUM_HAS_NAN);
   VALUE(WEFT_NAN_TO_NUM_HAS_POSINF);
   VALUE(WEFT_NAN_TO_NUM_HAS_NEGINF);
@@ -2016,6 +2035,9 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, cancel);
   OFFSET(struct weft_api_v1, device_count);
   OFFSET(struct weft_api_v1, device_at);
+}
+
+static void part_10(void) {
   OFFSET(struct weft_api_v1, device_by_name);
   OFFSET(struct weft_api_v1, device_name);
   OFFSET(struct weft_api_v1, device_kind);
@@ -2035,9 +2057,6 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, tensor_from_i64);
   OFFSET(struct weft_api_v1, tensor_from_dlpack);
   OFFSET(struct weft_api_v1, tensor_from_dlpack_legacy);
-}
-
-static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_to_dlpack);
   OFFSET(struct weft_api_v1, tensor_to_dlpack_legacy);
   OFFSET(struct weft_api_v1, tensor_dtype);
@@ -2204,6 +2223,7 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, trace_report);
   OFFSET(struct weft_api_v1, span_begin);
   OFFSET(struct weft_api_v1, span_end);
+  OFFSET(struct weft_api_v1, checkpoint_reader_load_as);
 }
 
 int main(void) {

@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cumprod_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumprod_opts), &size);
+  f.Enter();
+  weft_cumprod_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_cumsum_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_cumsum_opts), &size);
@@ -793,14 +801,6 @@ void Call_weft_rot90_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_rot90_opts), &size);
   f.Enter();
   weft_rot90_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_scatter_reduce_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_scatter_reduce_opts), &size);
-  f.Enter();
-  weft_scatter_reduce_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_scatter_reduce_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scatter_reduce_opts), &size);
+  f.Enter();
+  weft_scatter_reduce_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_select_scatter_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_select_scatter_opts), &size);
@@ -994,23 +1002,6 @@ void Call_weft_broadcast_to(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_broadcast_to(ctx, x, shape, shape_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_concatenate(Fuzz& f) {
-  f.BeginOp(kOps[67]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  size_t inputs_count = 0;
-  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
-  weft_concatenate_opts* const opts = f.Options<weft_concatenate_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CONCATENATE_HAS_DIMENSION;
-    opts->dimension = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_concatenate(ctx, inputs, inputs_count, opts, out))) return;
   f.Keep(out);
 }
 

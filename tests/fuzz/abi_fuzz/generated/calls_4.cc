@@ -4,6 +4,23 @@
 
 namespace weft::fuzz {
 
+void Call_weft_concatenate(Fuzz& f) {
+  f.BeginOp(kOps[67]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_concatenate_opts* const opts = f.Options<weft_concatenate_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CONCATENATE_HAS_DIMENSION;
+    opts->dimension = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_concatenate(ctx, inputs, inputs_count, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_diff(Fuzz& f) {
   f.BeginOp(kOps[68]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1838,16 +1855,6 @@ void Call_weft_atan(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_atan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erfc(Fuzz& f) {
-  f.BeginOp(kOps[167]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erfc(ctx, x, out))) return;
   f.Keep(out);
 }
 

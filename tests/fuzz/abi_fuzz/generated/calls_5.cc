@@ -4,6 +4,16 @@
 
 namespace weft::fuzz {
 
+void Call_weft_erfc(Fuzz& f) {
+  f.BeginOp(kOps[167]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erfc(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_lgamma(Fuzz& f) {
   f.BeginOp(kOps[168]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1471,22 +1481,6 @@ void Call_weft_masked_scatter(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_masked_scatter(ctx, x, mask, source, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_movedim(Fuzz& f) {
-  f.BeginOp(kOps[267]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* source = {};
-  size_t source_count = {};
-  f.Ints(0, &source, &source_count);
-  const int64_t* destination = {};
-  size_t destination_count = {};
-  f.Ints(1, &destination, &destination_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_movedim(ctx, x, source, source_count, destination, destination_count, out))) return;
   f.Keep(out);
 }
 
