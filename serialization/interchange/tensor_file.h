@@ -20,6 +20,7 @@
 #include "serialization/checkpoint_schema.h"
 #include "serialization/tree.h"
 #include "src/runtime/io.h"
+#include "src/runtime/status.h"
 
 namespace weft {
 

@@ -6,6 +6,7 @@
 #include "src/cli/command.h"
 #include "src/cli/library.h"
 #include "src/cli/npy.h"
+#include "src/cli/show.h"
 
 namespace weft::cli {
 namespace {
@@ -140,13 +141,7 @@ struct Look {
 };
 
 int Execute(const Arguments& arguments) {
-  Look look;
-  if (!look.At(std::string(arguments.parameter))) {
-    std::fprintf(stderr, "weft show: %s\n", look.problem.c_str());
-    return kFailed;
-  }
-  Print(look.report, arguments.has("--json"));
-  return kDone;
+  return ShowFile(std::string(arguments.parameter), arguments.has("--json"), "weft show");
 }
 
 const Registration kShow({.name = "show",
@@ -156,4 +151,15 @@ const Registration kShow({.name = "show",
                           .execute = Execute});
 
 }  // namespace
+
+int ShowFile(const std::string& path, bool json, const char* command) {
+  Look look;
+  if (!look.At(path)) {
+    std::fprintf(stderr, "%s: %s\n", command, look.problem.c_str());
+    return kFailed;
+  }
+  Print(look.report, json);
+  return kDone;
+}
+
 }  // namespace weft::cli
