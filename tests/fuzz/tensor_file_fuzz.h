@@ -100,15 +100,21 @@ inline std::string GgufFile() {
   return out;
 }
 
+// A literal with its zeros.
+template <size_t N>
+std::string Raw(const char (&text)[N]) {
+  return std::string(text, N - 1);
+}
+
+// Five pickles (a number, a version, a machine, {"w": a view, "n": [1, None, 2.0]}, the storages' keys) and four floats.
 inline std::string OldPyTorchFile() {
-  constexpr std::string_view kHead(
-      "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.\x80\x02}.\x80\x02", 27);
-  std::string out(kHead);
-  const std::string storage("(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0kX\x03\0\0\0cpuK\x04NtQ", 57);
-  out += std::string("}(X\x01\0\0\0wctorch._utils\n_rebuild_tensor\n(", 38) + storage + "K\x01K\x03\x85K\x01\x85tR";
-  out += std::string("X\x01\0\0\0n]q\0(K\x01NG@\0\0\0\0\0\0\0ex", 26);
-  out.back() = 'u';
-  out += std::string(".\x80\x02]X\x01\0\0\0ka.", 11);
+  std::string out =
+      Raw("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.\x80\x02}.\x80\x02");
+  out += Raw("}(X\x01\0\0\0wctorch._utils\n_rebuild_tensor\n(");
+  out += Raw("(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0kX\x03\0\0\0cpuK\x04NtQ");
+  out += Raw("K\x01K\x03\x85K\x01\x85tR");
+  out += Raw("X\x01\0\0\0n](K\x01NG@\0\0\0\0\0\0\0eu.");
+  out += Raw("\x80\x02](X\x01\0\0\0ke.");
   Put<uint64_t>(&out, 4);
   out.append(16, '\1');
   return out;
