@@ -28,6 +28,25 @@ typedef enum weft_node_kind {
   WEFT_NODE_KIND_FORCE32 = 0x7FFFFFFF
 } weft_node_kind;
 
+/* Whose format a file of tensors has. What is in a file decides, not its name. */
+typedef enum weft_file_format {
+  WEFT_FORMAT_WEFT = 0, /* a checkpoint */
+  WEFT_FORMAT_SAFETENSORS = 1, /* safetensors: one file, or the shards of a *.index.json; also written */
+  WEFT_FORMAT_NPY = 2, /* NumPy's .npy: one array, called "arr_0"; also written */
+  WEFT_FORMAT_NPZ = 3, /* NumPy's .npz; also written, without compression */
+  WEFT_FORMAT_PYTORCH = 4, /* what torch.save writes, of both generations; nothing that is pickled is run */
+  WEFT_FORMAT_GGUF = 5, /* GGUF, quantised tensors as f32 */
+  WEFT_FILE_FORMAT_FORCE32 = 0x7FFFFFFF
+} weft_file_format;
+
+/* What a file that knows no aliases gets for a tensor's second and further names. */
+typedef enum weft_tied {
+  WEFT_TIED_REFUSE = 0, /* an error that names them */
+  WEFT_TIED_TWICE = 1, /* each name is a tensor of its own */
+  WEFT_TIED_ONCE = 2, /* safetensors: the further names stand in the metadata, each with the name that is stored, and come back as aliases */
+  WEFT_TIED_FORCE32 = 0x7FFFFFFF
+} weft_tied;
+
 /* How a checkpoint is written. Since 1.0. */
 typedef struct weft_checkpoint_options {
   size_t struct_size;
@@ -37,8 +56,10 @@ typedef struct weft_checkpoint_options {
   int64_t step; /* your own count; weft_checkpoint_info gives it back, and `weft show` shows it */
   int32_t durable; /* 0: survives loss of power (fsync); -1: only the end of the process */
   int32_t reserved;
+  weft_file_format format; /* since 1.2; other formats hold tensors under names: keys joined by ".", metadata and step in safetensors alone, and what a format has no place for is refused by name */
+  weft_tied tied; /* since 1.2; of formats other than Weft's */
 } weft_checkpoint_options;
-#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0}
+#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0}
 WEFT_API void weft_checkpoint_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* One tensor of a checkpoint. path is borrowed from the reader. Since 1.0. */
@@ -53,8 +74,12 @@ typedef struct weft_checkpoint_entry {
   uint64_t size_bytes; /* in the file */
   weft_dtype stored; /* what the file holds: another type than dtype where the context that saved it had one of the options use_bf16, downcast_bf16 and use_32bit_long */
   int32_t reserved;
+  const char* encoding; /* encoding_length bytes; since 1.2; how the file holds it where that is not plainly stored: "Q4_K", ">f4", "F4[2, 8]"; borrowed from the reader */
+  uint64_t encoding_length;
+  int32_t loadable; /* since 1.2; 0: Weft has no type for it, dtype and dims are those of its bytes, and only weft_checkpoint_reader_load_as gives it */
+  int32_t reserved2;
 } weft_checkpoint_entry;
-#define WEFT_CHECKPOINT_ENTRY_INIT {sizeof(weft_checkpoint_entry), NULL, NULL, 0, (weft_dtype)0, 0, {0}, 0, (weft_dtype)0, 0}
+#define WEFT_CHECKPOINT_ENTRY_INIT {sizeof(weft_checkpoint_entry), NULL, NULL, 0, (weft_dtype)0, 0, {0}, 0, (weft_dtype)0, 0, NULL, 0, 0, 0}
 WEFT_API void weft_checkpoint_entry_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* What a checkpoint says of itself. producer is borrowed from the reader. Since 1.0. */
@@ -68,8 +93,10 @@ typedef struct weft_checkpoint_info {
   uint64_t tensors;
   const char* producer; /* producer_length bytes; "weft 0.1.0" */
   uint64_t producer_length;
+  weft_file_format format; /* since 1.2; of other formats step is what their metadata say, created_unix_ns 0, producer empty */
+  int32_t reserved;
 } weft_checkpoint_info;
-#define WEFT_CHECKPOINT_INFO_INIT {sizeof(weft_checkpoint_info), NULL, 0, 0, 0, 0, 0, NULL, 0}
+#define WEFT_CHECKPOINT_INFO_INIT {sizeof(weft_checkpoint_info), NULL, 0, 0, 0, 0, 0, NULL, 0, (weft_file_format)0, 0}
 WEFT_API void weft_checkpoint_info_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* An empty tree: a dict without children.
@@ -272,7 +299,7 @@ WEFT_API void weft_tree_release(weft_tree* tree) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t path_length,
     weft_tree* tree, const weft_checkpoint_options* options, weft_event** out_event) WEFT_NOEXCEPT;
 
-/* Reads a whole checkpoint onto a device. Every byte is checked.
+/* Reads a whole file onto a device: a checkpoint, every byte of which is checked, or one of another weft_file_format.
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
@@ -282,7 +309,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save(weft_context* ctx, const
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t path_length,
     weft_device* device, weft_tree** out) WEFT_NOEXCEPT;
 
-/* Opens a checkpoint and reads its table of contents.
+/* Opens a file of tensors and reads its table of contents: a checkpoint, or any other weft_file_format, known by what
+ * is in it. Names in other formats are keys as they stand ("model.weight" is one key); every call below takes them, and
+ * paths as weft_tree_find has them.
  *   path: path_length bytes
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
@@ -303,7 +332,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_count(weft_checkpoint_
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
     weft_checkpoint_entry* out) WEFT_NOEXCEPT;
 
-/* Reads one tensor by path, checking its bytes. Follows aliases.
+/* Reads one tensor by path, checking its bytes as far as its format can. Follows aliases.
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
@@ -313,7 +342,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* The user's metadata as a dict of text (bytes where it is not UTF-8 without NUL); empty if there is none.
+/* Reads one tensor as what only the caller knows: an .npy array of bytes without a type (encoding "V1": f8, i4 and
+ * their like of ml_dtypes) as a type of one byte an element, with its own dims; any tensor of another format than
+ * Weft's as WEFT_U8: its bytes as they lie in the file, [n].
+ *   path: path_length bytes
+ *   device: may be NULL; NULL = default
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any.
+ * May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const char* path,
+    size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The user's metadata as a dict of text (bytes where it is not UTF-8 without NUL), of GGUF also of numbers and lists;
+ * empty if there is none.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */

@@ -233,7 +233,7 @@ struct weft_api_v1 {
   weft_error* (*trace_report)(weft_context* ctx, weft_trace_report_format format, weft_blob** out);
   void (*span_begin)(weft_context* ctx, const char* name, size_t length);
   void (*span_end)(weft_context* ctx);
-  weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
+  weft_error* (*checkpoint_reader_load_as)(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out);
   weft_error* (*mesh_axes)(weft_mesh* mesh, const char** out_axes, size_t* out_length);
   weft_error* (*mesh_size)(weft_mesh* mesh, size_t* out_count);
   weft_error* (*mesh_device_at)(weft_mesh* mesh, size_t index, weft_device** out);
@@ -267,6 +267,7 @@ struct weft_api_v1 {
   weft_error* (*job_leave)(weft_job* job);
   void (*job_retain)(weft_job* job);
   void (*job_release)(weft_job* job);
+  weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

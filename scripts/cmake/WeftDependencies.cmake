@@ -1,4 +1,4 @@
-# Finds what Weft is built from: LLVM 19, Abseil, Cap'n Proto, zstd, zlib, libffi, xxHash (headers only).
+# Finds what Weft is built from: LLVM 19, Abseil, Cap'n Proto, zstd, zlib, libffi, xxHash and nlohmann's JSON (headers only).
 # Abseil and Cap'n Proto are private position-independent builds that scripts/install-deps keeps in a
 # cache shared by all build trees; with WEFT_SYSTEM_DEPS the system's shared libraries where they serve.
 
@@ -44,6 +44,7 @@ target_link_libraries(weft_llvm INTERFACE ${weft_llvm_libs})
 # --- zlib, zstd, libffi, xxHash ------------------------------------------------------------------------------
 find_package(ZLIB REQUIRED)
 find_path(WEFT_XXHASH_INCLUDE xxhash.h REQUIRED)
+find_path(WEFT_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 find_path(WEFT_ZSTD_INCLUDE zstd.h REQUIRED)
 find_path(WEFT_FFI_INCLUDE ffi.h REQUIRED)
 if(WEFT_SYSTEM_DEPS)
@@ -137,4 +138,4 @@ endif()
 
 # Third-party headers do not answer to our warnings.
 get_target_property(dirs absl::base INTERFACE_INCLUDE_DIRECTORIES)
-target_include_directories(weft_flags SYSTEM INTERFACE ${dirs} "${WEFT_XXHASH_INCLUDE}")
+target_include_directories(weft_flags SYSTEM INTERFACE ${dirs} "${WEFT_XXHASH_INCLUDE}" "${WEFT_JSON_INCLUDE}")

@@ -98,7 +98,7 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/c_api/description.cc" PRO
 target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
 target_link_libraries(weft_backends_custom_call PUBLIC weft_ffi)
 target_link_libraries(weft_data PUBLIC weft_zlib)
-target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)
+target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd weft_zlib)
 foreach(layer IN LISTS WEFT_WITH_TYPES)
   target_compile_options(${layer} PRIVATE -g)
   if(WEFT_PCH)

@@ -42,8 +42,9 @@ COMPONENTS = [
     # Headers alone: nothing that the linker reads tells of them.
     Component("xxHash", r"^xxhash\.h$", "BSD-2-Clause", "https://xxhash.com", "libxxhash-dev",
               note="Used under the BSD licence: the header, not the command line program."),
+    Component("JSON for Modern C++", r"^nlohmann/json\.hpp$", "MIT", "https://json.nlohmann.me", "nlohmann-json3-dev"),
 ]
-HEADERS_ONLY = ["xxhash.h"]
+HEADERS_ONLY = ["xxhash.h", "nlohmann/json.hpp"]
 
 
 def fail(text):

@@ -3,8 +3,9 @@
 #include <tuple>
 
 #include "absl/cleanup/cleanup.h"
-#include "serialization/checkpoint_reader.h"
 #include "serialization/checkpoint_writer.h"
+#include "serialization/interchange/foreign_writer.h"
+#include "serialization/interchange/tensor_file.h"
 #include "serialization/save_line.h"
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
@@ -22,19 +23,20 @@ namespace weft::c_api {
 // Thread rule: any thread; payloads are read one after the other.
 class ReaderObject final : public RefCounted {
  public:
-  ReaderObject(std::unique_ptr<CheckpointReader> reader, Ref<lazy::Engine> engine)
+  ReaderObject(std::unique_ptr<TensorFile> reader, Ref<lazy::Engine> engine)
       : engine(std::move(engine)), reader_(std::move(reader)) {}
-  const CheckpointReader& reader() const { return *reader_; }
-  absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) {
+  const TensorFile& reader() const { return *reader_; }
+  // `stored`: as its bytes lie in the file.
+  absl::Status ReadTensor(uint32_t id, std::span<std::byte> out, bool stored = false) {
     engine->services().StartsWork();  // a fork may come while it is locked
     MutexLock lock(mutex_);
-    return reader_->ReadTensor(id, out);
+    return stored ? reader_->ReadStored(id, out) : reader_->ReadTensor(id, out);
   }
   const Ref<lazy::Engine> engine;
 
  private:
   Mutex mutex_;  // of what reading changes
-  const std::unique_ptr<CheckpointReader> reader_;
+  const std::unique_ptr<TensorFile> reader_;
 };
 template <>
 struct HandleTraits<weft_checkpoint_reader> {
@@ -115,6 +117,24 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
   return save;
 }
 
+// What other formats get instead of a checkpoint.
+struct Foreign {
+  FileFormat format = FileFormat::kWeft;
+  Tied tied = Tied::kRefuse;
+};
+absl::StatusOr<Foreign> ReadForeign(const weft_checkpoint_options* options) {
+  weft_checkpoint_options o;
+  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_checkpoint_options", &o));
+  if (static_cast<uint32_t>(o.format) > static_cast<uint32_t>(FileFormat::kGguf)) {
+    return UserError("weft_checkpoint_options.format is ", static_cast<uint32_t>(o.format),
+                     ", which no weft_file_format is");
+  }
+  if (static_cast<uint32_t>(o.tied) > static_cast<uint32_t>(Tied::kOnce)) {
+    return UserError("weft_checkpoint_options.tied is ", static_cast<uint32_t>(o.tied), ", which no weft_tied is");
+  }
+  return Foreign{static_cast<FileFormat>(o.format), static_cast<Tied>(o.tied)};
+}
+
 // A save that has been called for: where, what, and its place in the line.
 struct Save {
   FilePlace place;
@@ -122,16 +142,19 @@ struct Save {
   Values values;
   SaveOptions options;
   SaveTurn turn;
+  FileFormat format = FileFormat::kWeft;
+  FlatTree flat;  // of other formats
 
   absl::Status Run(const SaveTurn::Look& look) {
     WEFT_RETURN_IF_ERROR(turn.Begin(look));
+    if (format != FileFormat::kWeft) return SaveForeign(format, std::move(place), flat, values, options);
     return SaveCheckpoint(std::move(place), tree, values, options);
   }
 };
 
 absl::StatusOr<Ref<ReaderObject>> OpenReader(Context& context, const char* path, size_t length) {
   WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, length));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(file));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<TensorFile> reader, OpenTensorFile(file));
   return MakeRef<ReaderObject>(std::move(reader), Ref<lazy::Engine>::Share(&context.engine()));
 }
 
@@ -146,26 +169,56 @@ absl::StatusOr<uint32_t> FindTensor(const ReaderObject& object, const char* path
                      AtTheEnd(DidYouMean(name, names)));
 }
 
+// RESOURCE_EXHAUSTED where the machine has no memory for a tensor of the file, before it is asked for.
+absl::Status CheckMemory(const FileTensor& record, DType dtype, uint64_t bytes) {
+  if (bytes <= uint64_t{INT64_MAX} && MachineHas(static_cast<int64_t>(bytes))) return absl::OkStatus();
+  return NoLargeMemory(
+      absl::StrCat("tensor '", record.name, "' of ", NameOf(dtype), DimsToString(record.dims), ": ", bytes, " bytes"));
+}
+
 absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, const lazy::Where& device) {
-  const TensorRecord& record = object.reader().tensor(id);
+  const FileTensor record = object.reader().tensor(id);
   WEFT_RETURN_IF_ERROR(CheckedDType(static_cast<uint32_t>(record.dtype)).status());
+  WEFT_RETURN_IF_ERROR(CheckMemory(record, record.dtype, record.bytes));
   std::unique_ptr<std::byte[]> bytes(new std::byte[record.bytes]);
   const std::span<std::byte> span(bytes.get(), record.bytes);
   WEFT_RETURN_IF_ERROR(object.ReadTensor(id, span));
   if (record.logical != record.dtype) {  // a mode's
     WEFT_ASSIGN_OR_RETURN(const int64_t wanted, CheckedBytes(record.logical, record.dims.data(), record.dims.size()));
-    if (!MachineHas(wanted)) {
-      return NoLargeMemory(absl::StrCat("tensor '", record.name, "' of ", NameOf(record.logical),
-                                        DimsToString(record.dims), ": ", wanted, " bytes"));
-    }
+    WEFT_RETURN_IF_ERROR(CheckMemory(record, record.logical, static_cast<uint64_t>(wanted)));
     std::vector<std::byte, LargeStdAllocator<std::byte>> seen(static_cast<size_t>(wanted));
     ConvertHeld(record.dtype, span, record.logical, seen);
-    return object.engine->FromHost(device, record.logical, record.dims, seen);
+    return object.engine->FromHost(device, record.logical, Dims(record.dims.begin(), record.dims.end()), seen);
   }
-  if (BitsOf(record.dtype) >= 8) return object.engine->FromHost(device, record.dtype, record.dims, span);
-  HostTensor elements(record.dtype, record.dims);
+  if (BitsOf(record.dtype) >= 8)
+    return object.engine->FromHost(device, record.dtype, Dims(record.dims.begin(), record.dims.end()), span);
+  HostTensor elements(record.dtype, Dims(record.dims.begin(), record.dims.end()));
   Unpack(record.dtype, span, elements.mutable_bytes());
-  return object.engine->FromHost(device, record.dtype, record.dims, elements.bytes());
+  return object.engine->FromHost(device, record.dtype, Dims(record.dims.begin(), record.dims.end()), elements.bytes());
+}
+
+// As the caller says: bytes of no type as a type of theirs, or the bytes as they lie in the file.
+absl::StatusOr<Ref<lazy::Tensor>> LoadTensorAs(ReaderObject& object, uint32_t id, DType dtype, Device* device) {
+  const FileTensor record = object.reader().tensor(id);
+  if (object.reader().format() == FileFormat::kWeft) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "tensor '", record.name, "' of a Weft checkpoint is ",
+                       NameOf(record.dtype), " and nothing else");
+  }
+  const bool bare = !record.loadable && record.encoding.ends_with("V1");
+  if (dtype != DType::kU8 && (!bare || BytesOf(dtype) != 1 || dtype == DType::kBool)) {
+    return UserError("tensor '", record.name, "' (", record.encoding.empty() ? NameOf(record.dtype) : record.encoding,
+                     ") cannot be loaded as ", NameOf(dtype),
+                     bare ? "; an element has one byte"
+                          : "; weft_checkpoint_reader_load gives its values, "
+                            "and WEFT_U8 its bytes");
+  }
+  WEFT_RETURN_IF_ERROR(CheckMemory(record, DType::kU8, record.file_bytes));
+  std::vector<std::byte, LargeStdAllocator<std::byte>> bytes(record.file_bytes);
+  WEFT_RETURN_IF_ERROR(object.ReadTensor(id, bytes, /*stored=*/true));
+  if (BitsOf(dtype) < 8) Normalize(dtype, bytes);
+  Dims dims = {static_cast<int64_t>(record.file_bytes)};
+  if (bare) dims.assign(record.dims.begin(), record.dims.end());
+  return object.engine->FromHost(device, dtype, dims, bytes);
 }
 
 // The reader's tree has the structure; the leaves are read in the order of the file.
@@ -195,6 +248,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
     WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
+    WEFT_ASSIGN_OR_RETURN(const Foreign foreign, ReadForeign(options));
     WEFT_ASSIGN_OR_RETURN(const TensorTree now, object->Copy());
     WEFT_RETURN_IF_ERROR(now.HasValues());
     WEFT_RETURN_IF_ERROR(Values::CheckEngine(now, context->engine()));
@@ -208,6 +262,10 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_ASSIGN_OR_RETURN(save->turn, SaveTurn::Enter(save->place, look));
     std::vector<uint32_t> leaves;
     WEFT_ASSIGN_OR_RETURN(std::tie(save->tree, leaves), now.Tied());
+    save->format = foreign.format;
+    if (foreign.format != FileFormat::kWeft) {
+      WEFT_ASSIGN_OR_RETURN(save->flat, FlattenFor(foreign.format, save->tree, save->options.held, foreign.tied));
+    }
     WEFT_RETURN_IF_ERROR(save->values.Take(now, leaves));
     WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine()));
     if (out_event == nullptr) return save->Run(look);
@@ -276,15 +334,18 @@ weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t 
       return UserErrorOf(absl::StatusCode::kOutOfRange, "entry ", index, " of a checkpoint with ",
                          object->reader().tensor_count(), " tensors");
     }
-    const TensorRecord& record = object->reader().tensor(static_cast<uint32_t>(index));
+    const FileTensor record = object->reader().tensor(static_cast<uint32_t>(index));
     weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
-    entry.path = record.name.c_str();
+    entry.path = record.name.data();
     entry.path_length = record.name.size();
     entry.dtype = static_cast<weft_dtype>(record.logical);
     entry.stored = static_cast<weft_dtype>(record.dtype);
     entry.rank = static_cast<uint32_t>(record.dims.size());
     std::copy_n(record.dims.begin(), std::min(record.dims.size(), std::size(entry.dims)), entry.dims);
-    entry.size_bytes = record.bytes;
+    entry.size_bytes = record.file_bytes;
+    entry.encoding = record.encoding.empty() ? "" : record.encoding.data();
+    entry.encoding_length = record.encoding.size();
+    entry.loadable = record.loadable ? 1 : 0;
     return WriteStruct(&entry, sizeof(entry), "weft_checkpoint_entry", out);
   });
 }
@@ -301,15 +362,25 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
   });
 }
 
+weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const char* path, size_t path_length,
+                                           weft_dtype dtype, weft_device* device, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(const DType wanted, CheckedDType(static_cast<uint32_t>(dtype)));
+    WEFT_ASSIGN_OR_RETURN(const uint32_t id, FindTensor(*object, path, path_length));
+    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object->engine));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensorAs(*object, id, wanted, place));
+    return MakeTensor(std::move(tensor), out);
+  });
+}
+
 weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
     TensorTree tree;
-    for (const auto& [key, value] : object->reader().header().user) {
-      WEFT_RETURN_IF_ERROR(
-          tree.tree.Add(Tree::root(), key, IsCleanText(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
-    }
+    WEFT_ASSIGN_OR_RETURN(tree.tree, object->reader().Metadata());
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(MakeRef<TreeObject>(std::move(tree))));
     return absl::OkStatus();
   });
@@ -338,6 +409,7 @@ weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader, weft_che
     info.tensors = object->reader().tensor_count();
     info.producer = header.producer.c_str();
     info.producer_length = header.producer.size();
+    info.format = static_cast<weft_file_format>(object->reader().format());
     return WriteStruct(&info, sizeof(info), "weft_checkpoint_info", out);
   });
 }

@@ -25,6 +25,7 @@ class Arguments {
 
   std::vector<std::pair<std::string_view, std::string_view>> flags;
   std::string_view parameter;
+  std::vector<std::string_view> more;  // words behind it
   std::vector<std::string_view> rest;  // behind "--"
 };
 
@@ -35,6 +36,7 @@ struct Command {
   std::vector<Flag> flags;
   // Name of the words behind "--", which may stand in the place of the one word; empty: the command takes none.
   std::string_view rest = "";
+  std::string_view more = "";  // what further words are called; empty: it takes one word
   // The exit status; writes to stdout what was asked for, to stderr why not.
   int (*execute)(const Arguments& arguments);
 };

@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 
 namespace weft::cli {
 namespace {
@@ -56,23 +54,6 @@ bool ReadFile(const std::string& path, std::string* content, std::string* proble
   }
   close(file);
   return why.empty() || fails(why);
-}
-
-bool WriteFile(const std::string& path, const std::string& content, std::string* problem) {
-  const std::string draft = path + ".part";
-  for (const std::string& name : {path, draft}) {
-    struct stat seen = {};
-    if (stat(name.c_str(), &seen) != 0 || S_ISREG(seen.st_mode)) continue;
-    *problem = name + ": cannot be written: " + WhatItIs(seen.st_mode);
-    return false;
-  }
-  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-  file.write(content.data(), static_cast<std::streamsize>(content.size()));
-  file.close();
-  if (file && std::rename(draft.c_str(), path.c_str()) == 0) return true;
-  *problem = path + ": cannot be written: " + std::strerror(errno);
-  std::remove(draft.c_str());
-  return false;
 }
 
 }  // namespace weft::cli

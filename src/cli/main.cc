@@ -20,6 +20,7 @@ std::string SpellingOf(const Flag& flag) {
 std::string UsageOf(const Command& command, size_t most_flags = SIZE_MAX) {
   std::string usage(command.name);
   if (!command.parameter.empty()) usage += " " + std::string(command.parameter);
+  if (!command.more.empty()) usage += " " + std::string(command.more);
   const std::string rest = command.rest.empty() ? "" : " [-- " + std::string(command.rest) + "]";
   if (command.flags.size() > most_flags) return usage + " [OPTION]..." + rest;
   for (const Flag& flag : command.flags) usage += " [" + SpellingOf(flag) + "]";
@@ -80,6 +81,8 @@ int Run(const Command& command, std::span<const std::string_view> words) {
       arguments.flags.emplace_back(flag->name, flag->value.empty() ? "" : words[++i]);
     } else if (word.starts_with("-")) {
       return Misuse(name + ": there is no option '" + word + "'" + DidYouMean(word, known) + help + "lists all");
+    } else if (!command.more.empty() && !arguments.parameter.empty()) {
+      arguments.more.push_back(words[i]);
     } else if (command.parameter.empty() || !arguments.parameter.empty()) {
       const std::string takes = command.parameter.empty() ? "no arguments" : "one " + std::string(command.parameter);
       return Misuse(name + ": '" + word + "' is too much: it takes " + takes + " but options; " + help + "lists them");

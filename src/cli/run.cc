@@ -16,6 +16,8 @@ namespace weft::cli {
 namespace {
 
 using Tensor = std::unique_ptr<weft_tensor, Releases<&weft_tensor_release>>;
+using Reader = std::unique_ptr<weft_checkpoint_reader, Releases<&weft_checkpoint_reader_release>>;
+using Tree = std::unique_ptr<weft_tree, Releases<&weft_tree_release>>;
 using Function = std::unique_ptr<weft_function, Releases<&weft_function_release>>;
 
 constexpr size_t kShown = 8;  // elements of a result without a file
@@ -80,28 +82,53 @@ struct Run {
       return false;
     }
     for (size_t i = 0; i < files.size(); ++i) {
-      const std::string path(files[i]);
-      std::string content;
-      Array array;
-      if (!ReadFile(path, &content, &problem)) return false;
-      if (problem = ParseNpy(content, input_types[i].dtype, &array); !problem.empty()) {
-        problem = path + ": " + problem;
-        return false;
-      }
-      const std::string wanted = TypeOf(input_types[i]);
-      const std::string type = TypeText(array.dtype, array.dims.data(), array.dims.size());
-      if (type != wanted) {
-        problem = path + ": is " + type + "; input " + std::to_string(i) + " of the program is " + wanted;
-        return false;
-      }
-      weft_tensor* tensor = nullptr;
-      if (!Done(weft_tensor_from_host(context.get(), nullptr, array.dtype, array.dims.data(), array.dims.size(),
-                                      array.bytes.data(), array.bytes.size(), &tensor))) {
-        return false;
-      }
-      inputs.emplace_back(tensor);
+      if (!LoadOne(std::string(files[i]), i)) return false;
     }
     return true;
+  }
+
+  // The only array of a file. Elements that NumPy has no type for are what the program wants.
+  bool LoadOne(const std::string& path, size_t input) {
+    weft_checkpoint_reader* opened = nullptr;
+    if (!Done(weft_checkpoint_reader_open(context.get(), path.data(), path.size(), &opened))) return false;
+    const Reader reader(opened);
+    size_t count = 0;
+    weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
+    if (!Done(weft_checkpoint_reader_count(opened, &count))) return false;
+    if (count != 1) {
+      problem = path + ": has " + std::to_string(count) + " arrays; an input is one";
+      return false;
+    }
+    if (!Done(weft_checkpoint_reader_entry(opened, 0, &entry))) return false;
+    const weft_dtype wanted_type = input_types[input].dtype;
+    const bool bare = entry.loadable == 0 && IsBareByte(wanted_type);
+    const std::string wanted = TypeOf(input_types[input]);
+    const std::string type = TypeText(bare ? wanted_type : entry.dtype, entry.dims, entry.rank);
+    if (type != wanted) {
+      problem = path + ": is " + type + "; input " + std::to_string(input) + " of the program is " + wanted;
+      return false;
+    }
+    weft_tensor* tensor = nullptr;
+    if (!Done(bare
+                  ? weft_checkpoint_reader_load_as(opened, entry.path, entry.path_length, wanted_type, nullptr, &tensor)
+                  : weft_checkpoint_reader_load(opened, entry.path, entry.path_length, nullptr, &tensor))) {
+      return false;
+    }
+    inputs.emplace_back(tensor);
+    return true;
+  }
+
+  // A result as a file of its own, which appears whole or not at all.
+  bool Write(size_t result, const std::string& path) {
+    weft_tree* made = nullptr;
+    if (!Done(weft_tree_create(&made))) return false;
+    const Tree tree(made);
+    constexpr std::string_view kKey = "result";
+    weft_checkpoint_options options = WEFT_CHECKPOINT_OPTIONS_INIT;
+    options.format = WEFT_FORMAT_NPY;
+    options.durable = -1;
+    return Done(weft_tree_add_tensor(made, WEFT_TREE_ROOT, kKey.data(), kKey.size(), results[result].get(), nullptr)) &&
+           Done(weft_checkpoint_save(context.get(), path.data(), path.size(), made, &options, nullptr));
   }
 
   bool Call() {
@@ -116,13 +143,13 @@ struct Run {
     return Done(weft_eval(context.get(), out.data(), out.size(), nullptr));
   }
 
-  // `shown`: one byte's elements as the numbers that they are.
-  bool Read(size_t result, bool shown, Array* array) {
+  // For showing: one byte's elements as the numbers that they are.
+  bool Read(size_t result, Array* array) {
     const weft_tensor_info& info = result_types[result];
     uint64_t size = 0;
     array->dtype = info.dtype;
     array->dims.assign(info.dims, info.dims + info.rank);
-    if (shown && IsBareByte(info.dtype)) {
+    if (IsBareByte(info.dtype)) {
       weft_tensor* numbers = nullptr;
       array->dtype = WEFT_F32;
       if (!Done(weft_convert(context.get(), results[result].get(), array->dtype, &numbers))) return false;
@@ -212,15 +239,15 @@ int Execute(const Arguments& arguments) {
   }
   List rows;
   for (size_t i = 0; i < run.results.size(); ++i) {
-    Array array;
-    if (!run.Read(i, !writes, &array)) return Failed(run.problem);
     const std::string name = "result" + std::to_string(i);
     Fields row = {{"name", name}, {"type", TypeOf(run.result_types[i])}};
     if (writes) {
       const std::string path = folder + "/" + name + ".npy";
-      if (!WriteFile(path, NpyOf(array), &run.problem)) return Failed(run.problem);
+      if (!run.Write(i, path)) return Failed(run.problem);
       row.emplace_back("file", path);
     } else {
+      Array array;
+      if (!run.Read(i, &array)) return Failed(run.problem);
       row.emplace_back("values", Values(array));
     }
     rows.push_back(std::move(row));

@@ -1,10 +1,12 @@
-// `weft show`: what a checkpoint holds, without reading its tensors.
+// `weft show`: what a file of tensors holds, without reading them: a checkpoint, or one of another format.
+#include <charconv>
 #include <cstdio>
 #include <ctime>
 
 #include "src/cli/command.h"
 #include "src/cli/library.h"
 #include "src/cli/npy.h"
+#include "src/cli/show.h"
 
 namespace weft::cli {
 namespace {
@@ -43,12 +45,58 @@ struct Look {
     std::tm broken = {};
     char created[40] = "";
     if (gmtime_r(&seconds, &broken) != nullptr) std::strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &broken);
-    report = {{"step", info.step},
-              {"created", created},
-              {"producer", std::string(info.producer, info.producer_length)},
-              {"file_bytes", static_cast<int64_t>(info.file_bytes)},
-              {"tensor_bytes", static_cast<int64_t>(info.tensor_bytes)}};
+    const bool own = info.format == WEFT_FORMAT_WEFT;
+    report = {{"format", NameOf(info.format)}};
+    if (own || info.step != 0) report.emplace_back("step", info.step);
+    if (own) {
+      report.emplace_back("created", created);
+      report.emplace_back("producer", std::string(info.producer, info.producer_length));
+    }
+    report.emplace_back("file_bytes", static_cast<int64_t>(info.file_bytes));
+    report.emplace_back("tensor_bytes", static_cast<int64_t>(info.tensor_bytes));
     return true;
+  }
+
+  static std::string_view NameOf(weft_file_format format) {
+    constexpr std::string_view kNames[] = {"weft", "safetensors", "npy", "npz", "pytorch", "gguf"};
+    return format < std::size(kNames) ? kNames[format] : "unknown";
+  }
+
+  // A word's text; lists only by their length, because a tokenizer's has 262,144 texts.
+  bool Word(weft_tree* tree, uint32_t node, std::string* out) {
+    weft_node_kind kind = WEFT_NODE_NONE;
+    if (!Done(weft_tree_kind(tree, node, &kind))) return false;
+    switch (kind) {
+      case WEFT_NODE_TEXT:
+      case WEFT_NODE_BYTES: {
+        const void* value = nullptr;
+        size_t length = 0;
+        if (!Done(weft_tree_get_data(tree, node, &value, &length))) return false;
+        out->assign(static_cast<const char*>(value), length);
+        return true;
+      }
+      case WEFT_NODE_BOOL: {
+        int32_t truth = 0;
+        if (!Done(weft_tree_get_bool(tree, node, &truth))) return false;
+        return *out = truth != 0 ? "true" : "false", true;
+      }
+      case WEFT_NODE_I64: {
+        int64_t number = 0;
+        if (!Done(weft_tree_get_i64(tree, node, &number))) return false;
+        return *out = std::to_string(number), true;
+      }
+      case WEFT_NODE_F64: {
+        double number = 0;
+        char text[40];
+        if (!Done(weft_tree_get_f64(tree, node, &number))) return false;
+        return out->assign(text, std::to_chars(text, text + sizeof(text), number).ptr), true;
+      }
+      default: {
+        uint32_t count = 0;
+        if (!Done(weft_tree_size(tree, node, &count))) return false;
+        return *out = "[" + std::to_string(count) + " values]", true;
+      }
+    }
   }
 
   bool Words(weft_checkpoint_reader* reader) {
@@ -61,14 +109,13 @@ struct Look {
     for (uint32_t i = 0; i < count; ++i) {
       uint32_t node = 0;
       const char* key = nullptr;
-      const void* value = nullptr;
-      size_t key_length = 0, length = 0;
+      size_t key_length = 0;
+      std::string word;
       if (!Done(weft_tree_child(read, WEFT_TREE_ROOT, i, &node)) ||
-          !Done(weft_tree_key(read, node, &key, &key_length)) ||
-          !Done(weft_tree_get_data(read, node, &value, &length))) {
+          !Done(weft_tree_key(read, node, &key, &key_length)) || !Word(read, node, &word)) {
         return false;
       }
-      words.emplace_back(std::string(key, key_length), std::string(static_cast<const char*>(value), length));
+      words.emplace_back(std::string(key, key_length), std::move(word));
     }
     if (!words.empty()) report.emplace_back("metadata", std::move(words));
     return true;
@@ -84,6 +131,7 @@ struct Look {
       Fields row = {{"path", std::string(entry.path, entry.path_length)},
                     {"type", TypeText(entry.dtype, entry.dims, entry.rank)},
                     {"bytes", static_cast<int64_t>(entry.size_bytes)}};
+      if (entry.encoding_length > 0) row.emplace_back("encoding", std::string(entry.encoding, entry.encoding_length));
       if (entry.stored != entry.dtype) row.emplace_back("stored", TypeText(entry.stored, entry.dims, entry.rank));
       rows.push_back(std::move(row));
     }
@@ -93,20 +141,25 @@ struct Look {
 };
 
 int Execute(const Arguments& arguments) {
-  Look look;
-  if (!look.At(std::string(arguments.parameter))) {
-    std::fprintf(stderr, "weft show: %s\n", look.problem.c_str());
-    return kFailed;
-  }
-  Print(look.report, arguments.has("--json"));
-  return kDone;
+  return ShowFile(std::string(arguments.parameter), arguments.has("--json"), "weft show");
 }
 
 const Registration kShow({.name = "show",
-                          .summary = "what a checkpoint holds: its step, words, tensors",
-                          .parameter = "CHECKPOINT",
+                          .summary = "what a file of tensors holds, of any format: its step, words, tensors",
+                          .parameter = "FILE",
                           .flags = {{"--json", "as one JSON object"}},
                           .execute = Execute});
 
 }  // namespace
+
+int ShowFile(const std::string& path, bool json, const char* command) {
+  Look look;
+  if (!look.At(path)) {
+    std::fprintf(stderr, "%s: %s\n", command, look.problem.c_str());
+    return kFailed;
+  }
+  Print(look.report, json);
+  return kDone;
+}
+
 }  // namespace weft::cli

@@ -17,16 +17,16 @@ constexpr Kind kKinds[] = {
      "MLIR bytecode (as StableHLO's portable artifacts are); weft_function_from_stablehlo reads the text that "
      "stablehlo-translate --deserialize or mlir-opt makes of it"},
     {"HloModule", "HLO text of XLA; weft_function_from_stablehlo reads StableHLO text"},
-    {"\x93NUMPY", "a NumPy array (.npy), which `weft run --input` reads"},
-    {"PK\x03\x04", "a ZIP archive (.npz of NumPy, .pt of PyTorch)"},
+    {"\x93NUMPY", "a NumPy array (.npy), which weft_checkpoint_load and `weft run --input` read"},
+    {"PK\x03\x04", "a ZIP archive; weft_checkpoint_load reads .npz of NumPy and .pt of PyTorch"},
     {"\x89HDF\r\n\x1A\n", "an HDF5 file"},
-    {"GGUF", "a GGUF file"},
+    {"GGUF", "a GGUF file, which weft_checkpoint_load reads"},
     {"\x7F"
      "ELF",
      "a library or program (ELF)"},
     {"\x1F\x8B", "compressed (gzip)"},
     {"\x28\xB5\x2F\xFD", "compressed (zstd)"},
-    {"\x80\x02", "a Python pickle"},
+    {"\x80\x02", "a Python pickle; weft_checkpoint_load reads those of PyTorch's weights"},
     {"\x80\x03", "a Python pickle"},
     {"\x80\x04", "a Python pickle"},
     {"\x80\x05", "a Python pickle"},
@@ -62,7 +62,7 @@ std::string_view KindOfFile(std::span<const std::byte> first) {
   for (const Kind& kind : kKinds) {
     if (text.starts_with(kind.magic)) return kind.what;
   }
-  if (IsSafetensors(text)) return "a safetensors file";
+  if (IsSafetensors(text)) return "a safetensors file, which weft_checkpoint_load reads";
   return IsIdx(text) ? "an IDX array, which weft_idx_read reads" : "";
 }
 

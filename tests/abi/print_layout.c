@@ -134,6 +134,8 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, step);
   OFFSET(weft_checkpoint_options, durable);
   OFFSET(weft_checkpoint_options, reserved);
+  OFFSET(weft_checkpoint_options, format);
+  OFFSET(weft_checkpoint_options, tied);
   SIZE(weft_checkpoint_entry);
   OFFSET(weft_checkpoint_entry, struct_size);
   OFFSET(weft_checkpoint_entry, next);
@@ -145,6 +147,10 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_entry, size_bytes);
   OFFSET(weft_checkpoint_entry, stored);
   OFFSET(weft_checkpoint_entry, reserved);
+  OFFSET(weft_checkpoint_entry, encoding);
+  OFFSET(weft_checkpoint_entry, encoding_length);
+  OFFSET(weft_checkpoint_entry, loadable);
+  OFFSET(weft_checkpoint_entry, reserved2);
   SIZE(weft_checkpoint_info);
   OFFSET(weft_checkpoint_info, struct_size);
   OFFSET(weft_checkpoint_info, next);
@@ -155,6 +161,8 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_info, tensors);
   OFFSET(weft_checkpoint_info, producer);
   OFFSET(weft_checkpoint_info, producer_length);
+  OFFSET(weft_checkpoint_info, format);
+  OFFSET(weft_checkpoint_info, reserved);
   SIZE(weft_cache_stats);
   OFFSET(weft_cache_stats, struct_size);
   OFFSET(weft_cache_stats, next);
@@ -200,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_custom_options, gradient_trace);
   OFFSET(weft_custom_options, user_data);
   OFFSET(weft_custom_options, release);
+}
+
+static void part_1(void) {
   OFFSET(weft_custom_options, gradient);
   OFFSET(weft_custom_options, batches);
   OFFSET(weft_custom_options, reserved);
@@ -208,9 +219,6 @@ static void part_0(void) {
   OFFSET(weft_job_options, next);
   OFFSET(weft_job_options, id);
   OFFSET(weft_job_options, id_length);
-}
-
-static void part_1(void) {
   OFFSET(weft_job_options, token);
   OFFSET(weft_job_options, token_length);
   OFFSET(weft_job_options, timeout_ms);
@@ -403,6 +411,9 @@ static void part_1(void) {
   SIZE(weft_logsumexp_opts);
   OFFSET(weft_logsumexp_opts, struct_size);
   OFFSET(weft_logsumexp_opts, next);
+}
+
+static void part_2(void) {
   OFFSET(weft_logsumexp_opts, present);
   OFFSET(weft_logsumexp_opts, dims);
   OFFSET(weft_logsumexp_opts, dims_count);
@@ -411,9 +422,6 @@ static void part_1(void) {
   SIZE(weft_max_opts);
   OFFSET(weft_max_opts, struct_size);
   OFFSET(weft_max_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_max_opts, present);
   OFFSET(weft_max_opts, dims);
   OFFSET(weft_max_opts, dims_count);
@@ -606,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
+}
+
+static void part_3(void) {
   OFFSET(weft_max_pool_opts, ceil_mode);
   OFFSET(weft_max_pool_opts, reserved_dilation);
   OFFSET(weft_max_pool_opts, dilation);
@@ -614,9 +625,6 @@ static void part_2(void) {
   OFFSET(weft_reduce_window_opts, struct_size);
   OFFSET(weft_reduce_window_opts, next);
   OFFSET(weft_reduce_window_opts, present);
-}
-
-static void part_3(void) {
   OFFSET(weft_reduce_window_opts, window_strides);
   OFFSET(weft_reduce_window_opts, window_strides_count);
   OFFSET(weft_reduce_window_opts, base_dilations);
@@ -809,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_nan_to_num_opts, posinf);
   OFFSET(weft_nan_to_num_opts, neginf);
   SIZE(weft_celu_opts);
+}
+
+static void part_4(void) {
   OFFSET(weft_celu_opts, struct_size);
   OFFSET(weft_celu_opts, next);
   OFFSET(weft_celu_opts, present);
@@ -817,9 +828,6 @@ static void part_3(void) {
   OFFSET(weft_glu_opts, struct_size);
   OFFSET(weft_glu_opts, next);
   OFFSET(weft_glu_opts, present);
-}
-
-static void part_4(void) {
   OFFSET(weft_glu_opts, axis);
   SIZE(weft_hardshrink_opts);
   OFFSET(weft_hardshrink_opts, struct_size);
@@ -1012,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_std_mean_opts, keepdims);
   OFFSET(weft_std_mean_opts, reserved_correction);
   OFFSET(weft_std_mean_opts, correction);
+}
+
+static void part_5(void) {
   SIZE(weft_var_mean_opts);
   OFFSET(weft_var_mean_opts, struct_size);
   OFFSET(weft_var_mean_opts, next);
@@ -1020,9 +1031,6 @@ static void part_4(void) {
   OFFSET(weft_var_mean_opts, dims_count);
   OFFSET(weft_var_mean_opts, keepdims);
   OFFSET(weft_var_mean_opts, reserved_correction);
-}
-
-static void part_5(void) {
   OFFSET(weft_var_mean_opts, correction);
   SIZE(weft_as_strided_opts);
   OFFSET(weft_as_strided_opts, struct_size);
@@ -1215,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_local_response_norm_opts, struct_size);
   OFFSET(weft_local_response_norm_opts, next);
   OFFSET(weft_local_response_norm_opts, present);
+}
+
+static void part_6(void) {
   OFFSET(weft_local_response_norm_opts, axis);
   OFFSET(weft_local_response_norm_opts, alpha);
   OFFSET(weft_local_response_norm_opts, beta);
@@ -1223,9 +1234,6 @@ static void part_5(void) {
   OFFSET(weft_resize_opts, struct_size);
   OFFSET(weft_resize_opts, next);
   OFFSET(weft_resize_opts, present);
-}
-
-static void part_6(void) {
   OFFSET(weft_resize_opts, mode);
   OFFSET(weft_resize_opts, align_corners);
   OFFSET(weft_resize_opts, scales);
@@ -1418,6 +1426,9 @@ static void part_6(void) {
   SIZE(weft_metrics_format);
   VALUE(WEFT_METRICS_TEXT);
   VALUE(WEFT_METRICS_JSON);
+}
+
+static void part_7(void) {
   VALUE(WEFT_METRICS_XLA);
   VALUE(WEFT_METRICS_XLA_2019);
   VALUE(WEFT_METRICS_OPENMETRICS);
@@ -1426,9 +1437,6 @@ static void part_6(void) {
   VALUE(WEFT_MEMORY_JSON);
   SIZE(weft_trace_format);
   VALUE(WEFT_TRACE_CHROME);
-}
-
-static void part_7(void) {
   VALUE(WEFT_TRACE_CHROME_JSON);
   VALUE(WEFT_TRACE_PERFETTO);
   SIZE(weft_trace_report_format);
@@ -1457,6 +1465,17 @@ static void part_7(void) {
   VALUE(WEFT_NODE_TEXT);
   VALUE(WEFT_NODE_BYTES);
   VALUE(WEFT_NODE_ALIAS);
+  SIZE(weft_file_format);
+  VALUE(WEFT_FORMAT_WEFT);
+  VALUE(WEFT_FORMAT_SAFETENSORS);
+  VALUE(WEFT_FORMAT_NPY);
+  VALUE(WEFT_FORMAT_NPZ);
+  VALUE(WEFT_FORMAT_PYTORCH);
+  VALUE(WEFT_FORMAT_GGUF);
+  SIZE(weft_tied);
+  VALUE(WEFT_TIED_REFUSE);
+  VALUE(WEFT_TIED_TWICE);
+  VALUE(WEFT_TIED_ONCE);
   SIZE(weft_custom_kind);
   VALUE(WEFT_CUSTOM_ELEMENTS);
   VALUE(WEFT_CUSTOM_BUFFERS);
@@ -1610,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_SMOOTH_L1_REDUCTION_MEAN);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_SUM);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_NONE);
+}
+
+static void part_8(void) {
   SIZE(weft_soft_margin_reduction);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_SUM);
@@ -1629,9 +1651,6 @@ static void part_7(void) {
   VALUE(WEFT_INDEX_REDUCE_REDUCER_PROD);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_MAX);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_MIN);
-}
-
-static void part_8(void) {
   VALUE(WEFT_INDEX_REDUCE_REDUCER_MEAN);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_SET);
   SIZE(weft_scatter_reduce_reducer);
@@ -1813,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_MAX_POOL_HAS_STRIDES);
   VALUE(WEFT_MAX_POOL_HAS_PADDING);
   VALUE(WEFT_MAX_POOL_HAS_PADS);
+}
+
+static void part_9(void) {
   VALUE(WEFT_MAX_POOL_HAS_CEIL_MODE);
   VALUE(WEFT_MAX_POOL_HAS_DILATION);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
@@ -1832,9 +1854,6 @@ static void part_8(void) {
   VALUE(WEFT_ELU_HAS_ALPHA);
   VALUE(WEFT_EMBEDDING_HAS_DTYPE);
   VALUE(WEFT_GELU_HAS_FORM);
-}
-
-static void part_9(void) {
   VALUE(WEFT_LAYER_NORM_HAS_AXIS);
   VALUE(WEFT_LAYER_NORM_HAS_EPSILON);
   VALUE(WEFT_LEAKY_RELU_HAS_SLOPE);
@@ -2016,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_HISTC_HAS_HIGH);
   VALUE(WEFT_LOGCUMSUMEXP_HAS_AXIS);
   VALUE(WEFT_MULTI_MARGIN_HAS_REDUCTION);
+}
+
+static void part_10(void) {
   VALUE(WEFT_MULTI_MARGIN_HAS_P);
   VALUE(WEFT_MULTI_MARGIN_HAS_MARGIN);
   VALUE(WEFT_MULTILABEL_MARGIN_HAS_REDUCTION);
@@ -2035,9 +2057,6 @@ static void part_9(void) {
   OFFSET(struct weft_api_v1, release_version);
   OFFSET(struct weft_api_v1, get_proc);
   OFFSET(struct weft_api_v1, error_code);
-}
-
-static void part_10(void) {
   OFFSET(struct weft_api_v1, error_message);
   OFFSET(struct weft_api_v1, error_payload);
   OFFSET(struct weft_api_v1, error_new);
@@ -2219,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, context_run_queue);
   OFFSET(struct weft_api_v1, error_new_with_data);
   OFFSET(struct weft_api_v1, error_data);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, scope_share);
   OFFSET(struct weft_api_v1, op_apply_in);
   OFFSET(struct weft_api_v1, tensor_copy_from);
@@ -2238,13 +2260,10 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, trace_start);
   OFFSET(struct weft_api_v1, trace_stop);
   OFFSET(struct weft_api_v1, trace_write);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, trace_report);
   OFFSET(struct weft_api_v1, span_begin);
   OFFSET(struct weft_api_v1, span_end);
-  OFFSET(struct weft_api_v1, mesh_create);
+  OFFSET(struct weft_api_v1, checkpoint_reader_load_as);
   OFFSET(struct weft_api_v1, mesh_axes);
   OFFSET(struct weft_api_v1, mesh_size);
   OFFSET(struct weft_api_v1, mesh_device_at);
@@ -2278,6 +2297,7 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, job_leave);
   OFFSET(struct weft_api_v1, job_retain);
   OFFSET(struct weft_api_v1, job_release);
+  OFFSET(struct weft_api_v1, mesh_create);
 }
 
 int main(void) {

@@ -16,7 +16,7 @@ PROGRAM = os.path.join(os.environ["WEFT_BUILD"], "bin", "weft")
 BYTES = {
     "program.mlirbc": (b"ML\xefR\x0dStableHLO_v1.9.0\0\1\2", "MLIR bytecode", "stablehlo-translate --deserialize"),
     "program.hlo": (b"HloModule jit_f, is_scheduled=true\n", "HLO text of XLA", "StableHLO text"),
-    "array.npy": (b"\x93NUMPY\x01\0" + struct.pack("<H", 54) + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}" + b"\n" + b"\0" * 4,
+    "array.npy": (b"\x93NUMPY\x01\0" + struct.pack("<H", 56) + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}" + b"\n" + b"\0" * 4,
                   "a NumPy array", "weft run --input"),
     "model.pt": (b"PK\x03\x04" + bytes(60), "a ZIP archive", "PyTorch"),
     "old.pt": (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", "a Python pickle", "pickle"),
@@ -27,6 +27,8 @@ BYTES = {
     "digits.idx": (bytes([0, 0, 8, 1, 0, 0, 0, 2, 1, 2]), "an IDX array", "weft_idx_read"),
     "data.zst": (b"\x28\xb5\x2f\xfd" + bytes(20), "compressed", "zstd"),
 }
+# Formats of tensors, which the reader of checkpoints opens as well; these here are damaged or cut short.
+TENSORS = ["array.npy", "model.pt", "old.pt", "model.safetensors", "model.gguf"]
 OWN = {"a.checkpoint": ("a Weft checkpoint", "weft_checkpoint_load"), "a.function": ("the file of a Weft function", "weft_function_load")}
 
 
@@ -83,13 +85,25 @@ class FileKinds(unittest.TestCase):
             self.assertNotIn("damaged", said)
 
     def test_a_checkpoint_is_wanted(self):
-        for name in self.others(["a.checkpoint"]):
+        for name in self.others(["a.checkpoint", *TENSORS]):
             path, tree, reader = self.path(name), w.weft_tree(), w.weft_checkpoint_reader()
             self.names_the_kind(self.error(LIB.weft_checkpoint_load(self.ctx, path, len(path), None, c.byref(tree)), name), name)
             self.names_the_kind(self.error(LIB.weft_checkpoint_reader_open(self.ctx, path, len(path), c.byref(reader)), name), name)
             done = subprocess.run([PROGRAM, "show", path], capture_output=True, text=True, timeout=60, check=False)
             self.assertEqual(1, done.returncode)
             self.names_the_kind(done.stderr, name)
+
+    def test_other_formats_of_tensors_are_opened(self):
+        for name in TENSORS:
+            path, reader = self.path(name), w.weft_checkpoint_reader()
+            error = LIB.weft_checkpoint_reader_open(self.ctx, path, len(path), c.byref(reader))
+            if name in ("array.npy", "model.gguf"):  # one array; no tensors, but nothing wrong
+                w.check(LIB, error)
+                LIB.weft_checkpoint_reader_release(reader)
+                continue
+            said = self.error(error, name)
+            self.assertRegex(said, "is damaged at byte|begins with", name)
+            self.assertNotIn("not a Weft checkpoint", said)
 
     def test_a_program_is_wanted(self):
         for name in self.others([]):

@@ -221,7 +221,7 @@ class Show(Cli):
     def test_it_says_what_the_writer_gave_and_what_is_inside(self):
         path = self.checkpoint()
         said = json.loads(self.weft("show", path, "--json")[0])
-        self.assertEqual(["step", "created", "producer", "file_bytes", "tensor_bytes", "metadata", "tensors"], list(said))
+        self.assertEqual(["format", "step", "created", "producer", "file_bytes", "tensor_bytes", "metadata", "tensors"], list(said))
         self.assertEqual((7, 24, os.path.getsize(path), {"learning rate": "0.1"}),
                          (said["step"], said["tensor_bytes"], said["file_bytes"], said["metadata"]))
         self.assertEqual({"path": "model.w", "type": "f32[2,3]", "bytes": 24}, said["tensors"][0])
@@ -229,6 +229,17 @@ class Show(Cli):
         text = self.weft("show", path)[0]
         for word in ("step", "7", "learning rate", "model.w", "f32[2,3]"):
             self.assertIn(word, text)
+
+    def test_files_of_others_are_named_and_listed(self):
+        header = json.dumps({"__metadata__": {"step": "5"}, "w.x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                             "q": {"dtype": "F4", "shape": [4], "data_offsets": [8, 10]}}).encode()
+        other = os.path.join(self.work.name, "other.safetensors")
+        with open(other, "wb") as out:
+            out.write(len(header).to_bytes(8, "little") + header + bytes(10))
+        said = json.loads(self.weft("show", other, "--json")[0])
+        self.assertEqual({"format": "safetensors", "step": 5, "file_bytes": 18 + len(header), "tensor_bytes": 10, "metadata": {"step": "5"},
+                          "tensors": [{"path": "w.x", "type": "f32[2]", "bytes": 8},
+                                      {"path": "q", "type": "u8[2]", "bytes": 2, "encoding": "F4[4]"}]}, said)
 
     def test_what_is_no_checkpoint_is_said(self):
         other = os.path.join(self.work.name, "other")
@@ -238,7 +249,7 @@ class Show(Cli):
         self.assertEqual("", out)
         self.assertIn(f"weft show: weft_checkpoint_reader_open: '{other}' is not a Weft checkpoint", said)
         self.assertIn("No such file or directory", self.weft("show", other + "x", status=1)[1])
-        self.misused("weft show: which CHECKPOINT? 'weft show --help' says more", "show")
+        self.misused("weft show: which FILE? 'weft show --help' says more", "show")
 
 
 class Page(Cli):

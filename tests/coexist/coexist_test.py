@@ -35,7 +35,7 @@ class Coexist(unittest.TestCase):
 
     def peer(self, package):
         """Python of an environment that has the package, kept in the build tree."""
-        python, reason = python_env.python_with(package, [package])
+        python, reason = python_env.python_with(package, [package, "numpy"])
         if python is None:
             self.skipTest(f"SKIPPED: {reason}")
         return python

@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   if (size < 64) {
-    const std::string text = weft::stablehlo::TextOf(weft::stablehlo::kForms[seed % std::size(weft::stablehlo::kForms)]);
+    const std::string text =
+        weft::stablehlo::TextOf(weft::stablehlo::kForms[seed % std::size(weft::stablehlo::kForms)]);
     if (text.size() <= max_size) {
       std::memcpy(data, text.data(), text.size());
       return text.size();

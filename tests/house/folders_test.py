@@ -36,6 +36,8 @@ ALLOWED = {
     "src/backends/reference": ["src/backends", "src/backends/custom_call"] + BELOW_BACKENDS,
     "src/backends/pjrt": ["src/backends", "serialization"] + BELOW_BACKENDS,
     "serialization": ["src/ir", "src/runtime"],
+    # Other people's formats, above the checkpoint's types.
+    "serialization/interchange": ["serialization", "src/runtime"],
     "src/compiler": ["src/backends", "src/passes", "serialization", "src/ops", "src/ir", "src/runtime"],
     "src/lazy": ["src/compiler", "src/autodiff", "src/backends", "src/backends/custom_call", "src/stablehlo", "src/ops", "src/ir", "src/runtime",
                  "serialization"],
@@ -47,7 +49,7 @@ ALLOWED = {
     # The program `weft`: what it cannot do through the C API, no language can.
     "src/cli": [],
     "src/c_api": ["src/data", "src/distributed", "src/lazy", "src/compiler", "src/autodiff", "src/transforms", "src/passes", "src/backends", "src/stablehlo",
-                  "src/backends/cpu", "src/backends/reference", "src/backends/pjrt", "serialization",
+                  "src/backends/cpu", "src/backends/reference", "src/backends/pjrt", "serialization", "serialization/interchange",
                   "src/ops", "src/ir", "src/runtime", "include/c_api"],
 }
 # Outside libraries: header pattern, the folders that may see it, the most files that may.
@@ -56,6 +58,7 @@ OUTSIDE = [
     (re.compile(r"^(capnp|kj)/"), ["serialization"], None),
     (re.compile(r"\.capnp\.h$"), ["serialization"], None),
     (re.compile(r"^zstd\.h$"), ["serialization"], None),
+    (re.compile(r"^nlohmann/"), ["serialization/interchange"], 1),
     (re.compile(r"^ffi\.h$"), ["src/backends/custom_call"], 1),
     (re.compile(r"^absl/log/"), [], None),
     (re.compile(r"^gtest/|^gmock/"), [], None),

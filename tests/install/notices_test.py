@@ -13,7 +13,7 @@ BUILD = os.environ["WEFT_BUILD"]
 SCRIPT = os.path.join(SOURCE, "scripts", "cmake", "notices.py")
 INPUTS = os.path.join(BUILD, "lib", "libweft.inputs")
 SHIPS = os.path.join(BUILD, "lib", "stripped", "libweft.so.1")
-INSIDE = {"LLVM", "Abseil", "Cap'n Proto", "Zstandard", "zlib", "xxHash"}
+INSIDE = {"LLVM", "Abseil", "Cap'n Proto", "Zstandard", "zlib", "xxHash", "JSON for Modern C++"}
 
 
 def private_prefix():

@@ -343,9 +343,12 @@ class Refusals(unittest.TestCase):
                     f.write(data[:cut])
                 with self.assertRaises((OSError, ValueError)):
                     wf.load(whole)
-            for name in ("x.safetensors", "x.npz"):
-                with self.assertRaisesRegex(NotImplementedError, "not in the C library yet"):
-                    wf.save(os.path.join(folder, name), {"x": 1})
+            for name in ("x.safetensors", "x.npz", "x.npy"):
+                self.refused(ValueError, "holds tensors only; 'x' is a int64", lambda: wf.save(os.path.join(folder, name), {"x": 1}))
+                wf.save(os.path.join(folder, name), {"x.y": wf.tensor([1.5, 2.5])})
+                found = wf.load(os.path.join(folder, name))
+                self.assertEqual([("arr_0" if name.endswith("npy") else "x.y", [1.5, 2.5])], [(k, v.tolist()) for k, v in found.items()])
+                self.assertEqual(name.rsplit(".", 1)[1], ("", "safetensors", "npy", "npz")[wf.files.Reader(os.path.join(folder, name)).info["format"]])
 
     def test_callbacks_that_raise(self):
         @wf.custom_op("raises", operands=["f64[n...]"], results=["f64[n...]"])

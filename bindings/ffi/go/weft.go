@@ -229,6 +229,25 @@ const (
 	WEFT_NODE_ALIAS NodeKind = 10
 )
 
+type FileFormat uint32
+
+const (
+	WEFT_FORMAT_WEFT FileFormat = 0
+	WEFT_FORMAT_SAFETENSORS FileFormat = 1
+	WEFT_FORMAT_NPY FileFormat = 2
+	WEFT_FORMAT_NPZ FileFormat = 3
+	WEFT_FORMAT_PYTORCH FileFormat = 4
+	WEFT_FORMAT_GGUF FileFormat = 5
+)
+
+type Tied uint32
+
+const (
+	WEFT_TIED_REFUSE Tied = 0
+	WEFT_TIED_TWICE Tied = 1
+	WEFT_TIED_ONCE Tied = 2
+)
+
 type CustomKind uint32
 
 const (
@@ -1182,6 +1201,8 @@ type CheckpointOptions struct {
 	Step int64
 	Durable int32
 	Reserved int32
+	Format FileFormat
+	Tied Tied
 }
 
 type CheckpointEntry struct {
@@ -1195,6 +1216,10 @@ type CheckpointEntry struct {
 	SizeBytes uint64
 	Stored Dtype
 	Reserved int32
+	Encoding *byte
+	EncodingLength uint64
+	Loadable int32
+	Reserved2 int32
 }
 
 type CheckpointInfo struct {
@@ -1207,6 +1232,8 @@ type CheckpointInfo struct {
 	Tensors uint64
 	Producer *byte
 	ProducerLength uint64
+	Format FileFormat
+	Reserved int32
 }
 
 type CacheStats struct {
@@ -2911,7 +2938,7 @@ type ApiV1 struct {
 	TraceReport uintptr
 	SpanBegin uintptr
 	SpanEnd uintptr
-	MeshCreate uintptr
+	CheckpointReaderLoadAs uintptr
 	MeshAxes uintptr
 	MeshSize uintptr
 	MeshDeviceAt uintptr
@@ -2945,6 +2972,7 @@ type ApiV1 struct {
 	JobLeave uintptr
 	JobRetain uintptr
 	JobRelease uintptr
+	MeshCreate uintptr
 }
 
 // The functions, after Load.
@@ -3120,6 +3148,7 @@ var (
 	CheckpointReaderCount func(reader CheckpointReader, out_count *uintptr) Error
 	CheckpointReaderEntry func(reader CheckpointReader, index uintptr, out *CheckpointEntry) Error
 	CheckpointReaderLoad func(reader CheckpointReader, path *byte, path_length uintptr, device Device, out *Tensor) Error
+	CheckpointReaderLoadAs func(reader CheckpointReader, path *byte, path_length uintptr, dtype Dtype, device Device, out *Tensor) Error
 	CheckpointReaderMetadata func(reader CheckpointReader, out *Tree) Error
 	CheckpointReaderTree func(reader CheckpointReader, device Device, out *Tree) Error
 	CheckpointReaderInfo func(reader CheckpointReader, out *CheckpointInfo) Error
@@ -3858,6 +3887,7 @@ var Functions = map[string]any{
 	"weft_checkpoint_reader_count": &CheckpointReaderCount,
 	"weft_checkpoint_reader_entry": &CheckpointReaderEntry,
 	"weft_checkpoint_reader_load": &CheckpointReaderLoad,
+	"weft_checkpoint_reader_load_as": &CheckpointReaderLoadAs,
 	"weft_checkpoint_reader_metadata": &CheckpointReaderMetadata,
 	"weft_checkpoint_reader_tree": &CheckpointReaderTree,
 	"weft_checkpoint_reader_info": &CheckpointReaderInfo,

@@ -171,6 +171,21 @@ typedef enum weft_node_kind {
   WEFT_NODE_ALIAS = 10,
   WEFT_NODE_KIND_FORCE32 = 2147483647,
 } weft_node_kind;
+typedef enum weft_file_format {
+  WEFT_FORMAT_WEFT = 0,
+  WEFT_FORMAT_SAFETENSORS = 1,
+  WEFT_FORMAT_NPY = 2,
+  WEFT_FORMAT_NPZ = 3,
+  WEFT_FORMAT_PYTORCH = 4,
+  WEFT_FORMAT_GGUF = 5,
+  WEFT_FILE_FORMAT_FORCE32 = 2147483647,
+} weft_file_format;
+typedef enum weft_tied {
+  WEFT_TIED_REFUSE = 0,
+  WEFT_TIED_TWICE = 1,
+  WEFT_TIED_ONCE = 2,
+  WEFT_TIED_FORCE32 = 2147483647,
+} weft_tied;
 typedef enum weft_custom_kind {
   WEFT_CUSTOM_ELEMENTS = 0,
   WEFT_CUSTOM_BUFFERS = 1,
@@ -648,6 +663,8 @@ typedef struct weft_checkpoint_options {
   int64_t step;
   int32_t durable;
   int32_t reserved;
+  weft_file_format format;
+  weft_tied tied;
 } weft_checkpoint_options;
 typedef struct weft_checkpoint_entry {
   size_t struct_size;
@@ -660,6 +677,10 @@ typedef struct weft_checkpoint_entry {
   uint64_t size_bytes;
   weft_dtype stored;
   int32_t reserved;
+  const char* encoding;
+  uint64_t encoding_length;
+  int32_t loadable;
+  int32_t reserved2;
 } weft_checkpoint_entry;
 typedef struct weft_checkpoint_info {
   size_t struct_size;
@@ -671,6 +692,8 @@ typedef struct weft_checkpoint_info {
   uint64_t tensors;
   const char* producer;
   uint64_t producer_length;
+  weft_file_format format;
+  int32_t reserved;
 } weft_checkpoint_info;
 typedef struct weft_cache_stats {
   size_t struct_size;
@@ -2210,7 +2233,7 @@ struct weft_api_v1 {
   weft_error* (*trace_report)(weft_context* ctx, weft_trace_report_format format, weft_blob** out);
   void (*span_begin)(weft_context* ctx, const char* name, size_t length);
   void (*span_end)(weft_context* ctx);
-  weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
+  weft_error* (*checkpoint_reader_load_as)(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out);
   weft_error* (*mesh_axes)(weft_mesh* mesh, const char** out_axes, size_t* out_length);
   weft_error* (*mesh_size)(weft_mesh* mesh, size_t* out_count);
   weft_error* (*mesh_device_at)(weft_mesh* mesh, size_t index, weft_device** out);
@@ -2244,6 +2267,7 @@ struct weft_api_v1 {
   weft_error* (*job_leave)(weft_job* job);
   void (*job_retain)(weft_job* job);
   void (*job_release)(weft_job* job);
+  weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2416,6 +2440,7 @@ weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, siz
 weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader, size_t* out_count);
 weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index, weft_checkpoint_entry* out);
 weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
+weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out);
 weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft_tree** out);
 weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device, weft_tree** out);
 weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader, weft_checkpoint_info* out);

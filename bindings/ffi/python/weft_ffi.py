@@ -464,6 +464,17 @@ WEFT_NODE_F64 = 7
 WEFT_NODE_TEXT = 8
 WEFT_NODE_BYTES = 9
 WEFT_NODE_ALIAS = 10
+weft_file_format = c.c_uint32
+WEFT_FORMAT_WEFT = 0
+WEFT_FORMAT_SAFETENSORS = 1
+WEFT_FORMAT_NPY = 2
+WEFT_FORMAT_NPZ = 3
+WEFT_FORMAT_PYTORCH = 4
+WEFT_FORMAT_GGUF = 5
+weft_tied = c.c_uint32
+WEFT_TIED_REFUSE = 0
+WEFT_TIED_TWICE = 1
+WEFT_TIED_ONCE = 2
 weft_custom_kind = c.c_uint32
 WEFT_CUSTOM_ELEMENTS = 0
 WEFT_CUSTOM_BUFFERS = 1
@@ -950,6 +961,8 @@ class weft_checkpoint_options(c.Structure):
         ("step", c.c_int64),
         ("durable", c.c_int32),
         ("reserved", c.c_int32),
+        ("format", weft_file_format),
+        ("tied", weft_tied),
     ]
 
 
@@ -965,6 +978,10 @@ class weft_checkpoint_entry(c.Structure):
         ("size_bytes", c.c_uint64),
         ("stored", weft_dtype),
         ("reserved", c.c_int32),
+        ("encoding", c.c_char_p),
+        ("encoding_length", c.c_uint64),
+        ("loadable", c.c_int32),
+        ("reserved2", c.c_int32),
     ]
 
 
@@ -979,6 +996,8 @@ class weft_checkpoint_info(c.Structure):
         ("tensors", c.c_uint64),
         ("producer", c.c_char_p),
         ("producer_length", c.c_uint64),
+        ("format", weft_file_format),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -3010,7 +3029,7 @@ class weft_api_v1(c.Structure):
         ("trace_report", c.CFUNCTYPE(weft_error, weft_context, weft_trace_report_format, c.POINTER(weft_blob))),
         ("span_begin", c.CFUNCTYPE(None, weft_context, c.c_void_p, c.c_size_t)),
         ("span_end", c.CFUNCTYPE(None, weft_context)),
-        ("mesh_create", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_device), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_mesh))),
+        ("checkpoint_reader_load_as", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.c_void_p, c.c_size_t, weft_dtype, weft_device, c.POINTER(weft_tensor))),
         ("mesh_axes", c.CFUNCTYPE(weft_error, weft_mesh, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t))),
         ("mesh_size", c.CFUNCTYPE(weft_error, weft_mesh, c.POINTER(c.c_size_t))),
         ("mesh_device_at", c.CFUNCTYPE(weft_error, weft_mesh, c.c_size_t, c.POINTER(weft_device))),
@@ -3044,6 +3063,7 @@ class weft_api_v1(c.Structure):
         ("job_leave", c.CFUNCTYPE(weft_error, weft_job)),
         ("job_retain", c.CFUNCTYPE(None, weft_job)),
         ("job_release", c.CFUNCTYPE(None, weft_job)),
+        ("mesh_create", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_device), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_mesh))),
     ]
 
 
@@ -3220,6 +3240,7 @@ FUNCTIONS = {
     "weft_checkpoint_reader_count": (weft_error, [weft_checkpoint_reader, c.POINTER(c.c_size_t)]),
     "weft_checkpoint_reader_entry": (weft_error, [weft_checkpoint_reader, c.c_size_t, c.POINTER(weft_checkpoint_entry)]),
     "weft_checkpoint_reader_load": (weft_error, [weft_checkpoint_reader, c.c_char_p, c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
+    "weft_checkpoint_reader_load_as": (weft_error, [weft_checkpoint_reader, c.c_char_p, c.c_size_t, weft_dtype, weft_device, c.POINTER(weft_tensor)]),
     "weft_checkpoint_reader_metadata": (weft_error, [weft_checkpoint_reader, c.POINTER(weft_tree)]),
     "weft_checkpoint_reader_tree": (weft_error, [weft_checkpoint_reader, weft_device, c.POINTER(weft_tree)]),
     "weft_checkpoint_reader_info": (weft_error, [weft_checkpoint_reader, c.POINTER(weft_checkpoint_info)]),

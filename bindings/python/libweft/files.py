@@ -202,21 +202,21 @@ class Saving:
         return _wait.awaited(self._event).__await__()
 
 
-def _checked_path(path, verb):
-    path = os.fspath(path)
-    for suffix, what in ((".safetensors", "safetensors files"), (".npz", "NumPy's archives"), (".npy", "NumPy's files")):
-        if path.endswith(suffix):
-            raise NotImplementedError(
-                "%s: %s (%s) are not in the C library yet; checkpoints of any other name are" % (verb, what, suffix)
-            )
-    return path
+# weft_file_format by suffix; any other name is a checkpoint's.
+_FORMATS = {".safetensors": 1, ".npy": 2, ".npz": 3}
+
+
+def _format_of(path):
+    return next((number for suffix, number in _FORMATS.items() if path.endswith(suffix)), 0)
 
 
 def save(path, tree, *, metadata=None, step=0, durable=True, wait=True):
     """Writes a dict of tensors, numbers, text, lists, modules and optimizers. Values are those of now.
 
+    The name says the format: .safetensors, .npz and .npy hold tensors only, anything else is a checkpoint.
+
     With wait=False the writing goes on behind, and what comes back has `wait()`, `done`, and can be awaited."""
-    path = _checked_path(path, "save")
+    path = os.fspath(path)
     if not isinstance(tree, dict):
         tree = nested(tree.state_dict()) if hasattr(tree, "state_dict") else {"value": tree}
     made = new_tree()
@@ -233,6 +233,7 @@ def save(path, tree, *, metadata=None, step=0, durable=True, wait=True):
         metadata_count=len(kept) // 2,
         step=step,
         durable=0 if durable else -1,
+        format=_format_of(path),
     )
     context = now.context or start()
     event = _wait.Event()
@@ -258,7 +259,7 @@ def _finished(event, context, wait):
 
 
 def load(path, *, device=None):
-    """The nested values of a checkpoint, every byte of it checked.
+    """The nested values of a checkpoint, every byte of it checked; or those of a file of safetensors, NumPy, PyTorch or GGUF.
 
     >>> import tempfile, os
     >>> file = os.path.join(tempfile.mkdtemp(), "state.weft")
@@ -266,7 +267,7 @@ def load(path, *, device=None):
     >>> wf.load(file)["epoch"]
     3
     """
-    path = _checked_path(path, "load")
+    path = os.fspath(path)
     tree = Tree()
     check(
         blocking(_load, now.context or start(), *text_of(path), None if device is None else device._h, byref(tree)), file=True
@@ -306,14 +307,14 @@ class Reader:
 
     @property
     def info(self):
-        """step, created_unix_ns, file_bytes, tensor_bytes, tensors, producer."""
+        """step, created_unix_ns, file_bytes, tensor_bytes, tensors, format, producer."""
         name = "weft_checkpoint_info"
         data = _call.empty_struct(name)
         check(_reader_info(self._h, data))
         out = {
             k: _call.field(data, name, k)
             for k in STRUCTS[name][1]
-            if k not in ("struct_size", "next", "producer", "producer_length")
+            if k not in ("struct_size", "next", "producer", "producer_length", "reserved")
         }
         size = _call.field(data, name, "producer_length")
         return {**out, "producer": ctypes.string_at(_call.field(data, name, "producer"), size).decode() if size else ""}

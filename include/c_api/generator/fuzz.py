@@ -30,6 +30,7 @@ TEXTS_OF = {
     ("weft_device_by_name", "name"): "Words::kDevices", ("weft_metric_get", "name"): "Words::kMetrics", ("weft_metric_samples", "name"): "Words::kMetrics",
     ("weft_metric_add", "name"): "Words::kMetrics", ("weft_metric_record", "name"): "Words::kMetrics", ("weft_span_begin", "name"): "Words::kMetrics",
     ("weft_tree_find", "path"): "Words::kKeys", ("weft_checkpoint_reader_load", "path"): "Words::kKeys", ("weft_checkpoint_reader_find", "path"): "Words::kKeys",
+    ("weft_checkpoint_reader_load_as", "path"): "Words::kKeys",
 }
 # Chosen once in so many times that it could have been: what waits, writes files or makes threads.
 RARELY = {

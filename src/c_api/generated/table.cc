@@ -216,7 +216,7 @@ const weft_api_v1 kApi = {
     weft_trace_report,
     weft_span_begin,
     weft_span_end,
-    weft_mesh_create,
+    weft_checkpoint_reader_load_as,
     weft_mesh_axes,
     weft_mesh_size,
     weft_mesh_device_at,
@@ -250,6 +250,7 @@ const weft_api_v1 kApi = {
     weft_job_leave,
     weft_job_retain,
     weft_job_release,
+    weft_mesh_create,
 };
 
 struct Entry {
@@ -367,6 +368,7 @@ const Entry kProcs[] = {
     {"weft_checkpoint_reader_find", reinterpret_cast<weft_proc>(weft_checkpoint_reader_find)},
     {"weft_checkpoint_reader_info", reinterpret_cast<weft_proc>(weft_checkpoint_reader_info)},
     {"weft_checkpoint_reader_load", reinterpret_cast<weft_proc>(weft_checkpoint_reader_load)},
+    {"weft_checkpoint_reader_load_as", reinterpret_cast<weft_proc>(weft_checkpoint_reader_load_as)},
     {"weft_checkpoint_reader_metadata", reinterpret_cast<weft_proc>(weft_checkpoint_reader_metadata)},
     {"weft_checkpoint_reader_open", reinterpret_cast<weft_proc>(weft_checkpoint_reader_open)},
     {"weft_checkpoint_reader_release", reinterpret_cast<weft_proc>(weft_checkpoint_reader_release)},

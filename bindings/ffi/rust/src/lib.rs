@@ -558,6 +558,19 @@ pub const WEFT_NODE_TEXT: weft_node_kind = 8;
 pub const WEFT_NODE_BYTES: weft_node_kind = 9;
 pub const WEFT_NODE_ALIAS: weft_node_kind = 10;
 
+pub type weft_file_format = u32;
+pub const WEFT_FORMAT_WEFT: weft_file_format = 0;
+pub const WEFT_FORMAT_SAFETENSORS: weft_file_format = 1;
+pub const WEFT_FORMAT_NPY: weft_file_format = 2;
+pub const WEFT_FORMAT_NPZ: weft_file_format = 3;
+pub const WEFT_FORMAT_PYTORCH: weft_file_format = 4;
+pub const WEFT_FORMAT_GGUF: weft_file_format = 5;
+
+pub type weft_tied = u32;
+pub const WEFT_TIED_REFUSE: weft_tied = 0;
+pub const WEFT_TIED_TWICE: weft_tied = 1;
+pub const WEFT_TIED_ONCE: weft_tied = 2;
+
 pub type weft_custom_kind = u32;
 pub const WEFT_CUSTOM_ELEMENTS: weft_custom_kind = 0;
 pub const WEFT_CUSTOM_BUFFERS: weft_custom_kind = 1;
@@ -1036,6 +1049,8 @@ pub struct weft_checkpoint_options {
     pub step: i64,
     pub durable: i32,
     pub reserved: i32,
+    pub format: weft_file_format,
+    pub tied: weft_tied,
 }
 
 #[repr(C)]
@@ -1051,6 +1066,10 @@ pub struct weft_checkpoint_entry {
     pub size_bytes: u64,
     pub stored: weft_dtype,
     pub reserved: i32,
+    pub encoding: *const c_char,
+    pub encoding_length: u64,
+    pub loadable: i32,
+    pub reserved2: i32,
 }
 
 #[repr(C)]
@@ -1065,6 +1084,8 @@ pub struct weft_checkpoint_info {
     pub tensors: u64,
     pub producer: *const c_char,
     pub producer_length: u64,
+    pub format: weft_file_format,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -3096,7 +3117,7 @@ pub struct weft_api_v1 {
     pub trace_report: Option<unsafe extern "C" fn(ctx: *mut weft_context, format: weft_trace_report_format, out: *mut *mut weft_blob) -> *mut weft_error>,
     pub span_begin: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, length: usize)>,
     pub span_end: Option<unsafe extern "C" fn(ctx: *mut weft_context)>,
-    pub mesh_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, devices: *const *mut weft_device, device_count: usize, axes: *const c_char, axes_length: usize, out: *mut *mut weft_mesh) -> *mut weft_error>,
+    pub checkpoint_reader_load_as: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, dtype: weft_dtype, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error>,
     pub mesh_axes: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, out_axes: *mut *const c_char, out_length: *mut usize) -> *mut weft_error>,
     pub mesh_size: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, out_count: *mut usize) -> *mut weft_error>,
     pub mesh_device_at: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, index: usize, out: *mut *mut weft_device) -> *mut weft_error>,
@@ -3130,6 +3151,7 @@ pub struct weft_api_v1 {
     pub job_leave: Option<unsafe extern "C" fn(job: *mut weft_job) -> *mut weft_error>,
     pub job_retain: Option<unsafe extern "C" fn(job: *mut weft_job)>,
     pub job_release: Option<unsafe extern "C" fn(job: *mut weft_job)>,
+    pub mesh_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, devices: *const *mut weft_device, device_count: usize, axes: *const c_char, axes_length: usize, out: *mut *mut weft_mesh) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3305,6 +3327,7 @@ extern "C" {
     pub fn weft_checkpoint_reader_count(reader: *mut weft_checkpoint_reader, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_checkpoint_reader_entry(reader: *mut weft_checkpoint_reader, index: usize, out: *mut weft_checkpoint_entry) -> *mut weft_error;
     pub fn weft_checkpoint_reader_load(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_checkpoint_reader_load_as(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, dtype: weft_dtype, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_checkpoint_reader_metadata(reader: *mut weft_checkpoint_reader, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_checkpoint_reader_tree(reader: *mut weft_checkpoint_reader, device: *mut weft_device, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_checkpoint_reader_info(reader: *mut weft_checkpoint_reader, out: *mut weft_checkpoint_info) -> *mut weft_error;

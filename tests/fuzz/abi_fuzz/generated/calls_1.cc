@@ -210,6 +210,8 @@ void Call_weft_checkpoint_save(Fuzz& f) {
     options->step = static_cast<int64_t>(f.Integer());
     options->durable = static_cast<int32_t>(f.Integer());
     options->reserved = static_cast<int32_t>(f.Integer());
+    options->format = static_cast<weft_file_format>(f.OneOf({0, 1, 2, 3, 4, 5}));
+    options->tied = static_cast<weft_tied>(f.OneOf({0, 1, 2}));
   }
   weft_event** const out_event = f.Out<weft_event*>(true);
   f.Enter();
@@ -264,6 +266,19 @@ void Call_weft_checkpoint_reader_load(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_checkpoint_reader_load(reader, path, path_length, device, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_checkpoint_reader_load_as(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  const Text path_ = f.DrawText(Words::kKeys);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  const weft_dtype dtype = static_cast<weft_dtype>(f.DTypeNumber());
+  weft_device* const device = f.Handle<weft_device>(true);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_reader_load_as(reader, path, path_length, dtype, device, out))) return;
   f.Keep(out);
 }
 
@@ -882,14 +897,6 @@ void Call_weft_checkpoint_options_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
   f.Enter();
   weft_checkpoint_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_checkpoint_entry_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
-  f.Enter();
-  weft_checkpoint_entry_init(options, size);
   f.LeaveVoid();
 }
 

@@ -1764,6 +1764,7 @@ void Call_weft_checkpoint_reader_open(Fuzz& f);
 void Call_weft_checkpoint_reader_count(Fuzz& f);
 void Call_weft_checkpoint_reader_entry(Fuzz& f);
 void Call_weft_checkpoint_reader_load(Fuzz& f);
+void Call_weft_checkpoint_reader_load_as(Fuzz& f);
 void Call_weft_checkpoint_reader_metadata(Fuzz& f);
 void Call_weft_checkpoint_reader_tree(Fuzz& f);
 void Call_weft_checkpoint_reader_info(Fuzz& f);
@@ -2500,6 +2501,7 @@ extern const Function kFunctions[] = {
     {"weft_checkpoint_reader_count", Call_weft_checkpoint_reader_count, 0x308u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_entry", Call_weft_checkpoint_reader_entry, 0xB08u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_load", Call_weft_checkpoint_reader_load, 0x9328u, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_load_as", Call_weft_checkpoint_reader_load_as, 0x9328u, true, true, 1, nullptr},
     {"weft_checkpoint_reader_metadata", Call_weft_checkpoint_reader_metadata, 0x8308u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_tree", Call_weft_checkpoint_reader_tree, 0x9308u, true, true, 1, nullptr},
     {"weft_checkpoint_reader_info", Call_weft_checkpoint_reader_info, 0x308u, false, true, 1, nullptr},
@@ -3064,6 +3066,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 734;
+extern const size_t kFunctionCount = 735;
 
 }  // namespace weft::fuzz

@@ -1,0 +1,138 @@
+// One face for every file that holds tensors, whoever's format it is: what the C API's reader hands out. Opening checks the
+// table of contents against the file's length before memory is asked for; reading a tensor checks what the format lets it
+// check. Nothing is mapped: a file that shrinks under the reader gives an error, not a signal.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "serialization/checkpoint_schema.h"
+#include "serialization/tree.h"
+#include "src/runtime/io.h"
+#include "src/runtime/status.h"
+
+namespace weft {
+
+// Numbers of the C interface (weft_file_format).
+enum class FileFormat : uint32_t { kWeft = 0, kSafetensors = 1, kNpy = 2, kNpz = 3, kPyTorch = 4, kGguf = 5 };
+// "safetensors"
+std::string_view NameOf(FileFormat format);
+
+// One tensor of a file; what it shows lives as long as the reader.
+struct FileTensor {
+  std::string_view name;            // keys joined by ".", as they stand
+  DType dtype = DType::kInvalid;    // of what ReadTensor gives
+  DType logical = DType::kInvalid;  // as the user sees it: the same, but for a mode's (runtime/held_types.h)
+  std::span<const int64_t> dims;
+  uint64_t bytes = 0;       // that ReadTensor gives: dense and row-major; 4-bit types two in a byte
+  uint64_t file_bytes = 0;  // that it takes in the file
+  // How the file holds it, where that is not plainly `dtype`: "Q4_K", "F4[2, 8]", ">f4". A tensor that cannot be loaded is
+  // listed as the u8 of its bytes.
+  std::string_view encoding;
+  bool loadable = true;
+};
+
+class TensorFile {
+ public:
+  virtual ~TensorFile() = default;
+  virtual FileFormat format() const = 0;
+  virtual const HeaderRecord& header() const = 0;  // step, time, producer; nothing of the rest is used
+  virtual const Tree& tree() const = 0;            // tensor leaf i is tensor(i)
+  virtual size_t tensor_count() const = 0;
+  virtual FileTensor tensor(uint32_t id) const = 0;
+  // By name, or by path as Tree::PathOf writes it; an alias gives the tensor that it stands for.
+  virtual std::optional<uint32_t> Find(std::string_view name) const = 0;
+  virtual uint64_t tensor_bytes() const = 0;
+  virtual uint64_t file_bytes() const = 0;  // of all files where there are several
+  virtual absl::StatusOr<Tree> Metadata() const = 0;
+
+  // The whole tensor into `out`, which has tensor(id).bytes bytes. On error the contents of `out` are undefined.
+  virtual absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) = 0;
+  // Its bytes as they lie in the file, tensor(id).file_bytes of them.
+  virtual absl::Status ReadStored(uint32_t id, std::span<std::byte> out) = 0;
+  // Reads every payload once and checks what can be checked.
+  virtual absl::Status Verify() = 0;
+};
+
+// What is in the file decides, not its name. INVALID_ARGUMENT says what a file is that holds no tensors that can be read.
+absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& path, FileSystem* fs = nullptr);
+
+// A tensor of another's file. Usually 100 to 2,000 a file.
+struct ForeignTensor {
+  DType dtype = DType::kInvalid;
+  bool loadable = true;
+  uint64_t bytes = 0;   // as FileTensor has them
+  uint64_t offset = 0;  // in its file
+  uint64_t file_bytes = 0;
+  Dims dims;
+  std::string name, encoding;
+};
+
+// What readers of other people's formats have in common: they fill these fields and are finished by Finish.
+class ForeignFile : public TensorFile {
+ public:
+  FileFormat format() const final { return format_; }
+  const HeaderRecord& header() const final { return header_; }
+  const Tree& tree() const final { return tree_; }
+  size_t tensor_count() const final { return tensors_.size(); }
+  FileTensor tensor(uint32_t id) const final;
+  std::optional<uint32_t> Find(std::string_view name) const final;
+  uint64_t tensor_bytes() const final { return total_; }
+  uint64_t file_bytes() const final { return file_bytes_; }
+  absl::StatusOr<Tree> Metadata() const override { return metadata_; }
+  absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) final;
+  absl::Status ReadStored(uint32_t id, std::span<std::byte> out) override = 0;
+  absl::Status Verify() override;
+
+ protected:
+  explicit ForeignFile(FileFormat format) : format_(format) {}
+  // The tensor as `dtype`, of tensors_[id].bytes bytes. Bools are looked at afterwards.
+  virtual absl::Status Read(uint32_t id, std::span<std::byte> out) = 0;
+  // Adds the leaf and its record; the record's dtype and dims are the leaf's. Errors name the file.
+  absl::Status AddTensor(Tree::NodeId parent, std::string_view key, ForeignTensor tensor);
+  // A key of a dict under which nothing stands yet and which may be a key.
+  absl::StatusOr<Tree::NodeId> Add(Tree::NodeId parent, std::string_view key, const Tree::Value& value);
+  // After the last tensor: names by which they are found. Names that would be equal become paths.
+  void Finish();
+  const std::string& path() const { return path_; }
+
+  std::string path_;
+  HeaderRecord header_;
+  Tree tree_, metadata_;
+  std::vector<ForeignTensor> tensors_;
+  uint64_t file_bytes_ = 0;
+
+ private:
+  const FileFormat format_;
+  uint64_t total_ = 0;
+  absl::flat_hash_map<std::string_view, uint32_t> by_name_;  // views of tensors_, which changes no more
+};
+
+// "f32[2,3]", for error texts.
+std::string TypeText(DType dtype, std::span<const int64_t> dims);
+// UNIMPLEMENTED: the file is well, but holds what Weft has nothing for. "'file': tensor 'x' …"
+template <typename... Text>
+absl::Status NotForWeft(const std::string& file, const Text&... text) {
+  return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': ", text...);
+}
+// What a file says, for error texts: of any bytes the first 200 as text.
+std::string Shown(std::string_view text);
+// A metadata value: text where it is clean, bytes otherwise.
+absl::Status AddMetadata(Tree* metadata, std::string_view key, std::string_view value, const std::string& file);
+// A whole number that stands in metadata as text; 0 where it is none.
+int64_t StepOf(std::string_view text);
+// Turns every element's bytes round.
+void SwapBytes(std::span<std::byte> bytes, size_t width);
+
+}  // namespace weft

@@ -1,0 +1,11 @@
+// Any bytes as a safetensors file, through the reader that every format has: a sentence, or tensors that can be read. Starts from a
+// valid file that the writer makes.
+#include "tests/fuzz/tensor_file_fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return weft::testing::ReadTensorFile(data, size);
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned) {
+  return weft::testing::Mutate(weft::FileFormat::kSafetensors, data, size, max_size);
+}
