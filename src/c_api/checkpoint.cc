@@ -198,7 +198,7 @@ absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, 
 }
 
 // As the caller says: bytes of no type as a type of theirs, or the bytes as they lie in the file.
-absl::StatusOr<Ref<lazy::Tensor>> LoadTensorAs(ReaderObject& object, uint32_t id, DType dtype, Device* device) {
+absl::StatusOr<Ref<lazy::Tensor>> LoadTensorAs(ReaderObject& object, uint32_t id, DType dtype, const lazy::Where& device) {
   const FileTensor record = object.reader().tensor(id);
   if (object.reader().format() == FileFormat::kWeft) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "tensor '", record.name, "' of a Weft checkpoint is ",
@@ -369,7 +369,7 @@ weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(const DType wanted, CheckedDType(static_cast<uint32_t>(dtype)));
     WEFT_ASSIGN_OR_RETURN(const uint32_t id, FindTensor(*object, path, path_length));
-    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object->engine));
+    WEFT_ASSIGN_OR_RETURN(const lazy::Where place, PlaceOr(device, *object->engine));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensorAs(*object, id, wanted, place));
     return MakeTensor(std::move(tensor), out);
   });
