@@ -22,8 +22,8 @@ from ._device import Device  # noqa: E402
 from ._dtypes import BY_NAME as _DTYPES, DType, dtype, promoted as promote_types  # noqa: E402
 from ._errors import Error  # noqa: E402
 from ._library import LibraryError  # noqa: E402
-from ._ops import *  # noqa: E402, F401, F403
 from ._tensor import Parameter, Tensor, set_printoptions  # noqa: E402
+from ._ops import *  # noqa: E402, F401, F403
 from ._more import *  # noqa: E402, F401, F403
 
 globals().update(_DTYPES)

@@ -17,6 +17,7 @@ def doctor(_):
 
     print("libweft  %s, ABI %d.%d, from %s" % (wf.__version__, *_abi(wf), wf.library_path()))
     print("Python   %s, %s" % (platform.python_version(), platform.platform()))
+    print("accelerator %s" % (wf._fast.accelerator.__file__ if wf._fast.accelerator else "none"))
     try:
         import numpy
 

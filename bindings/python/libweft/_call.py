@@ -15,7 +15,8 @@ from operator import index as _index
 
 from . import _errors
 from ._abi import STRUCTS
-from ._dtypes import number as dtype_number
+from ._dtypes import DType, number as dtype_number
+from ._fast import accelerator, begin
 from ._library import open_library
 
 byref, c_double, c_int64, c_size_t, c_void_p = ctypes.byref, ctypes.c_double, ctypes.c_int64, ctypes.c_size_t, ctypes.c_void_p
@@ -63,8 +64,16 @@ class Now(_local):
     changed = None  # In a body: what was assigned to, by id.
 
 
-now = Now()
+now = accelerator.Now() if accelerator else Now()
 start = None  # Set by _context: the handle of the process's own context, made if need be.
+
+
+def set_own(handle):
+    """Says which handle is the process's own context's, or that there is none any more."""
+    if accelerator:
+        accelerator.set_own(handle)
+
+
 _files = {}
 _frame = sys._getframe
 _position_mark = quick("weft_position_mark")
@@ -187,6 +196,21 @@ def done(handle):
         if error:
             raise error_of(error)
     return tensor
+
+
+if accelerator:
+    begin(
+        _release_tensor,
+        _scope_share,
+        _position_mark,
+        _error_release_,
+        Handle,
+        fail,
+        lambda: start(),
+        DType,
+        PACKAGE,
+    )
+    mark, done = accelerator.mark, accelerator.done
 
 
 def again(function, error, x, y):

@@ -3,7 +3,7 @@
 import ctypes
 import math
 
-from . import _call, _device, _ops, _wait
+from . import _call, _device, _fast, _ops, _wait
 from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, check, done, quick, struct_of
 from ._dtypes import dtype as dtype_of, of_number
 from ._errors import InvalidArgument, InvalidType
@@ -45,6 +45,7 @@ def set_printoptions(threshold=None, edgeitems=None, precision=None, linewidth=N
     _print.update(threshold=threshold, edge_items=edgeitems, precision=precision, line_width=linewidth)
 
 
+@_fast.tensor_class
 class Tensor:
     """A value: recorded and not computed yet, or computed. Reading it (print, float, numpy) computes it.
 
@@ -429,9 +430,6 @@ class Tensor:
     def __rpow__(self, other):
         return power(other, self)
 
-    def __rmatmul__(self, other):
-        return _ops.matmul(other, self)
-
     def __pos__(self):
         return self
 
@@ -540,11 +538,7 @@ def _reflected(operation):
     return operator
 
 
-def _install():
-    """Methods and operators that are operations of C as they stand: one frame of Python less for each."""
-    for name in _ops.METHODS:
-        if name not in Tensor.__dict__:
-            setattr(Tensor, name, getattr(_ops, name))
+def _install_operators():
     for name, operation in (
         ("add", _ops.add),
         ("sub", _ops.sub),
@@ -555,6 +549,7 @@ def _install():
         ("or", _ops.bitwise_or),
         ("xor", _ops.bitwise_xor),
         ("lshift", _ops.shift_left),
+        ("matmul", _ops.matmul),
     ):
         setattr(Tensor, "__%s__" % name, operation)
         setattr(Tensor, "__r%s__" % name, _reflected(operation))
@@ -567,7 +562,17 @@ def _install():
         ("invert", _ops.bitwise_not),
     ):
         setattr(Tensor, "__%s__" % name, operation)
-    Tensor.__matmul__ = _ops.matmul
+
+
+def _install():
+    """Methods and operators that are operations of C as they stand: one frame of Python less for each."""
+    if _fast.accelerator:
+        _fast.install(_ops, Tensor)
+    for name in _ops.METHODS:
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, getattr(_ops, name))
+    if not _fast.accelerator:
+        _install_operators()
     _call.Tensor = Tensor
 
 
