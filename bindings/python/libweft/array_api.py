@@ -3,7 +3,7 @@ name."""
 
 import math as _math
 
-from . import _ops
+from . import _complex, _ops
 from ._convert import from_dlpack as _from_dlpack, tensor as _tensor
 from ._dtypes import BY_NAME as _D, dtype as _dtype, promoted as _promoted
 from ._errors import InvalidArgument as _Invalid
@@ -41,23 +41,17 @@ _KINDS = {
 
 # Operations of one name and meaning.
 _SAME = (
-    "acos",
-    "acosh",
     "add",
     "asin",
-    "asinh",
     "atan",
     "atan2",
-    "atanh",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
     "conj",
     "copysign",
     "cos",
-    "cosh",
     "exp",
-    "expm1",
     "floor_divide",
     "hypot",
     "imag",
@@ -78,14 +72,25 @@ _SAME = (
     "reciprocal",
     "signbit",
     "sin",
-    "sinh",
     "sqrt",
     "square",
     "tan",
-    "tanh",
     "tril",
 )
 globals().update({_name: getattr(_ops, _name) for _name in _SAME})
+
+
+def _also_complex(name):
+    real, of_complex = getattr(_ops, name), getattr(_complex, name)
+
+    def applied(x, /):
+        return of_complex(x) if x.dtype.is_complex else real(x)
+
+    return applied
+
+
+for _name in ("acos", "acosh", "asinh", "atanh", "cosh", "expm1", "sinh", "tanh"):
+    globals()[_name] = _also_complex(_name)
 subtract, multiply, negative, remainder = _ops.sub, _ops.mul, _ops.neg, _ops.mod
 equal, not_equal, less, less_equal, greater, greater_equal = _ops.eq, _ops.ne, _ops.lt, _ops.le, _ops.gt, _ops.ge
 bitwise_invert, bitwise_left_shift = _ops.bitwise_not, _ops.shift_left
@@ -127,7 +132,9 @@ def abs(x, /):
 
 
 def sign(x, /):
-    return (x != 0).astype(x.dtype) if x.dtype.kind == "unsigned integer" else _ops.sign(x)
+    if x.dtype.kind == "unsigned integer":
+        return (x != 0).astype(x.dtype)
+    return _ops.where(x == 0, _ops.full(x.shape, 0, dtype=x.dtype), _ops.sign(x))
 
 
 def where(condition, x1, x2, /):
