@@ -42,6 +42,8 @@ _LATE = {
         "_function": "Function function jit grad value_and_grad vmap jvp vjp checkpoint gradients custom_gradient "
         "from_stablehlo",
         "_control": "scan while_loop fori_loop cond switch custom_op",
+        "_numpy": "array_split column_stack dstack flip fromfunction histogram hsplit hstack identity inner isfinite "
+        "isinf isnan ix_ meshgrid ravel repeat vdot vsplit vstack",
         "files": "save load",
         "progress": "bar",
     }.items()

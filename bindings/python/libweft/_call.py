@@ -227,6 +227,14 @@ def again(function, error, x, y):
     return function(first, second)
 
 
+def of_floats(function, error, x):
+    """An operation of floats that failed: whole numbers and truth values are taken as f32, as `/` takes them."""
+    failure = error_of(error)
+    if not (x.dtype.is_integer or x.dtype == "bool"):
+        raise failure
+    return function(x.astype("f32"))
+
+
 class Packed(bytes):
     """A struct of C, with the memory that it points to."""
 

@@ -384,6 +384,26 @@ class Tensor:
         return self.reshape(-1)
 
     @property
+    def flat(self):
+        """Goes over all elements."""
+        return iter(self.ravel())
+
+    def swapaxes(self, a, b):
+        from ._more import swapaxes
+
+        return swapaxes(self, a, b)
+
+    def repeat(self, repeats, axis=None):
+        from ._numpy import repeat
+
+        return repeat(self, repeats, axis)
+
+    def dot(self, other):
+        from ._more import dot
+
+        return dot(self, other)
+
+    @property
     def real(self):
         return _ops.real(self) if self.dtype.is_complex else self
 
