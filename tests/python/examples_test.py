@@ -63,6 +63,10 @@ class Examples(unittest.TestCase):
     def test_custom_op(self):
         self.assertRegex(self.run_one("custom_op.py"), r"error    0\.0|error    \d\.\d+e-1\d")
 
+    def test_notebooks_as_scripts(self):
+        self.assertRegex(self.run_one("notebooks/first_steps.py"), r"y = 1\.[67]\d x -0\.[34]\d, \d programs compiled")
+        self.assertRegex(self.run_one("notebooks/two_moons.py"), r"(0\.9\d\d|1\.000) of the test points are right; [1-9] programs")
+
     def test_stablehlo_model(self):
         difference, loss, next_loss = re.search(
             r"difference (\S+)\nloss (\S+), and (\S+)", self.run_one("stablehlo_model.py")

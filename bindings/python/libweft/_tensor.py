@@ -180,8 +180,9 @@ class Tensor:
         kind = self.dtype
         if kind.letter is None:
             raise BufferError("elements of type %s have no letter in a buffer" % kind)
-        view = memoryview(self.tobytes())
-        return view.cast(kind.letter, self.shape) if self.shape and self.size else view
+        if not self.size:
+            raise BufferError("a buffer without elements has no shape")  # NumPy then asks for __array__.
+        return memoryview(self.tobytes()).cast(kind.letter, self.shape)
 
     def __dlpack_device__(self):
         return self.device.dlpack()
