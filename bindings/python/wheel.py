@@ -39,9 +39,9 @@ def accelerator(parts, output, sanitize=False):
             if sanitize
             else [*parts.build.old_glibc(folder, "cc"), "-g0", "-s", "-Wl,--build-id=none"]
         )
-        source = HERE / "accelerator" / "accelerator.c"
+        sources = sorted(str(path) for path in (HERE / "accelerator").glob("*.c"))
         try:
-            return parts.build.build(output, sys.executable, "cc", extra, [str(source)])
+            return parts.build.build(output, sys.executable, "cc", extra, sources)
         except (OSError, subprocess.CalledProcessError) as error:
             return parts.die(f"the accelerator could not be compiled, which needs cc and Python's headers: {error}")
 

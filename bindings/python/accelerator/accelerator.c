@@ -6,15 +6,10 @@
  *
  * One interpreter of a process uses it, the first; others take the functions of Python. All of it runs under Python's lock,
  * which is given up only where the context computes at once what is recorded: recording alone waits for nothing. */
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#include <Python.h>
-#include <stdint.h>
+#include "accelerator.h"
+
 #include <string.h>
 #include <structmember.h>
-
-#include "weft.h"
 
 typedef struct {
   PyObject_HEAD
@@ -35,7 +30,7 @@ typedef weft_error* (*Options3)(weft_context*, weft_tensor*, weft_tensor*, weft_
 typedef weft_error* (*Options4)(weft_context*, weft_tensor*, weft_tensor*, weft_tensor*, weft_tensor*, const void*,
                                 weft_tensor**);
 
-enum { kMostOperands = 4, kMostOps = 512, kMostRest = 8, kFiles = 256 };
+enum { kMostOperands = 4, kMostOps = 512, kMostRest = 8 };
 
 /* An operation: operands that it must have and may have, its function of C, and the function of Python that it stands for. */
 typedef struct {
@@ -63,203 +58,12 @@ typedef struct {
 static Op ops[kMostOps];
 static int op_count;
 
-static struct {
-  weft_error* (*mark)(weft_context*, const char*, size_t, int32_t);
-  weft_error* (*share)(weft_scope*, weft_tensor*);
-  void (*release)(weft_tensor*);
-  void (*release_error)(weft_error*);
-} c;
+struct library c;
 
 static PyTypeObject* tensor_type; /* the class Tensor; Python gives it its methods */
-static PyObject *handle_class, *fail, *start, *resolve, *dtype_class, *package;
-static PyObject *own, *name_back, *name_file, *name_waits;
-static void** own_cell;
-static int own_waits;
+static PyObject *handle_class, *fail, *resolve, *dtype_class;
 static allocfunc allocate;  /* of tensor_type, like give_back */
 static freefunc give_back;
-
-/* Puts an owned reference, or NULL, in the place of another. */
-static void put(PyObject** place, PyObject* value) {
-  PyObject* before = *place;
-  *place = value;
-  Py_XDECREF(before);
-}
-
-/* --- this thread's surroundings: context, step and body, as _call.Now has them */
-
-enum { kContext, kScope, kBody, kChanged, kPlaces };
-typedef struct {
-  PyObject* object[kPlaces];
-  void** cell[kPlaces]; /* where the object's address lies */
-  int waits;            /* the context computes at once what is recorded, and may call back: Python's lock is given up */
-} Here;
-static _Thread_local Here* here_;
-
-static void here_free(PyObject* capsule) {
-  Here* h = PyCapsule_GetPointer(capsule, NULL);
-  int i;
-  if (h == NULL) return;
-  if (here_ == h) here_ = NULL;
-  for (i = 0; i < kPlaces; ++i) Py_CLEAR(h->object[i]);
-  PyMem_Free(h);
-}
-
-/* The surroundings live as long as Python's state of the thread; NULL with an exception where there is no memory. */
-static Here* here_made(void) {
-  PyObject *states = PyThreadState_GetDict(), *capsule;
-  Here* h;
-  int failed;
-  if (states == NULL) return (Here*)PyErr_NoMemory();
-  h = PyMem_Calloc(1, sizeof *h);
-  if (h == NULL) return (Here*)PyErr_NoMemory();
-  capsule = PyCapsule_New(h, NULL, here_free);
-  if (capsule == NULL) {
-    PyMem_Free(h);
-    return NULL;
-  }
-  failed = PyDict_SetItemString(states, "libweft", capsule);
-  Py_DECREF(capsule);
-  if (failed) return NULL;
-  return here_ = h;
-}
-
-static inline Here* here(void) { return here_ != NULL ? here_ : here_made(); }
-
-/* Where a ctypes pointer keeps its address; it stays there as long as the object lives. NULL with an exception otherwise. */
-static void** cell_of(PyObject* object) {
-  Py_buffer view;
-  void** cell = NULL;
-  if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE)) return NULL;
-  if (view.len == (Py_ssize_t)sizeof(void*))
-    cell = view.buf;
-  else
-    PyErr_SetString(PyExc_TypeError, "a pointer of ctypes is wanted");
-  PyBuffer_Release(&view);
-  return cell;
-}
-
-/* True if the context of a handle computes what is recorded (_context._WaitingHandle says so). */
-static int waits_of(PyObject* handle) {
-  PyObject* value = PyObject_GetAttr(handle, name_waits);
-  if (value == NULL) PyErr_Clear(); /* the body of a function: nothing runs there */
-  Py_XDECREF(value);
-  return value == Py_True;
-}
-
-static PyObject* now_get(PyObject* self, void* place) {
-  Here* h = here();
-  PyObject* value;
-  (void)self;
-  if (h == NULL) return NULL;
-  value = h->object[(intptr_t)place];
-  return Py_NewRef(value == NULL ? Py_None : value);
-}
-
-static int now_set(PyObject* self, PyObject* value, void* where) {
-  const intptr_t place = (intptr_t)where;
-  Here* h = here();
-  void** cell = NULL;
-  (void)self;
-  if (h == NULL) return -1;
-  if (value == Py_None) value = NULL;
-  if (value != NULL && place != kChanged && (cell = cell_of(value)) == NULL) return -1;
-  h->cell[place] = cell;
-  if (place == kContext) h->waits = value != NULL && waits_of(value);
-  put(&h->object[place], value == NULL ? NULL : Py_NewRef(value));
-  return 0;
-}
-
-/* The context that is recorded into, as address and (borrowed) as object, and whether it waits; NULL with an exception where
- * there can be none. */
-static weft_context* context_of(Here* h, PyObject** object, int* waits) {
-  *object = NULL;
-  if (h->cell[kContext] != NULL && *h->cell[kContext] != NULL) {
-    *object = h->object[kContext];
-    *waits = h->waits;
-    return *h->cell[kContext];
-  }
-  if (own_cell == NULL) {
-    PyObject* made = PyObject_CallNoArgs(start);
-    if (made == NULL) return NULL;
-    Py_DECREF(made);
-    if (own_cell == NULL) {
-      PyErr_SetString(PyExc_RuntimeError, "the process's context has ended");
-      return NULL;
-    }
-  }
-  *object = own;
-  *waits = own_waits;
-  return *own_cell;
-}
-
-/* --- positions */
-
-static struct File {
-  PyObject *code, *bytes; /* bytes is NULL for the package's own files */
-} files[kFiles];
-
-/* What is kept of a code object's file. NULL with an exception. */
-static struct File* file_of(PyObject* code) {
-  struct File* file = &files[((uintptr_t)code >> 5) % kFiles];
-  PyObject *name, *bytes = NULL;
-  int own_file;
-  if (file->code == code) return file;
-  name = PyObject_GetAttr(code, name_file);
-  if (name == NULL) return NULL;
-  own_file = PyUnicode_Tailmatch(name, package, 0, PY_SSIZE_T_MAX, -1) == 1;
-  if (!own_file) bytes = PyUnicode_AsEncodedString(name, "utf-8", "surrogateescape");
-  Py_DECREF(name);
-  if (!own_file && bytes == NULL) return NULL;
-  put(&file->code, Py_NewRef(code));
-  put(&file->bytes, bytes);
-  return file;
-}
-
-/* Says to the library where the caller's code is: the innermost frame that is not the package's. */
-static int mark(weft_context* context) {
-  PyObject* frame = (PyObject*)PyEval_GetFrame();
-  struct File* file = NULL;
-  weft_error* error;
-  Py_XINCREF(frame);
-  while (frame != NULL) {
-    PyObject *code = (PyObject*)PyFrame_GetCode((PyFrameObject*)frame), *outer;
-    file = file_of(code);
-    Py_DECREF(code);
-    if (file == NULL) {
-      Py_DECREF(frame);
-      return -1;
-    }
-    if (file->bytes != NULL) break;
-    outer = PyObject_GetAttr(frame, name_back);
-    Py_DECREF(frame);
-    if (outer == NULL) return -1;
-    frame = outer;
-    if (frame == Py_None) Py_CLEAR(frame);
-  }
-  if (frame == NULL) return 0;
-  error = c.mark(context, PyBytes_AsString(file->bytes), (size_t)PyBytes_Size(file->bytes),
-                 PyFrame_GetLineNumber((PyFrameObject*)frame));
-  Py_DECREF(frame);
-  if (error != NULL) c.release_error(error);
-  return 0;
-}
-
-static PyObject* py_mark(PyObject* self, PyObject* none) {
-  Here* h = here();
-  PyObject* object;
-  weft_context* context;
-  int waits;
-  (void)self, (void)none;
-  if (h == NULL) return NULL;
-  context = context_of(h, &object, &waits);
-  if (object == NULL) return NULL;
-  Py_INCREF(object);
-  if (mark(context)) {
-    Py_DECREF(object);
-    return NULL;
-  }
-  return object;
-}
 
 /* --- tensors */
 
@@ -535,7 +339,9 @@ static PyObject* unary(Op* op, PyObject* a) {
 }
 
 /* Operators, in the order in which install_operators takes their functions. */
-enum { kAdd, kSub, kMul, kFloorDivide, kMod, kAnd, kOr, kXor, kLeft, kMatmul, kNeg, kInvert, kLt, kLe, kEq, kNe, kGt, kGe, kOperators };
+enum {
+  kAdd, kSub, kMul, kFloorDivide, kMod, kAnd, kOr, kXor, kLeft, kMatmul, kNeg, kInvert, kLt, kLe, kEq, kNe, kGt, kGe, kOperators
+};
 static Op operators[kOperators];
 #define BINARY(name, which) \
   static PyObject* name(PyObject* a, PyObject* b) { return binary(&operators[which], a, b); }
@@ -567,8 +373,9 @@ static PyObject* nb_invert(PyObject* a) { return unary(&operators[kInvert], a); 
   static PyObject* m##n(PyObject* self, PyObject* const* a, Py_ssize_t count, PyObject* names) {  \
     return call(&ops[0x##n], self, a, count, names);                                              \
   }
-#define ALL16(M, p) \
-  M(p##0) M(p##1) M(p##2) M(p##3) M(p##4) M(p##5) M(p##6) M(p##7) M(p##8) M(p##9) M(p##a) M(p##b) M(p##c) M(p##d) M(p##e) M(p##f)
+#define ALL16(M, p)                                               \
+  M(p##0) M(p##1) M(p##2) M(p##3) M(p##4) M(p##5) M(p##6) M(p##7) \
+  M(p##8) M(p##9) M(p##a) M(p##b) M(p##c) M(p##d) M(p##e) M(p##f)
 #define ALL256(M, p)                                                                                                      \
   ALL16(M, p##0) ALL16(M, p##1) ALL16(M, p##2) ALL16(M, p##3) ALL16(M, p##4) ALL16(M, p##5) ALL16(M, p##6) ALL16(M, p##7) \
   ALL16(M, p##8) ALL16(M, p##9) ALL16(M, p##a) ALL16(M, p##b) ALL16(M, p##c) ALL16(M, p##d) ALL16(M, p##e) ALL16(M, p##f)
@@ -651,16 +458,6 @@ static PyObject* py_operator(PyObject* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-static PyObject* py_set_own(PyObject* self, PyObject* handle) {
-  void** cell = NULL;
-  (void)self;
-  if (handle != Py_None && (cell = cell_of(handle)) == NULL) return NULL;
-  own_cell = cell;
-  own_waits = waits_of(handle);
-  put(&own, handle == Py_None ? NULL : Py_NewRef(handle));
-  Py_RETURN_NONE;
-}
-
 /* begin(addresses, Handle, fail, start, resolve, DType, the package's folder) */
 static PyObject* py_begin(PyObject* self, PyObject* args) {
   unsigned long long mark_, share_, release_, release_error_;
@@ -712,14 +509,6 @@ static PyType_Slot tensor_slots[] = {{Py_tp_dealloc, tensor_free},
 static PyType_Spec tensor_spec = {"libweft._tensor.Tensor", sizeof(Tensor), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                                   tensor_slots};
 
-static PyGetSetDef now_properties[] = {{"context", now_get, now_set, NULL, (void*)kContext},
-                                       {"scope", now_get, now_set, NULL, (void*)kScope},
-                                       {"body", now_get, now_set, NULL, (void*)kBody},
-                                       {"changed", now_get, now_set, NULL, (void*)kChanged},
-                                       {NULL, NULL, NULL, NULL, NULL}};
-static PyType_Slot now_slots[] = {{Py_tp_getset, now_properties}, {0, NULL}};
-static PyType_Spec now_spec = {"libweft._accelerator.Now", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, now_slots};
-
 static int module_exec(PyObject* module) {
   static int used;
   PyObject* now;
@@ -728,12 +517,10 @@ static int module_exec(PyObject* module) {
     return -1;
   }
   used = 1;
-  name_back = PyUnicode_InternFromString("f_back");
-  name_waits = PyUnicode_InternFromString("waits");
-  name_file = PyUnicode_InternFromString("co_filename");
+  if (begin_here()) return -1;
   tensor_type = (PyTypeObject*)PyType_FromSpec(&tensor_spec);
   now = PyType_FromSpec(&now_spec);
-  if (name_back == NULL || name_file == NULL || name_waits == NULL || tensor_type == NULL || now == NULL) return -1;
+  if (tensor_type == NULL || now == NULL) return -1;
   object_hash = (hashfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_hash);
   allocate = (allocfunc)PyType_GetSlot(tensor_type, Py_tp_alloc);
   give_back = (freefunc)PyType_GetSlot(tensor_type, Py_tp_free);

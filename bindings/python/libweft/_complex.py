@@ -1,5 +1,6 @@
-"""Functions of complex numbers that the library has for real ones alone, from real operations, with the values that the array API
-standard gives at zeros, infinities and NaN. Sources: Kahan, Branch Cuts for Complex Elementary Functions (1987); C23, annex G."""
+"""Functions of complex numbers that the library has for real ones alone, from real operations, with the values that the
+array API standard gives at zeros, infinities and NaN. Sources: Kahan, Branch Cuts for Complex Elementary Functions (1987);
+C23, annex G."""
 
 import math
 

@@ -84,7 +84,8 @@ def fromfunction(function, shape, dtype="f32"):
 
 
 def ix_(*vectors):
-    """Vectors along one axis each, so that they index, and add up over, all combinations; of truth values the places that hold."""
+    """Vectors along one axis each, so that they index, and add up over, all combinations; of truth values the places that
+    hold."""
     out = []
     for axis, vector in enumerate(vectors):
         vector = as_tensor(vector)
