@@ -86,6 +86,14 @@ for call in (
 ):
     for _ in range(3):
         print(said(call))
+for number in (2, 0.5, -0.0, 0.0, True, 2**60, 10**30, 1j, float("nan"), "2", None):
+    for t in (x, y, x > 1, x.astype("c64"), x.astype("bf16"), x.astype("u8")):
+        print(said(lambda: t * number), said(lambda: number - t), said(lambda: t < number), said(lambda: t @ number))
+before, made = wf.metrics.get("programs_compiled"), []
+for rate in (0.5, 0.25, 0.125, 0.5, 2, -0.0, 0.0):
+    with wf.step():
+        made.append((x * rate + 1 - 2 * x).keep())
+print([t.tolist() for t in made], wf.metrics.get("programs_compiled") - before)
 with wf.Context(mode="eager"):
     z = wf.tensor([1.0, 4.0])
     print(said(lambda: z + z), said(lambda: z.sum(axis=0)), said(lambda: z + x))

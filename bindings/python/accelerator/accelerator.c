@@ -292,7 +292,8 @@ static PyObject* by_python(const Op* op, PyObject* self, PyObject* const* args, 
 }
 
 /* A call of an operation; self is the first operand of a method and NULL of a function. */
-__attribute__((noinline)) static PyObject* call(Op* op, PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+__attribute__((noinline)) static PyObject* call(Op* op, PyObject* self, PyObject* const* args, Py_ssize_t count,
+                                                PyObject* names) {
   weft_tensor* x[kMostOperands] = {NULL};
   const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
   const void* options = NULL;
@@ -323,13 +324,51 @@ __attribute__((noinline)) static PyObject* call(Op* op, PyObject* self, PyObject
   return made != NULL ? made : by_python(op, self, args, count, names);
 }
 
+/* The tensor of a number beside one (yours), of its type, as _convert.beside makes it. NULL: Python is to make it. */
+static weft_tensor* number_beside(weft_tensor* like, PyObject* value) {
+  const int whole = Py_TYPE(value) == &PyLong_Type;
+  Here* h = here();
+  weft_tensor* made = NULL;
+  weft_dtype dtype;
+  weft_error* error;
+  double number;
+  int moves = 0;
+  if (h == NULL || (!whole && Py_TYPE(value) != &PyFloat_Type)) return NULL;
+  error = c.dtype(like, &dtype);
+  if (error == NULL) {
+    const unsigned kind = (unsigned)dtype & 255; /* 2 and 4 are floats, 0 and 1 integers */
+    if (kind != 2 && kind != 4 && !(whole && kind < 2)) return NULL;
+    number = PyFloat_AsDouble(value); /* an integer too large for that raises */
+    if (PyErr_Occurred() || (whole && (number > 9007199254740992.0 || number < -9007199254740992.0))) return NULL;
+    if (h->object[kBody] == NULL) moves = changed_here(value);
+    if (moves < 0) return NULL;
+    error = (moves ? c.argument : c.constant)(like, number, &made);
+  }
+  if (error == NULL && h->cell[kScope] != NULL) error = c.share(*h->cell[kScope], made);
+  if (error == NULL) return made;
+  c.release_error(error);
+  if (made != NULL) c.release(made);
+  return NULL;
+}
+
 /* An operator of two operands, either of which may be something else than a tensor. */
 static PyObject* binary(Op* op, PyObject* a, PyObject* b) {
   PyObject *args[2] = {a, b}, *made;
+  const int first = is_tensor(a), second = is_tensor(b);
   if (op->python == NULL) Py_RETURN_NOTIMPLEMENTED;
-  if (is_tensor(a) && is_tensor(b)) {
+  if (first && second) {
     weft_tensor* x[kMostOperands] = {((Tensor*)a)->raw, ((Tensor*)b)->raw, NULL, NULL};
     if (x[0] != NULL && x[1] != NULL && (made = record(op, x, NULL)) != NULL) return made;
+  } else if (op->packer == NULL && (first || second)) {
+    weft_tensor* like = ((Tensor*)(first ? a : b))->raw;
+    weft_tensor* number = like == NULL ? NULL : number_beside(like, first ? b : a);
+    if (number != NULL) {
+      weft_tensor* x[kMostOperands] = {first ? like : number, first ? number : like, NULL, NULL};
+      made = record(op, x, NULL);
+      c.release(number);
+      if (made != NULL) return made;
+    }
+    PyErr_Clear(); /* Python says what is wrong with the number */
   }
   return by_python(op, NULL, args, 2, NULL);
 }
@@ -458,18 +497,23 @@ static PyObject* py_operator(PyObject* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-/* begin(addresses, Handle, fail, start, resolve, DType, the package's folder) */
+/* begin(addresses of the library's functions in the order of struct library, Handle, fail, start, resolve, DType, the package's
+ * folder, _convert's numbers and what stands there for one that changes) */
 static PyObject* py_begin(PyObject* self, PyObject* args) {
-  unsigned long long mark_, share_, release_, release_error_;
+  unsigned long long at[7];
   (void)self;
-  if (!PyArg_ParseTuple(args, "KKKKOOOOOO", &mark_, &share_, &release_, &release_error_, &handle_class, &fail, &start,
-                        &resolve, &dtype_class, &package))
+  if (!PyArg_ParseTuple(args, "(KKKKKKK)OOOOOOOO", &at[0], &at[1], &at[2], &at[3], &at[4], &at[5], &at[6], &handle_class, &fail,
+                        &start, &resolve, &dtype_class, &package, &numbers, &changed))
     return NULL;
   Py_INCREF(handle_class), Py_INCREF(fail), Py_INCREF(start), Py_INCREF(resolve), Py_INCREF(dtype_class), Py_INCREF(package);
-  *(void**)&c.mark = (void*)(uintptr_t)mark_;
-  *(void**)&c.share = (void*)(uintptr_t)share_;
-  *(void**)&c.release = (void*)(uintptr_t)release_;
-  *(void**)&c.release_error = (void*)(uintptr_t)release_error_;
+  Py_INCREF(numbers), Py_INCREF(changed);
+  *(void**)&c.mark = (void*)(uintptr_t)at[0];
+  *(void**)&c.share = (void*)(uintptr_t)at[1];
+  *(void**)&c.release = (void*)(uintptr_t)at[2];
+  *(void**)&c.release_error = (void*)(uintptr_t)at[3];
+  *(void**)&c.dtype = (void*)(uintptr_t)at[4];
+  *(void**)&c.constant = (void*)(uintptr_t)at[5];
+  *(void**)&c.argument = (void*)(uintptr_t)at[6];
   Py_RETURN_NONE;
 }
 

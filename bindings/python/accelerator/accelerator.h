@@ -16,6 +16,9 @@ extern struct library {
   weft_error* (*share)(weft_scope*, weft_tensor*);
   void (*release)(weft_tensor*);
   void (*release_error)(weft_error*);
+  weft_error* (*dtype)(weft_tensor*, weft_dtype*);
+  weft_error* (*constant)(weft_tensor*, double, weft_tensor**);
+  weft_error* (*argument)(weft_tensor*, double, weft_tensor**);
 } c;
 
 /* Python's function that makes the process's context, and the folder of the package as text. */
@@ -37,6 +40,10 @@ void put(PyObject** place, PyObject* value);
 void** cell_of(PyObject* object);
 weft_context* context_of(Here* h, PyObject** object, int* waits);
 int mark(weft_context* context);
+/* True if another number than this stood at the caller's place in the program before; -1 where Python is to find out, and with an
+ * exception where that fails. */
+int changed_here(PyObject* value);
+extern PyObject *numbers, *changed; /* _convert's: {place: number}, and what stands there for one that changes */
 
 PyObject* py_mark(PyObject* self, PyObject* none);
 PyObject* py_set_own(PyObject* self, PyObject* handle);

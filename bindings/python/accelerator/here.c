@@ -3,9 +3,9 @@
 
 enum { kFiles = 256 };
 
-PyObject *start, *package;
+PyObject *start, *package, *numbers, *changed;
 _Thread_local Here* here_;
-static PyObject *own, *name_back, *name_file, *name_waits;
+static PyObject *own, *name_back, *name_file, *name_waits, *name_last;
 static void** own_cell;
 static int own_waits;
 
@@ -165,6 +165,24 @@ int mark(weft_context* context) {
   return 0;
 }
 
+int changed_here(PyObject* value) {
+  PyObject *frame = (PyObject*)PyEval_GetFrame(), *code, *last, *place = NULL, *before = NULL;
+  struct File* file;
+  if (frame == NULL || numbers == NULL) return -1;
+  code = (PyObject*)PyFrame_GetCode((PyFrameObject*)frame);
+  file = file_of(code);
+  Py_DECREF(code); /* the frame has it */
+  if (file == NULL || file->bytes == NULL) return -1;
+  code = PyLong_FromVoidPtr(code); /* as Python's id() is */
+  last = PyObject_GetAttr(frame, name_last);
+  if (code != NULL && last != NULL) place = PyTuple_Pack(2, code, last);
+  Py_XDECREF(code);
+  Py_XDECREF(last);
+  if (place != NULL) before = PyDict_GetItemWithError(numbers, place);
+  Py_XDECREF(place);
+  return before == NULL ? -1 : before == changed ? 1 : before == value ? 0 : -1;
+}
+
 PyObject* py_mark(PyObject* self, PyObject* none) {
   Here* h = here();
   PyObject* object;
@@ -203,6 +221,7 @@ PyType_Spec now_spec = {"libweft._accelerator.Now", sizeof(PyObject), 0, Py_TPFL
 int begin_here(void) {
   name_back = PyUnicode_InternFromString("f_back");
   name_waits = PyUnicode_InternFromString("waits");
+  name_last = PyUnicode_InternFromString("f_lasti");
   name_file = PyUnicode_InternFromString("co_filename");
-  return name_back == NULL || name_waits == NULL || name_file == NULL ? -1 : 0;
+  return name_back == NULL || name_waits == NULL || name_last == NULL || name_file == NULL ? -1 : 0;
 }

@@ -198,18 +198,13 @@ def done(handle):
     return tensor
 
 
+NUMBERS = {}  # The number that stood beside a tensor at a place of the program when it was last there.
+CHANGED = object()  # Stands there where another did before.
 if accelerator:
-    begin(
-        _release_tensor,
-        _scope_share,
-        _position_mark,
-        _error_release_,
-        Handle,
-        fail,
-        lambda: start(),
-        DType,
-        PACKAGE,
-    )
+    # In the order of struct library (accelerator.h), and then of its begin().
+    functions = (_position_mark, _scope_share, _release_tensor, _error_release_)
+    functions += tuple(map(quick, ("weft_tensor_dtype", "weft_tensor_constant_like", "weft_tensor_argument_like")))
+    begin(functions, Handle, fail, lambda: start(), DType, PACKAGE, NUMBERS, CHANGED)
     mark, done = accelerator.mark, accelerator.done
 
 

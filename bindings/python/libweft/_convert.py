@@ -90,7 +90,7 @@ def argument(value, dtype):
     return scalar(value, dtype_of(dtype))
 
 
-_numbers = {}  # The number that stood at a place of the program when it was last there.
+_numbers, _CHANGED = _call.NUMBERS, _call.CHANGED
 
 
 def beside(like, value):
@@ -145,8 +145,6 @@ def _has_changed(place, value):
     _numbers[place] = _CHANGED
     return True
 
-
-_CHANGED = object()
 
 
 def tensor(data, dtype=None, device=None):

@@ -86,10 +86,9 @@ def address(function):
     return cast(function, c_void_p).value
 
 
-def begin(release, share, mark, release_error, handle, fail, start, dtype, package):
-    accelerator.begin(
-        *[address(f) for f in (mark, share, release, release_error)], handle, fail, start, resolve, dtype, package
-    )
+def begin(functions, *rest):
+    """Gives the accelerator the functions of C that it calls, and what of Python it needs."""
+    accelerator.begin(tuple(map(address, functions)), *rest[:3], resolve, *rest[3:])
 
 
 def _text(function, first):
