@@ -31,9 +31,10 @@ def old_glibc(folder, compiler):
     return ["-L" + folder, "-Wl,--push-state,--no-as-needed", "-lpthread", "-ldl", "-Wl,--pop-state"]
 
 
-def build(output, python, compiler, extra):
-    """Compiles the module. `extra` are options of the compiler, and the libraries to link against."""
-    sources = sorted(str(path) for path in (HERE / "native").glob("*.c"))
+def build(output, python, compiler, extra, sources=None):
+    """Compiles a module of some sources, of torch_xla's by default. `extra` are options of the compiler, and the libraries to link
+    against."""
+    sources = sources or sorted(str(path) for path in (HERE / "native").glob("*.c"))
     beside = output.with_suffix(".tmp")  # a process that imports meanwhile finds the old file or the new one, whole
     command = [compiler, "-std=c11", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-fexceptions", "-D_GNU_SOURCE",
                "-DPy_LIMITED_API=0x030B0000", "-Wall", "-Wextra", "-I", str(HERE.parents[1] / "include" / "c_api"),

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import replay  # noqa: E402
 import samples  # noqa: E402
 
 SOURCE, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_LIB"]
@@ -43,6 +44,23 @@ class CppBinding(unittest.TestCase):
 
     def test_it_does_what_it_says(self):
         self.assertIn("all well", self.program(path("binding.cpp"), "-O1"))
+
+    def test_files_are_read_piece_by_piece_and_memory_is_shared_by_dlpack(self):
+        for flags in (["-O1"], ["-g1", "-fsanitize=address,undefined"]):
+            self.assertIn("all well", self.program(path("sharing.cpp"), *flags))
+
+    def test_golden_calls_are_replayed(self):
+        text, count = replay.program(os.path.join(SOURCE, "tests", "ffi", "vectors.json"), os.path.join(SOURCE, "include", "c_api", "weft_api.json"))
+        self.assertGreater(count, 50)
+        name = os.path.join(self.work, "replay.cpp")
+        with open(name, "w", encoding="utf-8") as out:
+            out.write(text)
+        folder = os.path.join(self.work, "tmp")
+        os.mkdir(folder)
+        out = os.path.join(self.work, "replay")
+        self.compiled(COMPILERS[0], "-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", name, *LINK, "-o", out)
+        done = subprocess.run([out, folder], capture_output=True, text=True, timeout=300)
+        self.assertEqual("%d vectors, 0 failed\n" % count, done.stdout, done.stderr)
 
     def test_failures_are_values_without_exceptions(self):
         for compiler in COMPILERS:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -26,7 +27,7 @@ class Cpp(unittest.TestCase):
             shutil.copy(os.path.join(BUILD, "generated", name), os.path.join(prefix, "lib", "pkgconfig"))
         for name in ("libweft.so", "libweft.so.1"):
             os.symlink(os.environ["WEFT_LIB"], os.path.join(prefix, "lib", name))
-        cls.env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "lib", "pkgconfig"), "WEFT_CACHE_DIR": os.path.join(cls.work, "cache")}
+        cls.env = {**os.environ, "PYTHONPATH": os.path.join(SOURCE, "bindings", "python"), "LIBWEFT_PATH": os.environ["WEFT_LIB"], "PKG_CONFIG_PATH": os.path.join(prefix, "lib", "pkgconfig"), "WEFT_CACHE_DIR": os.path.join(cls.work, "cache")}
 
     def compiled(self, name):
         out = os.path.join(self.work, name)
@@ -82,6 +83,37 @@ class Cpp(unittest.TestCase):
         before, after = map(float, re.search(r"loss (\S+), and (\S+) one step further", said).groups())
         self.assertLess(after, before)
         self.assertIn("line", self.run_it(self.compiled("stablehlo_model"), os.path.join(EXAMPLES, "first.cpp"), code=1))
+
+    def test_a_gpt_goes_on_with_the_same_bits_as_the_python_program_and_samples_in_one_launch(self):
+        text = os.path.join(SOURCE, "examples", "data", "genesis.txt")
+        small = ["--text", text, "--context", "32", "--width", "32", "--depth", "2", "--batch", "8", "--warmup", "4"]
+        program = self.compiled("gpt")
+        whole = self.run_it(program, *small, "--steps", "8", "--sample", "12", "--temperature", "0")
+        self.assertLess(float(re.search(r"step 8  loss (\S+)", whole).group(1)), 5.6)
+        launches, difference = re.search(r"(\d+) launch, beside the full forward: (\S+)", whole).groups()
+        self.assertEqual("1", launches)
+        self.assertLess(float(difference), 1e-5)
+        self.run_it(program, *small, "--steps", "4", "--horizon", "8", "--every", "4", "--checkpoint", "half.weft")
+
+        def bits(command):
+            line = self.run_it(*command, *small, "--steps", "8", "--resume", "--checkpoint", "half.weft")
+            return float.fromhex(re.search(r"\((\S+)\)", line).group(1))
+        resumed = bits([program])
+        self.assertEqual(float.fromhex(re.search(r"\((\S+)\)", whole).group(1)), resumed)
+        self.assertEqual(resumed, bits([sys.executable, os.path.join(SOURCE, "examples", "python", "gpt.py")]))
+        self.assertIn("no text of more than", self.run_it(program, "--text", "nowhere", code=1))
+
+    def test_a_resnet_trains_and_is_fine_tuned_from_its_file_and_from_the_python_programs(self):
+        if not os.path.exists("/usr/share/datasets/fashion-mnist"):
+            self.skipTest("dataset-fashion-mnist is not installed")
+        few = ["--blocks", "1", "--limit", "3", "--epochs", "1", "--batch", "32"]
+        said = self.said("resnet", *few, "--checkpoint", "cpp.resnet")
+        self.assertLess(float(re.search(r"loss (\S+)", said).group(1)), 3)
+        self.run_it(sys.executable, os.path.join(SOURCE, "examples", "python", "resnet.py"), *few, "--checkpoint", "python.resnet")
+        for name in ("cpp.resnet", "python.resnet"):
+            first, last = map(float, re.search(r"loss (\S+) to (\S+)", self.said("resnet", "--blocks", "1", "--limit", "8", "--tune", name)).groups())
+            self.assertLess(last, first)
+        self.assertIn("unknown option --fast", self.run_it(self.compiled("resnet"), "--fast", "1", code=1))
 
     def test_the_network_has_the_numbers_of_the_c_program_and_reads_its_checkpoints(self):
         if not os.path.exists("/usr/share/datasets/fashion-mnist"):

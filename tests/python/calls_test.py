@@ -273,7 +273,8 @@ class Waits(unittest.TestCase):
 
     def test_fork_says_what_c_says(self):
         code = (
-            "import libweft as wf, os\nx = wf.ones((2,)); x.tolist()\npid = os.fork()\n"
+            "import libweft as wf, os, warnings\nwarnings.simplefilter('ignore')\n"  # Python warns of threads, which a wait has made.
+            "x = wf.ones((2,)); x.tolist()\npid = os.fork()\n"
             "if pid == 0:\n    try:\n        x + x\n        os._exit(1)\n    except RuntimeError as error:\n"
             "        os._exit(0 if 'fork' in str(error) else 2)\nprint(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
         )
@@ -371,7 +372,8 @@ class Refusals(unittest.TestCase):
         env = {"LIBWEFT_PATH": "/nowhere/libweft.so.1"}
         code = "try:\n    import libweft\nexcept ImportError as error:\n    print(error)"
         _, out, error = support.run(code, **env)
-        self.assertIn("looked for, in this order: LIBWEFT_PATH, the package's own folder, the system's loader", out)
+        order = "the argument --library of python -m libweft, LIBWEFT_PATH, the package's own folder, the system's loader"
+        self.assertIn("looked for, in this order: " + order, out)
         self.assertIn("/nowhere/libweft.so.1: there is no such file", out)
         with open("/proc/self/maps", encoding="utf-8") as f:
             libc = next(line.split()[-1] for line in f if "libc.so.6" in line or "/libc-" in line)
@@ -404,6 +406,30 @@ class Refusals(unittest.TestCase):
 
 
 class Doctor(unittest.TestCase):
+    def test_the_library_of_an_argument_goes_before_that_of_the_environment(self):
+        env = {**os.environ, "LIBWEFT_PATH": "/nowhere/of/the/environment"}
+        if "LIBWEFT_INSTALLED" not in os.environ:
+            env["PYTHONPATH"] = support.PACKAGE
+
+        def doctor(*arguments):
+            return subprocess.run(
+                [sys.executable, "-m", "libweft", *arguments],
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            ).stdout
+
+        path = os.path.abspath(wf.library_path())
+        for arguments in (("--library", path), ("--library=" + path,)):
+            said = doctor(*arguments, "doctor")
+            self.assertIn("from " + path, said)
+            self.assertIn("a sum is as it should be", said)
+        said = doctor("--library", "/nowhere/of/the/argument", "doctor")
+        self.assertIn("the argument --library: /nowhere/of/the/argument: there is no such file", said)
+        self.assertIn("the environment variable LIBWEFT_PATH: /nowhere/of/the/environment", doctor("doctor"))
+
     def test_commands(self):
         env = {**os.environ, **({} if "LIBWEFT_INSTALLED" in os.environ else {"PYTHONPATH": support.PACKAGE})}
         with tempfile.TemporaryDirectory() as folder:

@@ -63,6 +63,40 @@ class Examples(unittest.TestCase):
     def test_custom_op(self):
         self.assertRegex(self.run_one("custom_op.py"), r"error    0\.0|error    \d\.\d+e-1\d")
 
+    def test_notebooks_as_scripts(self):
+        self.assertRegex(self.run_one("notebooks/first_steps.py"), r"y = 1\.[67]\d x -0\.[34]\d, \d programs compiled")
+        self.assertRegex(self.run_one("notebooks/two_moons.py"), r"(0\.9\d\d|1\.000) of the test points are right; [1-9] programs")
+
+    def test_stablehlo_model(self):
+        difference, loss, next_loss = re.search(
+            r"difference (\S+)\nloss (\S+), and (\S+)", self.run_one("stablehlo_model.py")
+        ).groups()
+        self.assertLess(float(difference), 1e-6)
+        self.assertLess(float(next_loss), float(loss))
+
+    def test_gpt_goes_on_with_the_same_bits_and_samples_in_one_launch(self):
+        text = os.path.join(support.SOURCE, "examples", "data", "genesis.txt")
+        small = ["--text", text, "--context", "32", "--width", "32", "--depth", "2", "--batch", "8", "--warmup", "4"]
+        whole = self.run_one("gpt.py", *small, "--steps", "8", "--sample", "12", "--temperature", "0")
+        loss = re.search(r"step 8  loss (\S+) \((\S+)\)", whole)
+        self.assertLess(float(loss.group(1)), 5.5)
+        launches, difference = re.search(r"(\d+) launch, beside the full forward: (\S+)", whole).groups()
+        self.assertEqual("1", launches)
+        self.assertLess(float(difference), 1e-5)
+        self.run_one("gpt.py", *small, "--steps", "4", "--horizon", "8", "--every", "4")
+        resumed = self.run_one("gpt.py", *small, "--steps", "8", "--resume", "--svg", "losses.svg")
+        self.assertIn("(%s)" % loss.group(2), resumed)
+        with open(os.path.join(self.work.name, "losses.svg"), encoding="utf-8") as f:
+            self.assertIn("polyline", f.read())
+
+    @unittest.skipUnless(os.path.isdir(DATA), "no images")
+    def test_resnet_trains_and_its_file_is_fine_tuned(self):
+        out = self.run_one("resnet.py", "--blocks", "1", "--limit", "3", "--epochs", "1", "--batch", "32", "--checkpoint", "r")
+        self.assertLess(float(re.search(r"loss (\S+)", out).group(1)), 3)
+        out = self.run_one("fine_tuning.py", "--file", "r", "--blocks", "1", "--steps", "8", "--images", "200")
+        first, _, last = map(float, re.search(r"loss (\S+) to (\S+) to (\S+)", out).groups())
+        self.assertLess(last, first)
+
     def test_server(self):
         self.assertIn("probabilities add up to [1.0], refused [400, 400, 400, 400]", self.run_one("server.py", "--selftest"))
 

@@ -41,6 +41,8 @@ UNARY = {
     "sqrt": np.sqrt,
 }
 REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}
+COMPLEX = st.complex_numbers(max_magnitude=20, allow_nan=False, allow_infinity=False)
+COMPLEX_NAMES = ("acos", "acosh", "asinh", "atanh", "cosh", "expm1", "sinh", "tanh")
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 
 
@@ -94,6 +96,15 @@ class Properties(unittest.TestCase):
         np.testing.assert_allclose(
             getattr(wf.tensor(a), name)().numpy(), wanted, rtol=4e-6 if a.dtype == np.float32 else 1e-13
         )
+
+    @SETTINGS
+    @given(hnp.arrays(np.complex128, 4, elements=COMPLEX), st.sampled_from(COMPLEX_NAMES))
+    def test_complex_functions_of_the_array_api(self, a, name):
+        from libweft import array_api
+
+        with np.errstate(all="ignore"):
+            wanted = getattr(np, {"acos": "arccos"}.get(name, name.replace("a", "arc", 1) if name[0] == "a" else name))(a)
+        np.testing.assert_allclose(getattr(array_api, name)(wf.tensor(a)).numpy(), wanted, rtol=1e-11, atol=1e-11)
 
     @SETTINGS
     @given(arrays(("f64", "i32"), hnp.array_shapes(max_dims=3, max_side=4)), st.sampled_from(sorted(REDUCTIONS)), st.data())

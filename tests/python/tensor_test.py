@@ -255,7 +255,7 @@ class Exchange(unittest.TestCase):
     def test_empty_and_scalar(self):
         for shape in ((), (0,), (2, 0, 3), (1,)):
             self.assertEqual(np.zeros(shape).tolist(), wf.zeros(shape, "f64").tolist())
-            self.assertEqual(shape, np.asarray(wf.zeros(shape)).shape)
+            self.assertEqual((shape, np.float32), (np.asarray(wf.zeros(shape)).shape, np.asarray(wf.zeros(shape)).dtype))
 
     def test_text_is_numpys(self):
         x = wf.tensor([[1.5, -2.0], [3.25, 0.0]])

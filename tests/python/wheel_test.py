@@ -62,6 +62,7 @@ class Wheel(unittest.TestCase):
             metadata = z.read(info + "/METADATA").decode()
         for name in (
             "libweft/libweft.so.1",
+            "libweft/_accelerator.abi3.so",
             "libweft/py.typed",
             "libweft/_ops.pyi",
             info + "/licenses/LICENSE",
@@ -97,7 +98,9 @@ class Wheel(unittest.TestCase):
         self.assertEqual(("False", "False"), (threads, json), "the import reads more than it needs")
         self.assertLessEqual(int(milliseconds), 120, "an import takes 20 to 40 ms where nothing else runs")
         self.assertTrue(rest.startswith("[2.0, 4.0] " + home), rest)
-        self.assertIn("as it should be", run(python, "-m", "libweft", "doctor", env=env).stdout)
+        doctor = run(python, "-m", "libweft", "doctor", env=env).stdout
+        self.assertIn("as it should be", doctor)
+        self.assertIn("accelerator " + ("none" if sys.version_info < (3, 11) else home), doctor)
         for test in ("calls_test.py", "functions_test.py"):
             chosen = ["Refusals", "Doctor"] if test == "calls_test.py" else []
             done = run(

@@ -22,8 +22,8 @@ from ._device import Device  # noqa: E402
 from ._dtypes import BY_NAME as _DTYPES, DType, dtype, promoted as promote_types  # noqa: E402
 from ._errors import Error  # noqa: E402
 from ._library import LibraryError  # noqa: E402
-from ._ops import *  # noqa: E402, F401, F403
 from ._tensor import Parameter, Tensor, set_printoptions  # noqa: E402
+from ._ops import *  # noqa: E402, F401, F403
 from ._more import *  # noqa: E402, F401, F403
 
 globals().update(_DTYPES)
@@ -42,6 +42,8 @@ _LATE = {
         "_function": "Function function jit grad value_and_grad vmap jvp vjp checkpoint gradients custom_gradient "
         "from_stablehlo",
         "_control": "scan while_loop fori_loop cond switch custom_op",
+        "_numpy": "array_split column_stack dstack flip fromfunction histogram hsplit hstack identity inner isfinite "
+        "isinf isnan ix_ meshgrid ravel repeat vdot vsplit vstack",
         "files": "save load",
         "progress": "bar",
     }.items()

@@ -1,7 +1,7 @@
 """Weft in Python."""
 
 from . import array_api as array_api, data as data, files as files, metrics as metrics, nn as nn, optim as optim, plot as plot
-from . import _ops as ops, progress as progress, random as random
+from . import _ops, progress as progress, random as random
 from ._context import Context as Context, configure as configure, context as context, device as device, devices as devices
 from ._context import evaluate as evaluate, seed as seed, step as step, sync as sync
 from ._control import (
@@ -14,7 +14,7 @@ from ._control import (
 )
 from ._convert import argument as argument, from_dlpack as from_dlpack, tensor as tensor
 from ._device import Device as Device
-from ._dtypes import DType as DType, dtype as dtype, promoted as promote_types
+from ._dtypes import DType as DType, dtype as dtype, promoted
 from ._errors import Error as Error
 from ._function import Function as Function, checkpoint as checkpoint, custom_gradient as custom_gradient
 from ._function import (
@@ -26,6 +26,7 @@ from ._function import (
     jvp as jvp,
 )
 from ._function import value_and_grad as value_and_grad, vjp as vjp, vmap as vmap
+from ._numpy import *
 from ._ops import *
 from ._more import *  # type: ignore[assignment]
 from ._tensor import Parameter as Parameter, Tensor as Tensor, set_printoptions as set_printoptions
@@ -33,6 +34,8 @@ from .files import load as load, save as save
 from .progress import bar as bar
 
 __version__: str
+ops = _ops
+promote_types = promoted
 asarray = tensor
 array = tensor
 i2: DType

@@ -17,6 +17,7 @@ def doctor(_):
 
     print("libweft  %s, ABI %d.%d, from %s" % (wf.__version__, *_abi(wf), wf.library_path()))
     print("Python   %s, %s" % (platform.python_version(), platform.platform()))
+    print("accelerator %s" % (wf._fast.accelerator.__file__ if wf._fast.accelerator else "none"))
     try:
         import numpy
 
@@ -94,6 +95,7 @@ def main():
     parser = argparse.ArgumentParser(
         prog="python -m libweft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--library", help="the C library, a file or its folder, before what LIBWEFT_PATH says")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor").set_defaults(run=doctor)
     for name, function in (("run", run), ("show", show)):

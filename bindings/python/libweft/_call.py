@@ -15,7 +15,8 @@ from operator import index as _index
 
 from . import _errors
 from ._abi import STRUCTS
-from ._dtypes import number as dtype_number
+from ._dtypes import DType, number as dtype_number
+from ._fast import accelerator, begin
 from ._library import open_library
 
 byref, c_double, c_int64, c_size_t, c_void_p = ctypes.byref, ctypes.c_double, ctypes.c_int64, ctypes.c_size_t, ctypes.c_void_p
@@ -63,8 +64,16 @@ class Now(_local):
     changed = None  # In a body: what was assigned to, by id.
 
 
-now = Now()
+now = accelerator.Now() if accelerator else Now()
 start = None  # Set by _context: the handle of the process's own context, made if need be.
+
+
+def set_own(handle):
+    """Says which handle is the process's own context's, or that there is none any more."""
+    if accelerator:
+        accelerator.set_own(handle)
+
+
 _files = {}
 _frame = sys._getframe
 _position_mark = quick("weft_position_mark")
@@ -189,6 +198,16 @@ def done(handle):
     return tensor
 
 
+NUMBERS = {}  # The number that stood beside a tensor at a place of the program when it was last there.
+CHANGED = object()  # Stands there where another did before.
+if accelerator:
+    # In the order of struct library (accelerator.h), and then of its begin().
+    functions = (_position_mark, _scope_share, _release_tensor, _error_release_)
+    functions += tuple(map(quick, ("weft_tensor_dtype", "weft_tensor_constant_like", "weft_tensor_argument_like")))
+    begin(functions, Handle, fail, lambda: start(), DType, PACKAGE, NUMBERS, CHANGED)
+    mark, done = accelerator.mark, accelerator.done
+
+
 def again(function, error, x, y):
     """An operation of two tensors that failed: if their types differ it is tried once more with the type that holds both."""
     if x.dtype is y.dtype:
@@ -201,6 +220,14 @@ def again(function, error, x, y):
     if first is x and second is y:
         raise failure
     return function(first, second)
+
+
+def of_floats(function, error, x):
+    """An operation of floats that failed: whole numbers and truth values are taken as f32, as `/` takes them."""
+    failure = error_of(error)
+    if not (x.dtype.is_integer or x.dtype == "bool"):
+        raise failure
+    return function(x.astype("f32"))
 
 
 class Packed(bytes):

@@ -28,10 +28,18 @@ class _ContextHandle(c_void_p):
     """A context is released without Python's lock: the last release waits for work that runs."""
 
     __slots__ = ()
+    waits = False
 
     def __del__(self):
         if self:
             _release(self)
+
+
+class _WaitingHandle(_ContextHandle):
+    """A context that computes at once what is recorded, so that an operation may wait and call back."""
+
+    __slots__ = ()
+    waits = True
 
 
 class Context:
@@ -59,6 +67,9 @@ class Context:
         self._h = _ContextHandle()
         self._outer = []
         check(_create(options, byref(self._h)))
+        if self.option("mode") != "lazy" or self.option("op_by_op") != "off":
+            lazy, self._h = self._h, _WaitingHandle(self._h.value)
+            lazy.value = None
         del kept
 
     def __enter__(self):
@@ -104,6 +115,7 @@ class _Own(Context):
 
     def close(self):
         """Ends the process's context while Python is whole: its programs are then on disk."""
+        _call.set_own(None)
         handle, self._h = self._h, c_void_p()
         if handle and os.getpid() == self.pid:
             del handle
@@ -117,6 +129,7 @@ def start():
             if _own is None:
                 made = _Own()
                 made.pid = os.getpid()
+                _call.set_own(made._h)
                 _own = made
     return _own._h
 
@@ -150,6 +163,7 @@ def configure(**settings):
         Context.__init__(made, **settings)
         made.pid = os.getpid()
         atexit.register(made.close)
+        _call.set_own(made._h)
         _own = made
 
 

@@ -90,7 +90,7 @@ def argument(value, dtype):
     return scalar(value, dtype_of(dtype))
 
 
-_numbers = {}  # The number that stood at a place of the program when it was last there.
+_numbers, _CHANGED = _call.NUMBERS, _call.CHANGED
 
 
 def beside(like, value):
@@ -108,6 +108,8 @@ def beside(like, value):
     while frame is not None and frame.f_code.co_filename.startswith(_call.PACKAGE):
         frame = frame.f_back
     changed = frame is not None and now.body is None and _has_changed((id(frame.f_code), frame.f_lasti), value)
+    if changed and dtype.is_complex:
+        return scalar(value, dtype)
     handle = Handle()
     error = (_argument_like if changed else _constant_like)(like._h, c_double(value), byref(handle))
     if error:
@@ -143,8 +145,6 @@ def _has_changed(place, value):
     _numbers[place] = _CHANGED
     return True
 
-
-_CHANGED = object()
 
 
 def tensor(data, dtype=None, device=None):

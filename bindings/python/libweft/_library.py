@@ -1,5 +1,5 @@
 """Finds and opens the C library. Nothing else is done here: no thread, no context, no reading of the environment but
-LIBWEFT_PATH."""
+LIBWEFT_PATH, and of the arguments of `python -m libweft` but --library."""
 
 import ctypes
 import os
@@ -16,10 +16,27 @@ class LibraryError(ImportError):
 
 def candidates():
     """[(who says it, path)] in the order in which they are tried. What a person says is the only candidate."""
+    said = _argument()
+    if said:
+        return [("the argument --library", _file(said))]
     said = os.environ.get(ENVIRONMENT)
     if said:
         return [("the environment variable " + ENVIRONMENT, _file(said))]
     return [("the package", os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)), ("the system's loader", SONAME)]
+
+
+def _argument():
+    """The path behind --library where this is read for `python -m libweft`, of which sys.argv then has "-m" in front."""
+    arguments = getattr(sys, "argv", [])
+    typed = getattr(sys, "orig_argv", None)  # From 3.10 on: the module's name is where "-m" is in sys.argv.
+    if arguments[:1] != ["-m"] or (typed and typed[-len(arguments)].partition(".")[0] != "libweft"):
+        return None
+    for i, word in enumerate(arguments):
+        if word == "--library":
+            return "".join(arguments[i + 1 : i + 2])
+        if word.startswith("--library="):
+            return word.partition("=")[2]
+    return None
 
 
 def _file(path):
@@ -59,7 +76,7 @@ def open_library():
         tried.append("%s: %s: %s" % (who, path, why))
         if os.sep in path:
             break
-    order = "%s, the package's own folder, the system's loader" % ENVIRONMENT
+    order = "the argument --library of python -m libweft, %s, the package's own folder, the system's loader" % ENVIRONMENT
     raise LibraryError(
         "libweft found no library that it can use (looked for, in this order: %s)\n  %s%s"
         % (order, "\n  ".join(tried), _musl())

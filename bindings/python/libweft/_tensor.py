@@ -3,7 +3,7 @@
 import ctypes
 import math
 
-from . import _call, _device, _ops, _wait
+from . import _call, _device, _fast, _ops, _wait
 from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, check, done, quick, struct_of
 from ._dtypes import dtype as dtype_of, of_number
 from ._errors import InvalidArgument, InvalidType
@@ -45,6 +45,7 @@ def set_printoptions(threshold=None, edgeitems=None, precision=None, linewidth=N
     _print.update(threshold=threshold, edge_items=edgeitems, precision=precision, line_width=linewidth)
 
 
+@_fast.tensor_class
 class Tensor:
     """A value: recorded and not computed yet, or computed. Reading it (print, float, numpy) computes it.
 
@@ -179,8 +180,9 @@ class Tensor:
         kind = self.dtype
         if kind.letter is None:
             raise BufferError("elements of type %s have no letter in a buffer" % kind)
-        view = memoryview(self.tobytes())
-        return view.cast(kind.letter, self.shape) if self.shape and self.size else view
+        if not self.size:
+            raise BufferError("a buffer without elements has no shape")  # NumPy then asks for __array__.
+        return memoryview(self.tobytes()).cast(kind.letter, self.shape)
 
     def __dlpack_device__(self):
         return self.device.dlpack()
@@ -383,6 +385,26 @@ class Tensor:
         return self.reshape(-1)
 
     @property
+    def flat(self):
+        """Goes over all elements."""
+        return iter(self.ravel())
+
+    def swapaxes(self, a, b):
+        from ._more import swapaxes
+
+        return swapaxes(self, a, b)
+
+    def repeat(self, repeats, axis=None):
+        from ._numpy import repeat
+
+        return repeat(self, repeats, axis)
+
+    def dot(self, other):
+        from ._more import dot
+
+        return dot(self, other)
+
+    @property
     def real(self):
         return _ops.real(self) if self.dtype.is_complex else self
 
@@ -428,9 +450,6 @@ class Tensor:
 
     def __rpow__(self, other):
         return power(other, self)
-
-    def __rmatmul__(self, other):
-        return _ops.matmul(other, self)
 
     def __pos__(self):
         return self
@@ -540,11 +559,7 @@ def _reflected(operation):
     return operator
 
 
-def _install():
-    """Methods and operators that are operations of C as they stand: one frame of Python less for each."""
-    for name in _ops.METHODS:
-        if name not in Tensor.__dict__:
-            setattr(Tensor, name, getattr(_ops, name))
+def _install_operators():
     for name, operation in (
         ("add", _ops.add),
         ("sub", _ops.sub),
@@ -555,6 +570,7 @@ def _install():
         ("or", _ops.bitwise_or),
         ("xor", _ops.bitwise_xor),
         ("lshift", _ops.shift_left),
+        ("matmul", _ops.matmul),
     ):
         setattr(Tensor, "__%s__" % name, operation)
         setattr(Tensor, "__r%s__" % name, _reflected(operation))
@@ -567,7 +583,17 @@ def _install():
         ("invert", _ops.bitwise_not),
     ):
         setattr(Tensor, "__%s__" % name, operation)
-    Tensor.__matmul__ = _ops.matmul
+
+
+def _install():
+    """Methods and operators that are operations of C as they stand: one frame of Python less for each."""
+    if _fast.accelerator:
+        _fast.install(_ops, Tensor)
+    for name in _ops.METHODS:
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, getattr(_ops, name))
+    if not _fast.accelerator:
+        _install_operators()
     _call.Tensor = Tensor
 
 

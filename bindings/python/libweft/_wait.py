@@ -35,7 +35,10 @@ class _Watch:
         self.out, self.into = os.pipe()
         os.set_blocking(self.into, False)
         self.pid, self.waiting, self.stray = os.getpid(), None, False
-        start_new_thread(self.run, (self.out,))
+        try:
+            start_new_thread(self.run, (self.out,))
+        except RuntimeError:  # An isolated sub-interpreter has no threads, and no signals.
+            self.main = None
 
     def run(self, pipe):
         while True:

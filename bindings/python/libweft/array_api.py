@@ -3,7 +3,7 @@ name."""
 
 import math as _math
 
-from . import _ops
+from . import _complex, _numpy, _ops
 from ._convert import from_dlpack as _from_dlpack, tensor as _tensor
 from ._dtypes import BY_NAME as _D, dtype as _dtype, promoted as _promoted
 from ._errors import InvalidArgument as _Invalid
@@ -20,6 +20,7 @@ from ._more import (
     unique as _unique,
     unstack as _unstack,
 )
+from ._numpy import meshgrid  # noqa: F401
 from ._tensor import Tensor as _Tensor, power as _power
 
 VERSIONS = ("2022.12", "2023.12", "2024.12")
@@ -41,23 +42,17 @@ _KINDS = {
 
 # Operations of one name and meaning.
 _SAME = (
-    "acos",
-    "acosh",
     "add",
     "asin",
-    "asinh",
     "atan",
     "atan2",
-    "atanh",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
     "conj",
     "copysign",
     "cos",
-    "cosh",
     "exp",
-    "expm1",
     "floor_divide",
     "hypot",
     "imag",
@@ -78,14 +73,25 @@ _SAME = (
     "reciprocal",
     "signbit",
     "sin",
-    "sinh",
     "sqrt",
     "square",
     "tan",
-    "tanh",
     "tril",
 )
 globals().update({_name: getattr(_ops, _name) for _name in _SAME})
+
+
+def _also_complex(name):
+    real, of_complex = getattr(_ops, name), getattr(_complex, name)
+
+    def applied(x, /):
+        return of_complex(x) if x.dtype.is_complex else real(x)
+
+    return applied
+
+
+for _name in ("acos", "acosh", "asinh", "atanh", "cosh", "expm1", "sinh", "tanh"):
+    globals()[_name] = _also_complex(_name)
 subtract, multiply, negative, remainder = _ops.sub, _ops.mul, _ops.neg, _ops.mod
 equal, not_equal, less, less_equal, greater, greater_equal = _ops.eq, _ops.ne, _ops.lt, _ops.le, _ops.gt, _ops.ge
 bitwise_invert, bitwise_left_shift = _ops.bitwise_not, _ops.shift_left
@@ -127,7 +133,9 @@ def abs(x, /):
 
 
 def sign(x, /):
-    return (x != 0).astype(x.dtype) if x.dtype.kind == "unsigned integer" else _ops.sign(x)
+    if x.dtype.kind == "unsigned integer":
+        return (x != 0).astype(x.dtype)
+    return _ops.where(x == 0, _ops.full(x.shape, 0, dtype=x.dtype), _ops.sign(x))
 
 
 def where(condition, x1, x2, /):
@@ -247,17 +255,6 @@ def tril(x, /, *, k=0):  # noqa: F811
     return _ops.tril(x, diagonal=k)
 
 
-def meshgrid(*arrays, indexing="xy"):
-    order = list(range(len(arrays)))
-    if indexing == "xy" and len(arrays) > 1:
-        order[:2] = [1, 0]
-    shape = tuple(arrays[i].shape[0] for i in order)
-    return [
-        _ops.broadcast_to(a.reshape([-1 if order[n] == i else 1 for n in range(len(arrays))]), shape)
-        for i, a in enumerate(arrays)
-    ]
-
-
 def can_cast(from_, to, /):
     source = from_.dtype if isinstance(from_, _Tensor) else _dtype(from_)
     return _promoted(source, _dtype(to)) is _dtype(to)
@@ -314,9 +311,7 @@ def squeeze(x, /, axis):
 
 
 def flip(x, /, *, axis=None):
-    axes = range(x.ndim) if axis is None else (axis,) if hasattr(axis, "__index__") else axis
-    axes = [a % x.ndim for a in axes]
-    return _ops.reverse(x, axes) if axes else x
+    return _numpy.flip(x, axis)
 
 
 def permute_dims(x, /, axes):
@@ -338,16 +333,7 @@ def roll(x, /, shift, *, axis=None):
 
 
 def repeat(x, repeats, /, *, axis=None):
-    if axis is None:
-        x, axis = x.reshape(-1), 0
-    if isinstance(repeats, int):
-        return _ops.repeat_interleave(x, repeats, axis=axis)
-    counts = _ops.broadcast_to(_as(repeats), (x.shape[axis],)).tolist()
-    order = [i for i, n in enumerate(counts) for _ in range(n)]
-    if not order:
-        axis %= x.ndim
-        return _ops.full((*x.shape[:axis], 0, *x.shape[axis + 1 :]), 0, dtype=x.dtype)
-    return _ops.take(x, _tensor(order, "i64"), axis=axis)
+    return _numpy.repeat(x, repeats, axis)
 
 
 def tile(x, repetitions, /):

@@ -32,6 +32,14 @@ def _ticks(low, high, count=5):
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+def _log_ticks(low, high):
+    """Logarithms of 1, 2 and 5 times powers of ten between two logarithms; of the powers alone where they are many."""
+    digits = (1, 2, 5) if high - low < 2.5 else (1,)
+    every = range(math.floor(low), math.ceil(high) + 1, max(math.ceil((high - low) / 8), 1))
+    found = [math.log10(d) + k for k in every for d in digits if low <= math.log10(d) + k <= high]
+    return found if len(found) > 1 else _ticks(low, high)
+
+
 def _numbers(values):
     values = values.tolist() if hasattr(values, "tolist") else [float(v) for v in values]
     return values if isinstance(values, list) else [values]
@@ -66,7 +74,7 @@ def lines(series, title="", x="step", y="loss", log=False, width=640, height=400
         % (width, height, width, height),
         '<rect width="100%" height="100%" fill="white"/>',
     ]
-    for tick in _ticks(low, high):
+    for tick in _log_ticks(low, high) if log else _ticks(low, high):
         v = 10**tick if log else tick
         _, py = at(0, v)
         out.append(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
-from .._ops import _Tensor, bce as bce, bce_with_logits as bce_with_logits, cross_entropy as cross_entropy, elu as elu
+from .._ops import bce as bce, bce_with_logits as bce_with_logits, cross_entropy as cross_entropy, elu as elu
 from .._ops import (
     gaussian_nll as gaussian_nll,
     gelu as gelu,
