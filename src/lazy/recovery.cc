@@ -143,7 +143,17 @@ absl::Status Evaluator::MakeAgain(Lock& lock, MeshState& state, Launched& launch
   }
   const ir::Values results = ir::Inline(*source, leaves);
   std::vector<ir::Value> values;
-  for (const auto& [data, output] : lost) values.push_back(results[output]);
+  ir::Builder b;
+  for (const auto& [data, output] : lost) {
+    ir::Value value = results[output];
+    // Whoever has it knows how it lies.
+    if (data->split()) {
+      const ir::Mesh& axes = state.mesh.axes();
+      value = b.Emit(ops::kOp_shard, {value}, {ir::ToString(axes, data->sharding().sharding(), value.dims().size())});
+    }
+    values.push_back(std::move(value));
+  }
+  WEFT_RETURN_IF_ERROR(b.status());
   if (launched.gave_up && MayNotEnd(values)) return outcome;
   WEFT_RETURN_IF_ERROR(Compute(lock, state, values, CutReason::kEval));
   for (const ir::Value& value : values) {
