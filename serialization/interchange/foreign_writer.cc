@@ -127,14 +127,19 @@ absl::StatusOr<FlatTree> FlattenFor(FileFormat format, const Tree& tree, const H
 
 absl::Status SaveForeign(FileFormat format, FilePlace place, const FlatTree& flat, TensorSource& source,
                          const SaveOptions& options) {
-  WEFT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(std::move(place), {.durability = options.durability}));
-  switch (format) {
-    case FileFormat::kSafetensors: WEFT_RETURN_IF_ERROR(WriteSafetensors(file.file(), flat, source, options)); break;
-    case FileFormat::kNpy: WEFT_RETURN_IF_ERROR(WriteNpy(file.file(), flat, source, options)); break;
-    case FileFormat::kNpz: WEFT_RETURN_IF_ERROR(WriteNpz(file.file(), flat, source, options)); break;
-    default: return InternalError("no writer of ", NameOf(format));
-  }
-  return file.Commit();
+  const std::string path = place.path;
+  const absl::Status status = [&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(std::move(place), {.durability = options.durability}));
+    switch (format) {
+      case FileFormat::kSafetensors: WEFT_RETURN_IF_ERROR(WriteSafetensors(file.file(), flat, source, options)); break;
+      case FileFormat::kNpy: WEFT_RETURN_IF_ERROR(WriteNpy(file.file(), flat, source, options)); break;
+      case FileFormat::kNpz: WEFT_RETURN_IF_ERROR(WriteNpz(file.file(), flat, source, options)); break;
+      default: return InternalError("no writer of ", NameOf(format));
+    }
+    return file.Commit();
+  }();
+  if (status.ok()) return status;
+  return WithText(status, absl::StrCat("saving '", path, "': ", status.message()));
 }
 
 PieceReader::PieceReader(const FlatTree& flat, TensorSource& source, const SaveOptions& options)

@@ -24,21 +24,28 @@ int Bit(const uint8_t* bits, int i) { return bits[i / 8] >> (i % 8) & 1; }
 // The first half of a block in the low nibbles of its bytes, the second in the high ones.
 int Nibble(const uint8_t* bytes, int i) { return i < kBlock / 2 ? Low(bytes[i]) : High(bytes[i - kBlock / 2]); }
 
+// Calls `set(i, q)` for the 32 integers of a block: two plain loops, which compilers make vectors of.
+template <typename Set>
+void ForNibbles(const uint8_t* bytes, Set&& set) {
+  for (int i = 0; i < kBlock / 2; ++i) set(i, Low(bytes[i]));
+  for (int i = 0; i < kBlock / 2; ++i) set(i + kBlock / 2, High(bytes[i]));
+}
+
 void Q4_0(const uint8_t* b, float* out) {
   const float d = Half(b);
-  for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(Nibble(b + 2, i) - 8);
+  ForNibbles(b + 2, [=](int i, int q) { out[i] = d * static_cast<float>(q - 8); });
 }
 void Q4_1(const uint8_t* b, float* out) {
   const float d = Half(b), m = Half(b + 2);
-  for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(Nibble(b + 4, i)) + m;
+  ForNibbles(b + 4, [=](int i, int q) { out[i] = d * static_cast<float>(q) + m; });
 }
 void Q5_0(const uint8_t* b, float* out) {
   const float d = Half(b);
-  for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>((Nibble(b + 6, i) | Bit(b + 2, i) << 4) - 16);
+  ForNibbles(b + 6, [=](int i, int q) { out[i] = d * static_cast<float>((q | Bit(b + 2, i) << 4) - 16); });
 }
 void Q5_1(const uint8_t* b, float* out) {
   const float d = Half(b), m = Half(b + 2);
-  for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(Nibble(b + 8, i) | Bit(b + 4, i) << 4) + m;
+  ForNibbles(b + 8, [=](int i, int q) { out[i] = d * static_cast<float>(q | Bit(b + 4, i) << 4) + m; });
 }
 void Q8_0(const uint8_t* b, float* out) {
   const float d = Half(b);
@@ -88,36 +95,44 @@ Scales ScalesOf(const uint8_t* b) {
   }
   return out;
 }
-// 32 bytes hold 64 elements: the first 32 in the low nibbles.
-int RowNibble(const uint8_t* bytes, int i) {
-  const uint8_t byte = bytes[i / 64 * 32 + i % 32];
-  return i % 64 < 32 ? Low(byte) : High(byte);
+// 32 bytes hold 64 elements, the first 32 in the low nibbles: `set(sub-block, element, integer)`.
+template <typename Set>
+void ForRows(const uint8_t* bytes, Set&& set) {
+  for (int s = 0; s < kSuper / kBlock; s += 2) {
+    const uint8_t* row = bytes + s / 2 * kBlock;
+    for (int i = 0; i < kBlock; ++i) set(s, i, Low(row[i]));
+    for (int i = 0; i < kBlock; ++i) set(s + 1, i, High(row[i]));
+  }
 }
 
 void Q4_K(const uint8_t* b, float* out) {
   const Scales scales = ScalesOf(b);
-  for (int i = 0; i < kSuper; ++i) {
-    const auto s = static_cast<size_t>(i / 32);
-    out[i] = scales.scale[s] * static_cast<float>(RowNibble(b + 16, i)) - scales.least[s];
-  }
+  ForRows(b + 16, [&](int s, int i, int q) {
+    const auto at = static_cast<size_t>(s);
+    out[kBlock * s + i] = scales.scale[at] * static_cast<float>(q) - scales.least[at];
+  });
 }
 void Q5_K(const uint8_t* b, float* out) {
   const Scales scales = ScalesOf(b);
-  const uint8_t *high = b + 16, *qs = b + 48;
-  for (int i = 0; i < kSuper; ++i) {
-    const auto s = static_cast<size_t>(i / 32);
-    const int q = RowNibble(qs, i) | (high[i % 32] >> (i / 32) & 1) << 4;
-    out[i] = scales.scale[s] * static_cast<float>(q) - scales.least[s];
-  }
+  const uint8_t* high = b + 16;
+  ForRows(b + 48, [&](int s, int i, int q) {
+    const auto at = static_cast<size_t>(s);
+    const int whole = q | (high[i] >> s & 1) << 4;
+    out[kBlock * s + i] = scales.scale[at] * static_cast<float>(whole) - scales.least[at];
+  });
 }
 void Q6_K(const uint8_t* b, float* out) {
-  const uint8_t *low = b, *high = b + 128, *scales = b + 192;
   const float d = Half(b + 208);
-  for (int i = 0; i < kSuper; ++i) {
-    const uint8_t byte = low[i / 128 * 64 + i % 64];
-    const int q = (i % 128 < 64 ? Low(byte) : High(byte)) | Pair(high, i) << 4;
-    const float scale = d * static_cast<float>(static_cast<int8_t>(scales[i / 16]));
-    out[i] = scale * static_cast<float>(q - 32);
+  for (int s = 0; s < kSuper / 16; ++s) {
+    const int half = s / 8, row = s % 8 / 2, column = s % 2 * 16;  // of 128 elements, of 32 of them, and in the row
+    const uint8_t* low = b + 64 * half + row % 2 * 32 + column;
+    const uint8_t* high = b + 128 + 32 * half + column;
+    const float scale = d * static_cast<float>(static_cast<int8_t>(b[192 + s]));
+    const int down = row < 2 ? 0 : 4;
+    for (int i = 0; i < 16; ++i) {
+      const int q = (low[i] >> down & 15) | (high[i] >> (2 * row) & 3) << 4;
+      out[16 * s + i] = scale * static_cast<float>(q - 32);
+    }
   }
 }
 

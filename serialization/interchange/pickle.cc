@@ -55,6 +55,8 @@ class PickleMachine {
   absl::Status Run() {
     for (bool stopped = false; !stopped;) {
       if (out_->values_.size() > kMaxPickleValues) return Bad("the pickle has more than ", kMaxPickleValues, " values");
+      if (stack_.size() > kMaxPickleStack)
+        return Bad("the pickle keeps more than ", kMaxPickleStack, " values waiting");
       const std::string_view code = Take(1);
       if (code.empty()) return Ended();
       WEFT_RETURN_IF_ERROR(Step(code[0], &stopped));

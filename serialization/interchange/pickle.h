@@ -89,6 +89,7 @@ class Pickle {
 };
 
 inline constexpr uint64_t kMaxPickleBytes = 64 << 20;
+inline constexpr size_t kMaxPickleStack = 32 << 10;  // Python writes lists and dicts 1,000 entries at a time
 inline constexpr size_t kMaxPickleValues = 8 << 20;  // about 80 bytes each
 
 }  // namespace weft

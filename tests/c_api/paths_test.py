@@ -143,7 +143,7 @@ class Paths(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             name = "result0.npy"
             os.mkfifo(os.path.join(folder, name))
-            self.fails(f"weft_checkpoint_save: cannot write '{folder}/{name}': it is not a regular file", "run", "p.mlir", "--input", "a.npy", "--output", folder)
+            self.fails(f"cannot write '{folder}/{name}': it is not a regular file", "run", "p.mlir", "--input", "a.npy", "--output", folder)
             self.assertEqual([name], os.listdir(folder))
 
     def fails(self, text, *words):

@@ -206,7 +206,7 @@ class Refuses(Run):
         self.save("a.npy", np.float32(1))
         self.fails("--output nowhere: there is no such folder", "p.mlir", "--input", "a.npy", "--output", "nowhere")
         (self.work / "result0.npy").mkdir()
-        self.fails("weft_checkpoint_save: cannot write './result0.npy': it is a directory", "p.mlir", "--input", "a.npy", "--output", ".")
+        self.fails("weft_checkpoint_save: saving './result0.npy': cannot write './result0.npy': it is a directory", "p.mlir", "--input", "a.npy", "--output", ".")
         self.assertEqual([], list(self.work.glob(".result0*")))
 
     def test_misuse(self):

@@ -221,7 +221,7 @@ class Hostile(Files):
                            (b"X\xff\xff\xff\xffabc", "ends too early"), (b"K\x01K\x02R", "calls a int with a int"),
                            (b"}K\x01a", "adds 1 items for a list to a dict"), (b"K\x01Nb", "sets attributes of a int"),
                            (b"(K\x01d", "a key and no value"), (b"}X\x01\0\0\0aK\x01sX\x01\0\0\0aK\x02s", "has the key 'a' already"),
-                           (b"]" * 2000 + b"a" * 1999, "1024 levels deep"), (b"]" * 1000000 + b"a" * 999999, "1024 levels deep"),
+                           (b"]" * 2000 + b"a" * 1999, "1024 levels deep"), (b"]" * 1000000 + b"a" * 999999, "more than 32768 values waiting"),
                            (persistent.replace(b"storage", b"strange"), "no storage"),
                            (b"}X\x03\0\0\0a\0bNs", "UTF-8 without NUL"), (b"}X\x02\0\0\0\xff\xfeNs", "UTF-8 without NUL")):
             self.write(old_file(body))

@@ -1,0 +1,135 @@
+// Other people's formats when storage fails: each call of a save and of a load in turn. The old file or the new one is there, whole;
+// nothing is left beside it; a load gives an error or the right bytes.
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "serialization/interchange/foreign_writer.h"
+#include "serialization/interchange/tensor_file.h"
+#include "tests/serialization/checkpoint_support.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/temp_dir.h"
+
+namespace weft {
+namespace {
+
+using ::testing::HasSubstr;
+using weft::testing::FaultyFileSystem;
+using weft::testing::State;
+using weft::testing::TempDir;
+
+constexpr FileFormat kWritten[] = {FileFormat::kSafetensors, FileFormat::kNpy, FileFormat::kNpz};
+
+// One tensor of more than a piece, and, where the format holds more, small ones.
+State StateFor(FileFormat format) {
+  State state;
+  state.AddTensor(0, "large", DType::kU8, {5'000'000});
+  if (format == FileFormat::kNpy) return state;
+  state.AddTensor(0, "w.x", DType::kF32, {3, 5});
+  state.AddTensor(0, "empty", DType::kI32, {0, 4});
+  state.AddTensor(0, "mask", DType::kBool, {7});
+  return state;
+}
+
+absl::Status Save(FileFormat format, const std::string& path, State& state, FileSystem* fs) {
+  WEFT_ASSIGN_OR_RETURN(FilePlace place, FilePlace::Find(fs, path));
+  WEFT_ASSIGN_OR_RETURN(const FlatTree flat, FlattenFor(format, state.tree, {}, Tied::kRefuse));
+  SaveOptions options;
+  options.fs = fs;
+  return SaveForeign(format, std::move(place), flat, state, options);
+}
+
+// Every tensor of the file is the state's. An .npy file calls its only one otherwise.
+absl::Status Compare(const std::string& path, const State& state, FileSystem* fs) {
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFile> file, OpenTensorFile(path, fs));
+  EXPECT_EQ(file->tensor_count(), state.values.size());
+  for (uint32_t i = 0; i < state.values.size(); ++i) {
+    const std::optional<uint32_t> id =
+        file->tensor_count() == 1 ? 0 : file->Find(state.tree.PathOf(state.tree.tensors()[i].node));
+    EXPECT_TRUE(id.has_value());
+    std::vector<std::byte> bytes(file->tensor(*id).bytes);
+    WEFT_RETURN_IF_ERROR(file->ReadTensor(*id, bytes));
+    EXPECT_EQ(bytes, state.values[i]);
+  }
+  return absl::OkStatus();
+}
+
+TEST(InterchangeFaults, EveryFailingCallOfASaveLeavesOldOrNew) {
+  for (const FileFormat format : kWritten) {
+    State state = StateFor(format);
+    for (const auto fault : {FaultyFileSystem::Fault::kOnce, FaultyFileSystem::Fault::kForever}) {
+      TempDir dir;
+      const std::string path = dir / "a";
+      std::ofstream(path) << "old";
+      FaultyFileSystem fs;
+      int failed = 0;
+      for (int64_t n = 1;; ++n) {
+        ASSERT_LT(n, 500);
+        fs.Arm(n, ENOSPC, fault);
+        const absl::Status status = Save(format, path, state, &fs);
+        if (!fs.hit()) {
+          ASSERT_TRUE(status.ok()) << status;
+          break;
+        }
+        const bool is_new = std::filesystem::file_size(path) != 3;
+        ASSERT_TRUE(is_new || !status.ok()) << n;
+        if (is_new) {
+          ASSERT_TRUE(Compare(path, state, PosixFileSystem()).ok());
+        }
+        if (!status.ok()) {
+          ++failed;
+          ASSERT_THAT(std::string(status.message()), HasSubstr(path)) << n;
+        }
+        if (fault == FaultyFileSystem::Fault::kOnce) {
+          ASSERT_EQ(dir.Names().size(), 1u) << fs.failed_call();
+        }
+        for (const std::string& name : dir.Names()) std::filesystem::remove(dir / name);
+        std::ofstream(path) << "old";
+      }
+      EXPECT_GT(failed, 3) << NameOf(format);
+    }
+  }
+}
+
+TEST(InterchangeFaults, EveryFailingOrShortCallOfALoadIsAnErrorOrNoMatter) {
+  for (const FileFormat format : kWritten) {
+    TempDir dir;
+    const std::string path = dir / "a";
+    State state = StateFor(format);
+    ASSERT_TRUE(Save(format, path, state, PosixFileSystem()).ok());
+    FaultyFileSystem fs;
+    int failed = 0;
+    for (int64_t n = 1;; ++n) {
+      ASSERT_LT(n, 500);
+      fs.Arm(n, EIO, FaultyFileSystem::Fault::kOnce);
+      const absl::Status status = Compare(path, state, &fs);
+      if (!fs.hit()) {
+        ASSERT_TRUE(status.ok()) << status;
+        break;
+      }
+      failed += status.ok() ? 0 : 1;
+    }
+    EXPECT_GT(failed, 2) << NameOf(format);
+    fs.Arm(1, EINTR, FaultyFileSystem::Fault::kShort);
+    EXPECT_TRUE(Compare(path, state, &fs).ok());
+  }
+}
+
+TEST(InterchangeFaults, AFileCutShortAfterItWasOpenedIsAnError) {
+  for (const FileFormat format : kWritten) {
+    TempDir dir;
+    const std::string path = dir / "a";
+    State state = StateFor(format);
+    ASSERT_TRUE(Save(format, path, state, PosixFileSystem()).ok());
+    const auto file = OpenTensorFile(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    std::filesystem::resize_file(path, 1000);
+    std::vector<std::byte> bytes(5'000'000);
+    const std::optional<uint32_t> id = (*file)->Find(format == FileFormat::kNpy ? "arr_0" : "large");
+    ASSERT_TRUE(id.has_value());
+    EXPECT_EQ((*file)->ReadTensor(*id, bytes).code(), absl::StatusCode::kDataLoss) << NameOf(format);
+  }
+}
+
+}  // namespace
+}  // namespace weft
