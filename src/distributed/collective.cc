@@ -2,7 +2,6 @@
 #include "src/distributed/collective.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "src/distributed/reduce.h"
 
@@ -145,8 +144,7 @@ CallRecord RecordOf(const Collective& call) {
     }
     record.pairs = hash;
   }
-  const size_t kept = std::min(call.where.size(), sizeof record.where - 1);
-  std::memcpy(record.where, call.where.data(), kept);
+  call.where.copy(record.where, sizeof record.where - 1);
   return record;
 }
 

@@ -129,7 +129,7 @@ std::vector<std::unique_ptr<Communicator>> MakeInProcessGroup(int size, const st
     const std::string_view label =
         static_cast<size_t>(rank) < labels.size() ? labels[static_cast<size_t>(rank)] : std::string_view();
     Cell& cell = group->cells[static_cast<size_t>(rank)];
-    std::memcpy(cell.label, label.data(), std::min(label.size(), sizeof cell.label - 1));
+    label.copy(cell.label, sizeof cell.label - 1);
     members.push_back(std::make_unique<Member>(group, rank));
   }
   return members;

@@ -69,7 +69,7 @@ bool Readable(int fd, int64_t deadline_ns) {
 
 void Send(int to, absl::StatusCode code, std::string_view text, int memory) {
   Answer answer = {kMagic, static_cast<int32_t>(code), {}};
-  std::memcpy(answer.text, text.data(), std::min(text.size(), sizeof answer.text - 1));
+  text.copy(answer.text, sizeof answer.text - 1);
   iovec part = {&answer, sizeof answer};
   msghdr message = {};
   message.msg_iov = &part;
@@ -190,7 +190,7 @@ absl::StatusOr<OwnedFd> Fetch(const SharedMemoryOptions& options) {
     usleep(2000);
   }
   Hello hello = {kMagic, options.rank, options.size, static_cast<uint32_t>(options.token.size()), {}};
-  std::memcpy(hello.token, options.token.data(), options.token.size());
+  options.token.copy(hello.token, sizeof hello.token);
   if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) {
     return SystemError("rank 0 does not listen");
   }

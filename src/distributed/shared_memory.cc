@@ -102,7 +102,7 @@ class SharedCause final : public CauseKeeper {
   explicit SharedCause(Head* head) : head_(head) {}
   void Keep(const absl::Status& why) override {
     head_->cause_code = static_cast<int32_t>(why.code());
-    std::memcpy(head_->cause, why.message().data(), std::min(why.message().size(), sizeof head_->cause - 1));
+    why.message().copy(head_->cause, sizeof head_->cause - 1);
   }
   absl::Status Kept() const override {
     return absl::Status(static_cast<absl::StatusCode>(head_->cause_code), head_->cause);

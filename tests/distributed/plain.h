@@ -2,6 +2,7 @@
 // but the names.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -40,7 +41,7 @@ inline HostTensor Random(DType dtype, int64_t count, uint64_t seed) {
   } else if (BitsOf(dtype) < 8) {
     Normalize(dtype, bytes);
   }
-  std::memcpy(tensor.mutable_bytes().data(), bytes.data(), bytes.size());
+  std::ranges::copy(bytes, tensor.mutable_bytes().begin());
   if (IsBool(dtype) || IsNarrow(dtype)) return tensor;
   for (int64_t i = 0; i < count; i += 2)
     tensor.SetDouble(i, static_cast<double>(static_cast<int>(bits() % 21)) - 10 + 0.25 * (i % 3));
