@@ -417,21 +417,21 @@ WEFT_API WEFT_MUST_USE weft_error* weft_case(weft_context* ctx, weft_tensor* ind
 
 /* Runs a function on each device of a mesh, on its parts of the inputs, and puts its results together: JAX's shard_map.
  * The function is recorded for parts: its inputs have the shapes that the devices have, and collectives in it
- * (weft_all_reduce, weft_all_gather, …) talk to the others. in_specs and out_specs have a sharding for each input and
- * result, joined by ';', as weft_shard takes them. What the function captures each device has whole; it may not draw
- * random numbers. A result that is whole along an axis must be the same on all devices along it. Gradients flow, vmap
- * maps. On the platforms cpu and reference the devices' work is written out side by side in one program, and sums are
- * those in the order of the devices.
- *   in_specs: may be NULL; in_length bytes
- *   out_specs: may be NULL; out_length bytes
+ * (weft_all_reduce, weft_all_gather, …) talk to the others. input_specs and output_specs have a sharding for each input
+ * and result, joined by ';', as weft_shard takes them. What the function captures each device has whole; it may not
+ * draw random numbers. A result that is whole along an axis must be the same on all devices along it. Gradients flow,
+ * vmap maps. On the platforms cpu and reference the devices' work is written out side by side in one program, and sums
+ * are those in the order of the devices.
+ *   input_specs: may be NULL; input_specs_length bytes
+ *   output_specs: may be NULL; output_specs_length bytes
  *   inputs: may be NULL; input_count entries
  *   outputs: capacity entries; each yours: release them
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, OUT_OF_RANGE. Threads:
  * any. Since 1.2.
  */
-WEFT_API WEFT_MUST_USE weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* in_specs,
-    size_t in_length, const char* out_specs, size_t out_length, weft_tensor* const* inputs, size_t input_count,
-    weft_tensor** outputs, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
+WEFT_API WEFT_MUST_USE weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* input_specs,
+    size_t input_specs_length, const char* output_specs, size_t output_specs_length, weft_tensor* const* inputs,
+    size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

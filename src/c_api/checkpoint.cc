@@ -198,7 +198,8 @@ absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, 
 }
 
 // As the caller says: bytes of no type as a type of theirs, or the bytes as they lie in the file.
-absl::StatusOr<Ref<lazy::Tensor>> LoadTensorAs(ReaderObject& object, uint32_t id, DType dtype, const lazy::Where& device) {
+absl::StatusOr<Ref<lazy::Tensor>> LoadTensorAs(ReaderObject& object, uint32_t id, DType dtype,
+                                               const lazy::Where& device) {
   const FileTensor record = object.reader().tensor(id);
   if (object.reader().format() == FileFormat::kWeft) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "tensor '", record.name, "' of a Weft checkpoint is ",

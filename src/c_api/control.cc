@@ -260,9 +260,10 @@ weft_error* weft_case(weft_context* ctx, weft_tensor* index, weft_function* cons
   });
 }
 
-weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* in_specs, size_t in_length,
-                            const char* out_specs, size_t out_length, weft_tensor* const* inputs, size_t input_count,
-                            weft_tensor** outputs, size_t capacity, size_t* out_count) noexcept {
+weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* input_specs,
+                            size_t input_specs_length, const char* output_specs, size_t output_specs_length,
+                            weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity,
+                            size_t* out_count) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_count);
     if (capacity > 0) WEFT_NOT_NULL(outputs);
@@ -275,8 +276,8 @@ weft_error* weft_per_device(weft_context* ctx, weft_function* function, const ch
           absl::StatusCode::kUnimplemented, "the function @", body.name,
           " draws random numbers, and each device would draw the same; draw before, and cut what is drawn");
     }
-    WEFT_ASSIGN_OR_RETURN(const std::string_view in, OptionalText(in_specs, in_length, "in_specs"));
-    WEFT_ASSIGN_OR_RETURN(const std::string_view out, OptionalText(out_specs, out_length, "out_specs"));
+    WEFT_ASSIGN_OR_RETURN(const std::string_view in, OptionalText(input_specs, input_specs_length, "input_specs"));
+    WEFT_ASSIGN_OR_RETURN(const std::string_view out, OptionalText(output_specs, output_specs_length, "output_specs"));
     for (size_t i = 0; i < input_count; ++i) call.operands.push_back(call.given[i]);
     AddCaptures(body, &call);
     WEFT_ASSIGN_OR_RETURN(const lazy::DeviceMesh* mesh, MeshOf(*call.context, call.operands, "weft_per_device"));

@@ -449,7 +449,7 @@ static void each_device(const char* platform, const char* plugin) {
   function = function_of(ctx, more_alone, 2, 2);
   FAILS_WITH(weft_per_device(ctx, function, "a,b", WEFT_STRLEN, "a,b", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "parameter 0 of the function @share is f32[2, 2]; a device's part of the operand f32[2, 2] is f32[1, 1]");
   FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "c,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "names the axis 'c'");
-  FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "a,-;b,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "has 1 results; out_specs says how 2 are put together");
+  FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "a,-;b,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "has 1 results; output_specs says how 2 are put together");
   weft_function_release(function);
   weft_tensor_release(x), weft_mesh_release(mesh);
   weft_context_release(ctx);

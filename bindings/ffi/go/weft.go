@@ -3201,7 +3201,7 @@ var (
 	TensorShardingPicture func(tensor Tensor, out *Blob) Error
 	TensorCopyToMesh func(tensor Tensor, mesh Mesh, spec *byte, spec_length uintptr, out *Tensor) Error
 	TensorFromHostSharded func(mesh Mesh, spec *byte, spec_length uintptr, dtype Dtype, dims *int64, rank uintptr, data unsafe.Pointer, size uintptr, out *Tensor) Error
-	PerDevice func(ctx Context, function Function, in_specs *byte, in_length uintptr, out_specs *byte, out_length uintptr, inputs *Tensor, input_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	PerDevice func(ctx Context, function Function, input_specs *byte, input_specs_length uintptr, output_specs *byte, output_specs_length uintptr, inputs *Tensor, input_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	AllReduce func(ctx Context, x Tensor, axes *byte, axes_length uintptr, reducer CollectiveReducer, out *Tensor) Error
 	AllGather func(ctx Context, x Tensor, axes *byte, axes_length uintptr, dimension int64, out *Tensor) Error
 	ReduceScatter func(ctx Context, x Tensor, axes *byte, axes_length uintptr, dimension int64, reducer CollectiveReducer, out *Tensor) Error

@@ -2248,7 +2248,7 @@ struct weft_api_v1 {
   weft_error* (*tensor_sharding_picture)(weft_tensor* tensor, weft_blob** out);
   weft_error* (*tensor_copy_to_mesh)(weft_tensor* tensor, weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor** out);
   weft_error* (*tensor_from_host_sharded)(weft_mesh* mesh, const char* spec, size_t spec_length, weft_dtype dtype, const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out);
-  weft_error* (*per_device)(weft_context* ctx, weft_function* function, const char* in_specs, size_t in_length, const char* out_specs, size_t out_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*per_device)(weft_context* ctx, weft_function* function, const char* input_specs, size_t input_specs_length, const char* output_specs, size_t output_specs_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
   weft_error* (*all_reduce)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, weft_collective_reducer reducer, weft_tensor** out);
   weft_error* (*all_gather)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_tensor** out);
   weft_error* (*reduce_scatter)(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_collective_reducer reducer, weft_tensor** out);
@@ -2493,7 +2493,7 @@ weft_error* weft_tensor_shard_at(weft_tensor* tensor, size_t index, int64_t* out
 weft_error* weft_tensor_sharding_picture(weft_tensor* tensor, weft_blob** out);
 weft_error* weft_tensor_copy_to_mesh(weft_tensor* tensor, weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor** out);
 weft_error* weft_tensor_from_host_sharded(weft_mesh* mesh, const char* spec, size_t spec_length, weft_dtype dtype, const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out);
-weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* in_specs, size_t in_length, const char* out_specs, size_t out_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* input_specs, size_t input_specs_length, const char* output_specs, size_t output_specs_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_all_reduce(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, weft_collective_reducer reducer, weft_tensor** out);
 weft_error* weft_all_gather(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_tensor** out);
 weft_error* weft_reduce_scatter(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_collective_reducer reducer, weft_tensor** out);

@@ -20,7 +20,7 @@ weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_grad
 weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position_mark_stack weft_job_join weft_job_find""".split()
 
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
-TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "in_specs": "Words::kSpecs", "out_specs": "Words::kSpecs", "spec": "Words::kSpecs"}
+TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "input_specs": "Words::kSpecs", "output_specs": "Words::kSpecs", "spec": "Words::kSpecs"}
 TEXTS_OF = {
     ("weft_function_from_stablehlo", "text"): "Words::kPrograms",
     ("weft_function_save", "path"): "Words::kProgramFiles", ("weft_function_load", "path"): "Words::kProgramFiles",

@@ -87,7 +87,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
                      "; a device's part of the operand ", ShortType(whole), " is ", ShortType(part));
   }
   if (body.results().empty() || out.size() != body.results().size()) {
-    return UserError("the function @", body.name(), " has ", body.results().size(), " results; out_specs says how ",
+    return UserError("the function @", body.name(), " has ", body.results().size(), " results; output_specs says how ",
                      out.size(), " are put together");
   }
   for (size_t r = 0; r < out.size(); ++r) {

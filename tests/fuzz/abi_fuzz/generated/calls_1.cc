@@ -663,20 +663,19 @@ void Call_weft_tensor_copy_to_mesh(Fuzz& f) {
 void Call_weft_per_device(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_function* const function = f.Handle<weft_function>(false);
-  const Text in_specs_ = f.DrawText(Words::kSpecs);
-  const char* const in_specs = in_specs_.data;
-  const size_t in_length = in_specs_.length;
-  const Text out_specs_ = f.DrawText(Words::kSpecs);
-  const char* const out_specs = out_specs_.data;
-  const size_t out_length = out_specs_.length;
-  const size_t out_length = static_cast<size_t>(f.Integer());
+  const Text input_specs_ = f.DrawText(Words::kSpecs);
+  const char* const input_specs = input_specs_.data;
+  const size_t input_specs_length = input_specs_.length;
+  const Text output_specs_ = f.DrawText(Words::kSpecs);
+  const char* const output_specs = output_specs_.data;
+  const size_t output_specs_length = output_specs_.length;
   size_t input_count = 0;
   weft_tensor* const* const inputs = f.Handles<weft_tensor>(&input_count);
   size_t capacity = 0;
   weft_tensor** const outputs = f.OutArray<weft_tensor*>(&capacity);
   size_t* const out_count = f.Out<size_t>(false);
   f.Enter();
-  if (!f.Leave(weft_per_device(ctx, function, in_specs, in_length, out_specs, out_length, inputs, input_count, outputs, capacity, out_count))) return;
+  if (!f.Leave(weft_per_device(ctx, function, input_specs, input_specs_length, output_specs, output_specs_length, inputs, input_count, outputs, capacity, out_count))) return;
   for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
 }
 
