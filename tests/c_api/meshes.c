@@ -422,6 +422,42 @@ static float of_loops(int i, int j, float (*x)[COLUMNS]) {
   return 14 * own + 13 * other;
 }
 
+/* vmap of a function that each device runs: each example beside the function itself. */
+static void maps_examples(weft_context* ctx, weft_mesh* mesh) {
+  enum { EXAMPLES = 3 };
+  weft_tensor_info input = {.dtype = WEFT_F32, .rank = 2, .dims = {ROWS, COLUMNS}};
+  weft_context* body = NULL;
+  weft_function *share = NULL, *whole = NULL, *all = NULL;
+  weft_tensor *x = NULL, *y = NULL, *many = NULL, *one = NULL;
+  float host[EXAMPLES][ROWS][COLUMNS], mapped[EXAMPLES][ROWS][4], alone[ROWS][4];
+  size_t made = 0;
+  int k, i, j;
+  for (k = 0; k < EXAMPLES; ++k) {
+    for (i = 0; i < ROWS; ++i) {
+      for (j = 0; j < COLUMNS; ++j) host[k][i][j] = (float)(k * 100 + i * 10 + j);
+    }
+  }
+  MUST(weft_function_begin(ctx, "whole", WEFT_STRLEN, &input, 1, &body, &x));
+  share = function_of(body, scatters, ROWS / 2, COLUMNS / 2);
+  MUST(weft_per_device(body, share, "a,b", WEFT_STRLEN, "a,b", WEFT_STRLEN, &x, 1, &y, 1, &made));
+  MUST(weft_function_end(body, &y, 1, &whole));
+  weft_tensor_release(x), weft_tensor_release(y), weft_function_release(share);
+  MUST(weft_function_vmap(ctx, whole, EXAMPLES, NULL, 0, NULL, 0, NULL, &all));
+  MUST(weft_tensor_from_host_sharded(mesh, "-,-,-", WEFT_STRLEN, WEFT_F32, DIMS(EXAMPLES, ROWS, COLUMNS), host, sizeof host, &many));
+  MUST(weft_function_call(ctx, all, &many, 1, &y, 1, &made));
+  MUST(weft_tensor_to_host(y, mapped, sizeof mapped));
+  weft_tensor_release(y), weft_tensor_release(many);
+  for (k = 0; k < EXAMPLES; ++k) {
+    MUST(weft_tensor_from_host_sharded(mesh, "-,-", WEFT_STRLEN, WEFT_F32, DIMS(ROWS, COLUMNS), host[k], sizeof host[k], &one));
+    MUST(weft_function_call(ctx, whole, &one, 1, &y, 1, &made));
+    MUST(weft_tensor_to_host(y, alone, sizeof alone));
+    CHECK(memcmp(alone, mapped[k], sizeof alone) == 0);
+    CHECK(alone[1][2] == of_scatters(1, 2, host[k]));
+    weft_tensor_release(y), weft_tensor_release(one);
+  }
+  weft_function_release(whole), weft_function_release(all);
+}
+
 static void each_device(const char* platform, const char* plugin) {
   weft_context* ctx = context_of(platform, plugin);
   weft_mesh* mesh = NULL;
@@ -445,6 +481,7 @@ static void each_device(const char* platform, const char* plugin) {
   COLLECTIVE(sends, "a,b", of_sends, ROWS, COLUMNS);
   COLLECTIVE(places, "a,b", of_places, ROWS, COLUMNS);
   COLLECTIVE(loops, "a,b", of_loops, ROWS, COLUMNS);
+  maps_examples(ctx, mesh);
   x = f32(ctx, DIMS(2, 2), (const float[]){1, 2, 3, 4});
   function = function_of(ctx, more_alone, 2, 2);
   FAILS_WITH(weft_per_device(ctx, function, "a,b", WEFT_STRLEN, "a,b", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "parameter 0 of the function @share is f32[2, 2]; a device's part of the operand f32[2, 2] is f32[1, 1]");

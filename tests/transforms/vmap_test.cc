@@ -106,7 +106,7 @@ TEST(Vmap, OfVmapOfEveryOperation) {
   EXPECT_THAT(std::set<std::string_view>(loops.begin(), loops.end()), ::testing::IsEmpty());
 }
 
-// What the tests of this file, of control flow and rules, and tests/c_api/custom.c go over; the compiler's own stands in no function.
+// What the tests of this file, of control flow and rules, tests/c_api/custom.c and tests/c_api/meshes.c go over; the compiler's own stands in no function.
 TEST(Vmap, IsTestedOfEveryOperation) {
   std::set<std::string_view> seen;
   for (const auto& programs : {test::OpPrograms(/*all_types=*/true), test::ControlPrograms(), test::BodyPrograms()}) {
@@ -121,7 +121,7 @@ TEST(Vmap, IsTestedOfEveryOperation) {
   for (const ir::OpDef* op : ops::AllOps()) {
     if (op->kind != ir::Kind::kMacro && !seen.contains(op->c_name)) others.insert(op->c_name);
   }
-  EXPECT_EQ(others, (std::set<std::string_view>{"custom_call", "custom_gradient", "fusion", "scan", "view_as_complex", "view_as_real"}));
+  EXPECT_EQ(others, (std::set<std::string_view>{"custom_call", "custom_gradient", "fusion", "per_device", "scan", "view_as_complex", "view_as_real"}));
 }
 
 TEST(Vmap, OfControlFlow) {

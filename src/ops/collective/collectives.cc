@@ -247,7 +247,8 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
 
 #define WEFT_ALONE " replica_groups=i64[1,1]{0}"
 constexpr Sample kGatherSamples[] = {{"T[2,3] all_gather_dim=1" WEFT_ALONE}, {"T[131] all_gather_dim=0" WEFT_ALONE}};
-constexpr Sample kReduceSamples[] = {{"T[2,3]" WEFT_ALONE " reducer=sum"}, {"T[131]" WEFT_ALONE " reducer=max", -2, 2, false}};
+constexpr Sample kReduceSamples[] = {{"T[2,3]" WEFT_ALONE " reducer=sum"},
+                                     {"T[131]" WEFT_ALONE " reducer=max", -2, 2, false}};
 constexpr Sample kToAllSamples[] = {{"T[2,3] split_dimension=1 concat_dimension=0 split_count=1" WEFT_ALONE},
                                     {"T[131] split_dimension=0 concat_dimension=0 split_count=1" WEFT_ALONE}};
 constexpr Sample kBroadcastSamples[] = {{"T[2,3]" WEFT_ALONE}, {"T[0]" WEFT_ALONE}};
