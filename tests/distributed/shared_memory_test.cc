@@ -277,15 +277,14 @@ TEST(SharedMemory, SurvivesRandomKills) {
     std::vector<Process> processes = Cast{.part = "sums", .ms = 2000}.StartAll();
     const size_t victim = random() % 3;
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
-    const int64_t killed = MonotonicNow();
     processes[victim].Signal(round % 4 == 0 ? SIGTERM : SIGKILL);
     const std::vector<Ended> ended = WaitAll(processes);
     for (size_t rank = 0; rank < 3; ++rank) {
       if (rank == victim) continue;
       EXPECT_EQ(1, ended[rank].code());
-      EXPECT_THAT(ended[rank].said, ::testing::AnyOf(StartsWith("UNAVAILABLE: "), StartsWith("DEADLINE_EXCEEDED: ")));
+      // Whose end was seen ends the call; the deadline is for who was killed before it came. No clock decides: others run, too.
       const bool never_came = ended[rank].said.find("to the group of") != std::string::npos;
-      EXPECT_TRUE(never_came || MonotonicNow() - killed < 1'900'000'000) << ended[rank].said;
+      EXPECT_TRUE(never_came || ended[rank].said.starts_with("UNAVAILABLE: ")) << ended[rank].said;
     }
   }
 }
