@@ -232,7 +232,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_random_get_state(weft_context* ctx, uint
 WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint64_t key, uint64_t counter_low,
     uint64_t counter_high) WEFT_NOEXCEPT;
 
-/* The shares of all devices along the axes combined, on each of them. Sums have a gradient.
+/* The shares of all devices along the axes combined, on each of them. Sums, maxima and minima have gradients.
  *   ctx: of a body that weft_per_device runs, or of a loop or branch in one
  *   x: this device's share
  *   axes: axes_length bytes; axes of the mesh along which devices work together, joined by "+": "data", "data+model",
@@ -254,8 +254,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_all_reduce(weft_context* ctx, weft_tenso
 WEFT_API WEFT_MUST_USE weft_error* weft_all_gather(weft_context* ctx, weft_tensor* x, const char* axes,
     size_t axes_length, int64_t dimension, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* The shares of all devices along the axes combined, of which each device gets its piece along a dimension. Sums have a
- * gradient.
+/* The shares of all devices along the axes combined, of which each device gets its piece along a dimension. Sums,
+ * maxima and minima have gradients.
  *   ctx: of a body that weft_per_device runs, or of a loop or branch in one
  *   x: this device's share
  *   axes: axes_length bytes; axes of the mesh along which devices work together, joined by "+": "data", "data+model",

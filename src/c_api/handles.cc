@@ -15,11 +15,13 @@ constexpr uint32_t kSegmentSlots = 4096;  // 128 KiB a segment
 constexpr uint32_t kSegments = (1u << kIndexBits) / kSegmentSlots;
 constexpr uint32_t kMaxGeneration = (1u << kGenerationBits) - 1;
 
-// A slot's word: bits 0-14 pins, 15 somebody waits for them, 16-37 references, 38-41 type, 42-63 generation. Pins and the
+// A slot's word: bits 0-14 pins, 15 somebody waits for them, 16-36 references, 37-41 type, 42-63 generation. Pins and the
 // type outlive the references, the generation outlives all.
-constexpr int kTypeShift = 38, kGenerationShift = 42;
+constexpr int kTypeShift = 37, kGenerationShift = 42;
+constexpr uint64_t kTypes = (1u << (kGenerationShift - kTypeShift)) - 1;
+static_assert(static_cast<uint64_t>(HandleType::kPoison) <= kTypes, "a type has so many bits of the word");
 constexpr uint64_t kPin = 1, kPins = 0x7FFF, kWaited = 0x8000;
-constexpr uint64_t kReference = 0x10000, kReferences = uint64_t{0x3FFFFF} << 16;
+constexpr uint64_t kReference = 0x10000, kReferences = uint64_t{0x1FFFFF} << 16;
 
 // Process-wide, made on first use, never torn down: releases may come after main has returned. Zero-initialised memory.
 constinit std::atomic<Slot*> g_segments[kSegments] = {};
@@ -84,7 +86,7 @@ uint64_t Above(const void* handle, HandleType type) {
   const uint64_t generation = reinterpret_cast<uintptr_t>(handle) >> (4 + kIndexBits) & kMaxGeneration;
   return generation << (kGenerationShift - kTypeShift) | static_cast<uint64_t>(type);
 }
-HandleType TypeIn(uint64_t word) { return static_cast<HandleType>(word >> kTypeShift & 15); }
+HandleType TypeIn(uint64_t word) { return static_cast<HandleType>(word >> kTypeShift & kTypes); }
 bool Lives(uint64_t word, uint64_t above) { return word >> kTypeShift == above && (word & kReferences) != 0; }
 
 uint32_t IndexOf(const void* handle) {

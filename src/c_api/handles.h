@@ -70,7 +70,7 @@ HandleType TypeOf(const void* handle);
 // What is wrong with a handle that was refused: "tensor x is NULL", "… was released", "… is a weft_context".
 absl::Status BadHandle(const void* handle, HandleType wanted, std::string_view parameter);
 
-// False, counted and otherwise ignored: anything but a live handle. A handle with four million references keeps them for good.
+// False, counted and otherwise ignored: anything but a live handle. A handle with two million references keeps them for good.
 bool RetainHandle(const void* handle, HandleType type);
 // Who ends an object that others have pinned when its last reference goes.
 enum class LastOne : uint8_t {

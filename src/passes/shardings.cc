@@ -1,4 +1,4 @@
-// See shardings.h. Forward alone, from parameters and weft.shard to results: what is between them is the partitioner's.
+// See shardings.h. Forward alone, from parameters and shards to results: what is between them is the partitioner's.
 #include "src/passes/shardings.h"
 
 #include <algorithm>

@@ -10,7 +10,7 @@ namespace weft::passes {
 
 // Returns a sharding for each result of the entry function, of which nothing is open. What module.participants says of a result
 // stands; a result of which it leaves dimensions open lies as what it is computed from does, so that a partitioner need move
-// nothing for it, and is whole where no rule knows better. INVALID_ARGUMENT where a weft.shard of the module does not fit the mesh.
+// nothing for it, and is whole where no rule knows better. INVALID_ARGUMENT where a shard of the module does not fit the mesh.
 absl::StatusOr<std::vector<ir::Sharding>> ResultShardings(const ir::Module& module);
 
 // Says of what the module draws at random how it lies: as what it is combined with. A partitioner that is not told has each device draw

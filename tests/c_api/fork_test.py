@@ -53,6 +53,7 @@ class Made:
         x = self.handle("weft_tensor", lambda out: self.from_host(ctx, out))
         w.check(LIB, LIB.weft_tensor_require_grad(x, 1))
         self.handle("weft_device", lambda out: LIB.weft_device_at(ctx, 0, out))
+        self.handle("weft_mesh", lambda out: LIB.weft_mesh_create(ctx, None, 0, b"a=1", 3, out))
         self.handle("weft_event", lambda out: LIB.weft_sync(ctx, None, out))
         self.handle("weft_scope", lambda out: LIB.weft_scope_begin(ctx, out))
         self.handle("weft_optimizer", lambda out: LIB.weft_sgd_create(ctx, (w.weft_tensor * 1)(x), 1, None, out))

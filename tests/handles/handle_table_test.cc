@@ -173,7 +173,7 @@ TEST(HandleTable, PinsRunOutWithAClearError) {
 TEST(HandleTable, AHandleWithAllItsReferencesLivesForEver) {
   static std::atomic<int> ended{0};
   void* handle = NewWatched(&ended);
-  constexpr int kMost = (1 << 22) - 1;
+  constexpr int kMost = (1 << 21) - 1;
   for (int i = 0; i < kMost + 5; ++i) ASSERT_TRUE(RetainHandle(handle, HandleType::kBlob));
   for (int i = 0; i < kMost + 50; ++i) ASSERT_TRUE(ReleaseHandle(handle, HandleType::kBlob));
   EXPECT_EQ(ended, 0);

@@ -75,7 +75,7 @@ TEST(Pipeline, ExpandsWhatIsNotClaimedAndKeepsWhatIs) {
   auto kept = RunPipeline(*module, options);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(ir::Print(*kept), ir::Print(*module));
-  EXPECT_EQ(passes, (std::vector<std::string>{"input", "hold_types", "merge_calls", "inline_calls", "expand_composites", "split_complex", "widen_narrow", "convert_factors", "prune_loops", "simplify", "absorb_converts", "canonicalize_dots", "fold_constants",
+  EXPECT_EQ(passes, (std::vector<std::string>{"input", "unfold_devices", "hold_types", "merge_calls", "inline_calls", "expand_composites", "split_complex", "widen_narrow", "convert_factors", "prune_loops", "simplify", "absorb_converts", "canonicalize_dots", "fold_constants",
                                               "merge_equal", "simplify"}));
   options.claims = nullptr;
   auto expanded = RunPipeline(*module, options);

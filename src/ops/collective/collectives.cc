@@ -7,6 +7,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/collective/processes.h"
 #include "src/ops/families.h"
+#include "src/ops/nan.h"
 #include "src/ops/reducer.h"
 #include "src/ops/scalar_function.h"
 #include "src/runtime/hash_map.h"
@@ -205,32 +206,47 @@ Values Read(StableHloOp& op) {
   return CallAll(op.b, *op.op, op.operands, std::move(attrs));
 }
 
+// Of a maximum or minimum: equal extremes of a group share, of NaN nobody is one, and all get it (as reduce has it).
+Value ExtremeGradient(Builder& b, const Value& x, const Value& y, const Value& g, const Attrs& sums) {
+  const Value nan = IsNan(b, y), won = Either(b, Compare(b, Direction::kEq, x, y), nan), zero = FullLike(b, x, 0);
+  const Value count = Call(b, kOp_all_reduce, {Select(b, won, FullLike(b, x, 1), zero)}, sums);
+  return Select(b, nan, Mul(b, g, y), Select(b, won, Div(b, g, count), zero));
+}
+
 // Each process's cotangent is of its own result: what a share has done for others, their cotangents say.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const OpDef& op = call.node.op();
   const Attrs& a = call.node.attrs();
-  if (const size_t at = PositionOf(op, "reducer"); at < op.attrs.size()) {
-    if (static_cast<Reducer>(a.Int(at)) != Reducer::kSum) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, op.name, " by ", kReducerNames[a.Int(at)],
-                         " has no gradient; sums have");
-    }
-  }
-  const OpDef* back = &op;
-  Attrs attrs = a;
   const HostTensor& groups = a.Tensor(PositionOf(op, "replica_groups"));
   const auto literal = [&] { return AttrValue(Ref<const Literal>(MakeRef<Literal>(HostTensor(groups)))); };
-  if (&op == &kOp_all_gather) {
-    back = &kOp_reduce_scatter;
-    attrs = {a.Int(0), literal(), static_cast<int64_t>(Reducer::kSum)};
-  } else if (&op == &kOp_reduce_scatter) {
-    back = &kOp_all_gather;
-    attrs = {a.Int(0), literal()};
-  } else if (&op == &kOp_all_to_all) {
-    attrs.set(0, a.Int(1));
-    attrs.set(1, a.Int(0));
+  const Attrs sums = {literal(), static_cast<int64_t>(Reducer::kSum)};
+  const size_t at = PositionOf(op, "reducer");
+  const Reducer reducer = at < op.attrs.size() ? static_cast<Reducer>(a.Int(at)) : Reducer::kSum;
+  const bool extreme = reducer == Reducer::kMax || reducer == Reducer::kMin;
+  const bool several = groups.dims().size() != 2 || groups.dims()[1] != 1;
+  if (reducer != Reducer::kSum && !extreme && several) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, op.name, " by ", kReducerNames[a.Int(at)],
+                       " has no gradient; sums, maxima and minima have");
   }
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (call.wanted[i] && call.cotangents[i]) grads[i] = Call(call.b, *back, {call.cotangents[i]}, attrs);
+    Value g = call.cotangents[i];
+    if (!call.wanted[i] || !g) continue;
+    Builder& b = call.b;
+    Value y = call.results[i];
+    if (&op == &kOp_all_gather) {
+      grads[i] = Call(b, kOp_reduce_scatter, {g}, {a.Int(0), literal(), static_cast<int64_t>(Reducer::kSum)});
+    } else if (&op == &kOp_all_to_all) {
+      Attrs back = a;
+      back.set(0, a.Int(1));
+      back.set(1, a.Int(0));
+      grads[i] = Call(b, op, {g}, std::move(back));
+    } else if (&op == &kOp_reduce_scatter) {
+      grads[i] = Call(b, kOp_all_gather, {g}, {a.Int(0), literal()});
+      if (extreme) y = Call(b, kOp_all_gather, {y}, {a.Int(0), literal()});
+    } else {
+      grads[i] = Call(b, kOp_all_reduce, {g}, sums);
+    }
+    if (extreme) grads[i] = ExtremeGradient(b, call.operands[i], Unary(b, kOp_stop_gradient, y), grads[i], sums);
   }
   return absl::OkStatus();
 }
@@ -247,13 +263,12 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
 
 #define WEFT_ALONE " replica_groups=i64[1,1]{0}"
 constexpr Sample kGatherSamples[] = {{"T[2,3] all_gather_dim=1" WEFT_ALONE}, {"T[131] all_gather_dim=0" WEFT_ALONE}};
-constexpr Sample kReduceSamples[] = {{"T[2,3]" WEFT_ALONE " reducer=sum"},
-                                     {"T[131]" WEFT_ALONE " reducer=max", -2, 2, false}};
+constexpr Sample kReduceSamples[] = {{"T[2,3]" WEFT_ALONE " reducer=sum"}, {"T[131]" WEFT_ALONE " reducer=max"}};
 constexpr Sample kToAllSamples[] = {{"T[2,3] split_dimension=1 concat_dimension=0 split_count=1" WEFT_ALONE},
                                     {"T[131] split_dimension=0 concat_dimension=0 split_count=1" WEFT_ALONE}};
 constexpr Sample kBroadcastSamples[] = {{"T[2,3]" WEFT_ALONE}, {"T[0]" WEFT_ALONE}};
 constexpr Sample kScatterSamples[] = {{"T[2,3] scatter_dimension=0" WEFT_ALONE " reducer=sum"},
-                                      {"T[131] scatter_dimension=0" WEFT_ALONE " reducer=min", -2, 2, false}};
+                                      {"T[131] scatter_dimension=0" WEFT_ALONE " reducer=min"}};
 #undef WEFT_ALONE
 
 constexpr Absent kHasGradient[] = {{Part::kReference, Reason::kExpands}, {Part::kExample, Reason::kFromStableHlo}};

@@ -241,7 +241,6 @@ AttrValue GroupsAlong(const Mesh& mesh, std::span<const uint32_t> along) {
 constinit const OpDef kOp_per_device = {
     .name = "weft.per_device",
     .c_name = "per_device",
-    .kind = Kind::kComposite,
     .doc =
         "What each device of a mesh computes of its parts of the operands, put together: the function sees parts, and talks to "
         "other devices by collectives. The C function is weft_per_device.",
@@ -252,7 +251,6 @@ constinit const OpDef kOp_per_device = {
     .infer = Infer,
     .gradient = Gradient,
     .batching = Batching,
-    .lowering = Lowering::kExpand,
     .stablehlo = StableHlo,
     .absent = kAbsent,
     .exported = false,

@@ -1,4 +1,4 @@
-// weft.shard: x as it is, and a word on how it lies on the mesh of the program that has it.
+// shard: x as it is, and a word on how it lies on the mesh of the program that has it.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/ir/mesh.h"
@@ -64,7 +64,7 @@ constexpr Sample kSamples[] = {{"T[2,3] spec=x,-"}, {"T[4] spec=data+model"}, {"
 }  // namespace
 
 constinit const OpDef kOp_shard = {
-    .name = "weft.shard",
+    .name = "sharding_constraint",
     .c_name = "shard",
     .kind = Kind::kComposite,
     .doc = "x itself, cut along axes of the mesh that it is on.",
