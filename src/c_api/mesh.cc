@@ -32,23 +32,28 @@ absl::StatusOr<std::string_view> OptionalText(const char* text, size_t length, s
 
 namespace {
 
-absl::StatusOr<std::vector<Device*>> DevicesOf(weft_device* const* devices, size_t count, size_t wanted,
-                                               lazy::Engine& engine) {
-  const std::span<Device* const> all = engine.devices();
-  if (devices == nullptr) {
-    if (count != 0) return UserError("devices is NULL and device_count ", count);
-    if (wanted > all.size()) {
-      return UserErrorOf(absl::StatusCode::kNotFound, "the mesh is of ", wanted, " devices; the context has ",
-                         all.size(), " (option devices on the platforms cpu and reference)");
-    }
-    return std::vector<Device*>(all.begin(), all.begin() + static_cast<ptrdiff_t>(wanted));
-  }
+absl::StatusOr<std::vector<Device*>> DevicesOf(weft_device* const* devices, size_t count, lazy::Engine& engine) {
   std::vector<Device*> found;
+  if (devices == nullptr) {
+    return count == 0 ? absl::StatusOr<std::vector<Device*>>(found)
+                      : UserError("devices is NULL and device_count ", count);
+  }
+  WEFT_RETURN_IF_ERROR(CheckedLength("devices", count, kMostEntries));
   for (size_t i = 0; i < count; ++i) {
     if (devices[i] == nullptr) return UserError("devices[", i, "] is NULL");
     WEFT_ASSIGN_OR_RETURN(found.emplace_back(), DeviceOr(devices[i], engine));
   }
   return found;
+}
+
+// The context's first devices, as many as the mesh has.
+absl::StatusOr<std::vector<Device*>> FirstOf(const ir::Mesh& mesh, const lazy::Engine& engine) {
+  const std::span<Device* const> all = engine.devices();
+  if (mesh.size() > static_cast<int64_t>(all.size())) {
+    return UserErrorOf(absl::StatusCode::kNotFound, "the mesh is of ", mesh.size(), " devices; the context has ",
+                       all.size(), " (option devices on the platforms cpu and reference)");
+  }
+  return std::vector<Device*>(all.begin(), all.begin() + static_cast<ptrdiff_t>(mesh.size()));
 }
 
 absl::Status MakeMesh(const Ref<lazy::Engine>& engine, const lazy::DeviceMesh* mesh, weft_mesh** out) {
@@ -187,12 +192,14 @@ weft_error* weft_mesh_create(weft_context* ctx, weft_device* const* devices, siz
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->Usable());
+    lazy::Engine& engine = context->engine();
+    WEFT_ASSIGN_OR_RETURN(std::vector<Device*> found, DevicesOf(devices, device_count, engine));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(axes, axes_length, "axes"));
     WEFT_ASSIGN_OR_RETURN(ir::Mesh mesh, ir::ParseMesh(text));
     if (!mesh.slots.empty()) return UserError("axes is '", text, "'; the order of devices is that of the list devices");
-    lazy::Engine& engine = context->engine();
-    WEFT_ASSIGN_OR_RETURN(const std::vector<Device*> found,
-                          DevicesOf(devices, device_count, static_cast<size_t>(mesh.size()), engine));
+    if (devices == nullptr) {
+      WEFT_ASSIGN_OR_RETURN(found, FirstOf(mesh, engine));
+    }
     WEFT_ASSIGN_OR_RETURN(const lazy::DeviceMesh* made, engine.Mesh(found, std::move(mesh)));
     return MakeMesh(Ref<lazy::Engine>::Share(&engine), made, out);
   });

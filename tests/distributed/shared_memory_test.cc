@@ -272,7 +272,7 @@ TEST(SharedMemory, RefusesTheChildOfAFork) {
 // Kills at random moments, also while they join: the others end with the one text, or had no member to miss.
 TEST(SharedMemory, SurvivesRandomKills) {
   std::mt19937 random(5);
-  const int rounds = weft::test::EveryCase() ? 1000 : weft::test::kSanitized ? 5 : 15;
+  const int rounds = weft::test::EveryCase() ? 1000 : weft::test::kSanitized ? 5 : 6;
   for (int round = 0; round < rounds; ++round) {
     std::vector<Process> processes = Cast{.part = "sums", .ms = 2000}.StartAll();
     const size_t victim = random() % 3;

@@ -34,7 +34,7 @@ class Cpp(unittest.TestCase):
         if not os.path.exists(out):
             with open(os.path.join(EXAMPLES, name + ".cpp"), encoding="utf-8") as handle:
                 line = re.search(r"^//   (c\+\+ .*?)(?: -o \w+)?$", handle.read(), re.MULTILINE).group(1)
-            done = subprocess.run(["bash", "-c", f"c++() {{ command c++ -Wall -Wextra -Wpedantic -Wconversion -Werror \"$@\" -o {out}; }}; cd {EXAMPLES} && {line}"],
+            done = subprocess.run(["bash", "-c", f"c++() {{ command c++ -Wall -Wextra -Wpedantic -Wconversion -Werror \"$@\" -O1 -o {out}; }}; cd {EXAMPLES} && {line}"],
                                   capture_output=True, text=True, env=self.env)
             self.assertEqual(0, done.returncode, line + "\n" + done.stderr[:4000])
         return out

@@ -4,7 +4,7 @@
 
 weft_dump_programs runs the programs here and there; the plugin, of that version of PJRT, comes from the package registry into a virtual
 environment of the build tree. Without the registry the test is SKIPPED and says so. Prints one row an operation. --every N: each N-th
-program alone, the seventh unless some are named; scripts/test --full runs all, and older_plugins_test.py the older two plugins.
+program alone, the tenth unless some are named; scripts/test --full runs all, and older_plugins_test.py the older two plugins.
 """
 import argparse
 import collections
@@ -194,7 +194,7 @@ def parse():
     parser.add_argument("--every", type=int)
     parser.add_argument("only", nargs="*")
     given = parser.parse_args()
-    given.every = given.every or (1 if given.only else 7)
+    given.every = given.every or (1 if given.only else 10)
     return given
 
 
