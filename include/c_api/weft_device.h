@@ -168,9 +168,9 @@ WEFT_API void weft_mesh_release(weft_mesh* mesh) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_shard(weft_tensor* tensor, const char* spec, size_t spec_length,
     weft_tensor** out) WEFT_NOEXCEPT;
 
-/* The mesh that the tensor is on; NULL where it is on one device (weft_tensor_device).
+/* The mesh that the tensor is on. NOT_FOUND where it is on one device (weft_tensor_device).
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ * Errors: NOT_FOUND, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_mesh(weft_tensor* tensor, weft_mesh** out) WEFT_NOEXCEPT;
 

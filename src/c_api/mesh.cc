@@ -271,9 +271,12 @@ weft_error* weft_tensor_mesh(weft_tensor* tensor, weft_mesh** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
-    *out = nullptr;
     const lazy::DeviceMesh& mesh = t->sharding().mesh();
-    return mesh.alone() ? absl::OkStatus() : MakeMesh(Ref<lazy::Engine>::Share(&t->engine()), &mesh, out);
+    if (mesh.alone()) {
+      return UserErrorOf(absl::StatusCode::kNotFound, "the tensor ", ir::ShortType(t->type()), " is on ", mesh.name(),
+                         " alone, on no mesh");
+    }
+    return MakeMesh(Ref<lazy::Engine>::Share(&t->engine()), &mesh, out);
   });
 }
 

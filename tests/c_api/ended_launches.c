@@ -88,7 +88,7 @@ static const kind kKinds[] = {
                                "%r = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<300x1024x512xf32>, "
                                "tensor<300x512x1024xf32>) -> tensor<300x1024x1024xf32> return %r : tensor<300x1024x1024xf32>")},
     {"convolution of floats", SHLO("tensor<8x128x128x512xf32>", FILL("a", "8x128x128x512xf32") FILL("b", "3x3x512x512xf32") CONV("f32", "8", "128", "512"))},
-    {"convolution of integers", SHLO("tensor<8x64x64x256xi32>", INTS("a", "8x64x64x256") INTS("b", "3x3x256x256") CONV("i32", "8", "64", "256"))},
+    {"convolution of integers", SHLO("tensor<32x64x64x256xi32>", INTS("a", "32x64x64x256") INTS("b", "3x3x256x256") CONV("i32", "32", "64", "256"))},
     {"windows", SHLO("tensor<1x1938x1938x8xf32>", FILL("a", "1x2000x2000x8xf32")
                      "%r = \"stablehlo.reduce_window\"(%a, %z) <{window_dimensions = array<i64: 1, 63, 63, 1>}> ({ ^bb0(%p: tensor<f32>, %q: tensor<f32>): %s = "
                      "stablehlo.add %p, %q : tensor<f32> stablehlo.return %s : tensor<f32> }) : (tensor<1x2000x2000x8xf32>, tensor<f32>) -> "

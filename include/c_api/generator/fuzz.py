@@ -15,7 +15,7 @@ weft_tensor_from_dlpack weft_tensor_from_dlpack_legacy weft_tensor_to_dlpack wef
 weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on weft_op_apply_in
 weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step
 weft_optimizer_load weft_function_begin weft_function_end weft_function_abandon weft_function_trace weft_function_call weft_while weft_for
-weft_scan weft_if weft_case weft_function_run weft_function_compile weft_function_stats weft_function_vmap
+weft_scan weft_if weft_case weft_per_device weft_function_run weft_function_compile weft_function_stats weft_function_vmap
 weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_gradient
 weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position_mark_stack weft_job_join weft_job_find""".split()
 
@@ -23,6 +23,7 @@ weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position
 TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "input_specs": "Words::kSpecs", "output_specs": "Words::kSpecs", "spec": "Words::kSpecs"}
 TEXTS_OF = {
     ("weft_function_from_stablehlo", "text"): "Words::kPrograms",
+    ("weft_checkpoint_reader_open", "path"): "Words::kReadFiles",
     ("weft_function_save", "path"): "Words::kProgramFiles", ("weft_function_load", "path"): "Words::kProgramFiles",
     ("weft_get_proc", "name"): "Words::kFunctions", ("weft_error_payload", "key"): "Words::kPayloads",
     ("weft_context_option", "name"): "Words::kOptions", ("weft_context_option_source", "name"): "Words::kOptions",

@@ -143,7 +143,7 @@ struct Text {
   const char* data;
   size_t length;
 };
-enum class Words { kKeys, kFiles, kOptions, kDetails, kDevices, kMetrics, kFunctions, kPayloads, kPrograms, kProgramFiles, kAxes, kSpecs };
+enum class Words { kKeys, kFiles, kOptions, kDetails, kDevices, kMetrics, kFunctions, kPayloads, kPrograms, kProgramFiles, kAxes, kSpecs, kReadFiles };
 
 class Fuzz {
  public:

@@ -198,6 +198,32 @@ void Call_weft_function_call(Fuzz& f) {
   if (f.Leave(weft_function_call(ctx, function.handle, inputs.list, inputs.count, outputs.list, outputs.capacity, outputs.count))) outputs.Keep(f);
 }
 
+void Call_weft_per_device(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const DrawnFunction function(f, 1);
+  Text input_specs = f.DrawText(Words::kSpecs), output_specs = f.DrawText(Words::kSpecs);
+  size_t count = 0;
+  weft_tensor* const* inputs = f.Handles<weft_tensor>(&count);
+  // Now and then what a function of one input is for: a tensor on a mesh, of which each device has all.
+  weft_mesh* mesh = nullptr;
+  weft_tensor* whole = nullptr;
+  if (f.OneIn(2) && f.Helped(weft_mesh_create(f.Context(), nullptr, 0, "x=1", WEFT_STRLEN, &mesh))) {
+    const float data[6] = {1, 2, 3, 4, 5, 6};
+    const int64_t dims[] = {2, 3};
+    if (f.Helped(weft_tensor_from_host_sharded(mesh, "-,-", WEFT_STRLEN, WEFT_F32, dims, 2, data, sizeof data, &whole))) {
+      inputs = &whole, count = 1;
+      input_specs = output_specs = {"-,-", WEFT_STRLEN};
+    }
+  }
+  const Outputs outputs(f);
+  f.Enter();
+  if (f.Leave(weft_per_device(ctx, function.handle, input_specs.data, input_specs.length, output_specs.data, output_specs.length, inputs, count,
+                              outputs.list, outputs.capacity, outputs.count)))
+    outputs.Keep(f);
+  weft_tensor_release(whole);
+  weft_mesh_release(mesh);
+}
+
 void Call_weft_function_run(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   const size_t count = static_cast<size_t>(f.Roll(4));

@@ -48,6 +48,7 @@ std::string Word(Fuzz& f, Words words) {
       return n < 20 ? "k" + std::to_string(n) : AnyOf(f, kKeyWords);
     }
     case Words::kFiles: return g_settings.folder + "/" + AnyOf(f, kFileWords);
+    case Words::kReadFiles: return g_settings.folder + "/" + (f.OneIn(4) ? "w.safetensors" : AnyOf(f, kFileWords));
     case Words::kProgramFiles: return g_settings.folder + "/" + AnyOf(f, kProgramFileWords);
     case Words::kOptions: return AnyOf(f, kOptionWords);
     case Words::kDetails: return AnyOf(f, kDetailWords);

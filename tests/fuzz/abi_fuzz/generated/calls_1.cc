@@ -233,7 +233,7 @@ void Call_weft_checkpoint_load(Fuzz& f) {
 
 void Call_weft_checkpoint_reader_open(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
-  const Text path_ = f.DrawText(Words::kFiles);
+  const Text path_ = f.DrawText(Words::kReadFiles);
   const char* const path = path_.data;
   const size_t path_length = path_.length;
   weft_checkpoint_reader** const out = f.Out<weft_checkpoint_reader*>(false);
@@ -660,25 +660,6 @@ void Call_weft_tensor_copy_to_mesh(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_per_device(Fuzz& f) {
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_function* const function = f.Handle<weft_function>(false);
-  const Text input_specs_ = f.DrawText(Words::kSpecs);
-  const char* const input_specs = input_specs_.data;
-  const size_t input_specs_length = input_specs_.length;
-  const Text output_specs_ = f.DrawText(Words::kSpecs);
-  const char* const output_specs = output_specs_.data;
-  const size_t output_specs_length = output_specs_.length;
-  size_t input_count = 0;
-  weft_tensor* const* const inputs = f.Handles<weft_tensor>(&input_count);
-  size_t capacity = 0;
-  weft_tensor** const outputs = f.OutArray<weft_tensor*>(&capacity);
-  size_t* const out_count = f.Out<size_t>(false);
-  f.Enter();
-  if (!f.Leave(weft_per_device(ctx, function, input_specs, input_specs_length, output_specs, output_specs_length, inputs, input_count, outputs, capacity, out_count))) return;
-  for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
-}
-
 void Call_weft_all_reduce(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Handle<weft_tensor>(false);
@@ -896,6 +877,14 @@ void Call_weft_checkpoint_options_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
   f.Enter();
   weft_checkpoint_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_checkpoint_entry_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
+  f.Enter();
+  weft_checkpoint_entry_init(options, size);
   f.LeaveVoid();
 }
 

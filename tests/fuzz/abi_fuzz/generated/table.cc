@@ -2547,7 +2547,7 @@ extern const Function kFunctions[] = {
     {"weft_mesh_retain", Call_weft_mesh_retain, 0x0u, false, false, 1, nullptr},
     {"weft_mesh_release", Call_weft_mesh_release, 0x0u, false, false, 1, nullptr},
     {"weft_shard", Call_weft_shard, 0x30Au, false, true, 1, nullptr},
-    {"weft_tensor_mesh", Call_weft_tensor_mesh, 0x308u, false, true, 1, nullptr},
+    {"weft_tensor_mesh", Call_weft_tensor_mesh, 0x328u, false, true, 1, nullptr},
     {"weft_tensor_sharding", Call_weft_tensor_sharding, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_shard_count", Call_weft_tensor_shard_count, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_shard_at", Call_weft_tensor_shard_at, 0xFFFFFFFFu, true, true, 1, nullptr},
