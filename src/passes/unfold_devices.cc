@@ -168,7 +168,8 @@ Value PartOf(ir::Builder& b, const Value& x, const ir::Box& box) {
   if (box.sizes == x.dims()) return x;
   ir::Ints ends = ops::ToInts(box.starts);
   for (size_t d = 0; d < ends.size(); ++d) ends[d] += box.sizes[d];
-  return ops::Slice(b, x, ops::ToInts(box.starts), std::move(ends), ir::Ints(ends.size(), 1));
+  const ir::Ints strides(ends.size(), 1);
+  return ops::Slice(b, x, ops::ToInts(box.starts), std::move(ends), strides);
 }
 
 // Parts put together, one dimension after the other, from the last on. `at`: the part that begins at these indices.
@@ -222,6 +223,7 @@ absl::StatusOr<Values> WrittenOut(ir::Builder& b, const Node& node, const Values
           PartOf(b, operands[i], ir::BoxOf(plan.mesh, plan.in[i], operands[i].dims(), static_cast<int64_t>(p))));
     }
   }
+  WEFT_RETURN_IF_ERROR(b.status());
   WEFT_ASSIGN_OR_RETURN(const OfProcesses made, SideBySide(b, processes).Run(module.main(), parts));
   Values results;
   for (size_t r = 0; r < made.size(); ++r) {
