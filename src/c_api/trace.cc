@@ -1,6 +1,5 @@
 // weft_trace_*, weft_span_*.
 #include <array>
-#include <cstring>
 
 #include "src/c_api/context.h"
 #include "src/c_api/trace_file.h"
@@ -110,9 +109,9 @@ weft_error* weft_trace_report(weft_context* ctx, weft_trace_report_format format
 void weft_span_begin(weft_context* ctx, const char* name, size_t length) noexcept {
   const Pin<Context> context = Find(ctx);
   if (!context) return;
-  if (name == nullptr) length = 0;
-  if (length == WEFT_STRLEN) length = std::strlen(name);
-  BeginSpan(context->trace().id(), {name, length});
+  // What cannot be a name is a span without one: its end will come all the same.
+  const absl::StatusOr<std::string_view> text = OptionalText(name, name != nullptr ? length : 0, "name");
+  BeginSpan(context->trace().id(), text.ok() ? *text : "");
 }
 
 void weft_span_end(weft_context* ctx) noexcept {

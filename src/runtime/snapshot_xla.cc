@@ -29,7 +29,9 @@ std::string TimeText(double nanoseconds, bool of_2019) {
                              {"s", kSecond, absl::kZeroPad2},
                              {"ms", 1'000'000, absl::kZeroPad3}};
   std::string text;
-  auto left = static_cast<int64_t>(std::max(nanoseconds, 0.0));
+  // A program's own samples may add up to more than 292 years.
+  constexpr double kMost = 0x1p63 - 1024;
+  auto left = nanoseconds > 0 ? static_cast<int64_t>(std::min(nanoseconds, kMost)) : int64_t{0};
   for (const Part& part : kParts) {
     if (text.empty() && left < part.nanoseconds) continue;
     absl::StrAppend(&text, absl::Dec(left / part.nanoseconds, part.width), part.suffix);
