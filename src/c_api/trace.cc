@@ -1,5 +1,6 @@
 // weft_trace_*, weft_span_*.
 #include <array>
+#include <cstring>
 
 #include "src/c_api/context.h"
 #include "src/c_api/trace_file.h"
@@ -109,9 +110,10 @@ weft_error* weft_trace_report(weft_context* ctx, weft_trace_report_format format
 void weft_span_begin(weft_context* ctx, const char* name, size_t length) noexcept {
   const Pin<Context> context = Find(ctx);
   if (!context) return;
-  // What cannot be a name is a span without one: its end will come all the same.
-  const absl::StatusOr<std::string_view> text = OptionalText(name, name != nullptr ? length : 0, "name");
-  BeginSpan(context->trace().id(), text.ok() ? *text : "");
+  if (name == nullptr) length = 0;
+  if (length == WEFT_STRLEN) length = std::strlen(name);
+  // A length that nobody can mean is not read: the span has no name, and its end will come all the same.
+  BeginSpan(context->trace().id(), length <= kMostBytes ? std::string_view(name, length) : "");
 }
 
 void weft_span_end(weft_context* ctx) noexcept {

@@ -1,8 +1,10 @@
 // See code_read.h.
 #include "src/ir/code_read.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "src/ir/op_def.h"
@@ -100,7 +102,7 @@ AttrValue CodeReader::Attr() {
       if (!ok_ || !IsKnown(dtype) || !count.has_value()) break;
       HostTensor value(static_cast<DType>(dtype), std::move(dims));
       if (value.bytes().size() != bytes.size()) break;
-      std::memcpy(value.mutable_bytes().data(), bytes.data(), bytes.size());
+      std::ranges::copy(std::as_bytes(std::span(bytes.data(), bytes.size())), value.mutable_bytes().begin());
       return Ref<const Literal>(MakeRef<Literal>(std::move(value)));
     }
     default: break;
