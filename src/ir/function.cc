@@ -35,7 +35,7 @@ std::vector<const Node*> Reachable(std::span<const Value> values, bool (*stop)(c
 
 Ref<const Function> Function::Create(std::string name, std::vector<Value> parameters, std::vector<Value> results,
                                      std::vector<ParameterInfo> infos) {
-  Function* function = new Function();
+  const Ref<Function> function(new Function());  // memory may run out on the way
   function->name_ = std::move(name);
   function->parameters_ = std::move(parameters);
   function->infos_ = std::move(infos);
