@@ -182,7 +182,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_mesh(weft_tensor* tensor, weft_me
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_sharding(weft_tensor* tensor, weft_blob** out) WEFT_NOEXCEPT;
 
-/* Number of parts of the value, one a device of its mesh, copies included; 1 on one device. Computes it if need be.
+/* Number of parts of the value, one a device of its mesh, copies included; 1 on one device.
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any. Threads: any. May block. May call
  * hooks. Since 1.2.
  */

@@ -16,7 +16,7 @@
 
 namespace weft {
 
-// What becomes of a tensor's second and further names. Numbers of the C interface.
+// This says what becomes of a tensor's second and further names. The numbers are those of the C interface.
 enum class Tied : uint32_t {
   kRefuse = 0,
   kTwice = 1,  // each name is a tensor of its own

@@ -100,7 +100,7 @@ class GgufFile final : public ForeignFile {
   absl::Status Read(uint32_t id, std::span<std::byte> out) override;
 
  private:
-  // What a header says of the whole that is wanted at opening.
+  // The facts about the whole file that a reader wants at opening.
   struct Whole {
     uint64_t alignment = 32, count = 1, number = 0;
   };

@@ -45,7 +45,7 @@ constexpr NpyType kTypes[] = {{DType::kBool, "b1"},
                               {DType::kU2, "V1", true},
                               {DType::kU4, "V1", true}};
 
-// Of a Python dictionary of one line, which the header is.
+// Reads the header, which is a Python dictionary on one line.
 class Header {
  public:
   explicit Header(std::string_view text) : rest_(text) {}

@@ -19,7 +19,7 @@ struct NpyType {
   // NumPy has no such type: the file says only how wide an element is, and a reader has to know.
   bool bare = false;
 };
-// What a tensor is written as; nullptr where NumPy and ml_dtypes have nothing. Sub-byte integers are one a byte.
+// Returns the dtype that a tensor is written as; nullptr where NumPy and ml_dtypes have nothing. Sub-byte integers are one a byte.
 const NpyType* NpyTypeOf(DType dtype);
 
 struct NpyHeader {
@@ -41,7 +41,7 @@ inline constexpr uint64_t kMaxNpyHeader = 64 << 10;
 bool IsNpy(std::span<const std::byte> first);
 // How many bytes the whole header has, by its first ones. `what` names the file or member in errors, `size` is how long it is.
 absl::StatusOr<uint64_t> NpyHeaderBytes(std::span<const std::byte> first, uint64_t size, const std::string& what);
-// Of the whole header. Refused by name: objects, texts, structures, dates. The data must be as long as type and shape say.
+// Reads the whole header. It refuses by name: objects, texts, structures, dates. The data must be as long as type and shape say.
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view bytes, uint64_t size, const std::string& what);
 
 // Version 1.0, a multiple of 64 bytes.

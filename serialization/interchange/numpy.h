@@ -13,7 +13,7 @@ namespace weft {
 
 // The array is called "arr_0", as numpy.savez would call it.
 absl::StatusOr<std::unique_ptr<TensorFile>> OpenNpy(FileSystem* fs, const std::string& path);
-// Of an archive whose directory has been read. Arrays have the members' names without ".npy".
+// Opens an archive whose directory has been read. Arrays have the members' names without ".npy".
 absl::StatusOr<std::unique_ptr<TensorFile>> OpenNpz(File file, uint64_t file_bytes, std::vector<ZipMember> members);
 
 }  // namespace weft

@@ -97,7 +97,7 @@ class PickleMachine {
     *out = stack_.back();
     return stack_.pop_back(), true;
   }
-  // What stands above the mark, which goes.
+  // Takes the values above the mark, and the mark, off the stack.
   bool PopMark(std::vector<PickleId>* out) {
     if (marks_.empty()) return false;
     out->assign(stack_.begin() + static_cast<ptrdiff_t>(marks_.back()), stack_.end());

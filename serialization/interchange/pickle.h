@@ -47,10 +47,10 @@ class PickleHost {
   virtual ~PickleHost() = default;
   // Whether the name may stand in the pickle; an error names it.
   virtual absl::Status Global(const std::string& name) = 0;
-  // What `function` (a kGlobal) makes of a tuple.
+  // Returns the value that `function` (a kGlobal) makes of a tuple.
   virtual absl::StatusOr<PickleValue> Reduce(const Pickle& pickle, const std::string& function,
                                              std::span<const PickleId> arguments) = 0;
-  // What lies outside the pickle under such a name.
+  // Returns the object that lies outside the pickle under this name.
   virtual absl::StatusOr<PickleValue> Persistent(const Pickle& pickle, PickleId name) = 0;
 };
 

@@ -1,5 +1,5 @@
-// What torch.save writes, of both generations: today's ZIP archive, and the pickles end to end of before 1.6. Only data: tensors,
-// dicts, lists, numbers and text. Everything else is refused by its name.
+// Reads what torch.save writes, of both generations: today's ZIP archive, and the pickles end to end of before 1.6.
+// It takes only data: tensors, dicts, lists, numbers and text. Everything else is refused by its name.
 #pragma once
 
 #include <memory>

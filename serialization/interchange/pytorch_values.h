@@ -1,4 +1,5 @@
-// What a PyTorch pickle may construct: storages, tensors over them, ordered dicts, sizes, types. A table, not a look-up.
+// This table lists what a PyTorch pickle may construct: storages, tensors over them, ordered dicts, sizes, types.
+// Nothing else is looked up.
 #pragma once
 
 #include <optional>

@@ -51,7 +51,7 @@ absl::Status ForeignFile::AddTensor(Tree::NodeId parent, std::string_view key, F
 }
 
 void ForeignFile::Finish() {
-  // Of two equal names neither says which: both become paths, in which no two are equal.
+  // Two equal names do not say which tensor is meant: both become paths, in which no two are equal.
   tree_.ForEachPath([&](Tree::NodeId id, const std::string& path) {
     const Tree::Node& node = tree_.node(id);
     if (node.kind != Tree::Kind::kTensor) return;

@@ -65,7 +65,8 @@ class TensorFile {
   virtual absl::Status Verify() = 0;
 };
 
-// What is in the file decides, not its name. INVALID_ARGUMENT says what a file is that holds no tensors that can be read.
+// The bytes of the file decide its format, not its name. INVALID_ARGUMENT says what a file is
+// that holds no tensors that can be read.
 absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& path, FileSystem* fs = nullptr);
 
 // A tensor of another's file. Usually 100 to 2,000 a file.
@@ -79,7 +80,7 @@ struct ForeignTensor {
   std::string name, encoding;
 };
 
-// What readers of other people's formats have in common: they fill these fields and are finished by Finish.
+// The readers of other people's formats share this base: they fill these fields and are finished by Finish.
 class ForeignFile : public TensorFile {
  public:
   FileFormat format() const final { return format_; }
@@ -126,7 +127,7 @@ template <typename... Text>
 absl::Status NotForWeft(const std::string& file, const Text&... text) {
   return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': ", text...);
 }
-// What a file says, for error texts: of any bytes the first 200 as text.
+// Returns text of a file for use in errors: the first 200 of any bytes.
 std::string Shown(std::string_view text);
 // A metadata value: text where it is clean, bytes otherwise.
 absl::Status AddMetadata(Tree* metadata, std::string_view key, std::string_view value, const std::string& file);

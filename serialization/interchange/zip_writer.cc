@@ -24,7 +24,7 @@ uint16_t FlagsOf(const ZipMember& member) {
   return 0;
 }
 
-// What local header and directory entry have in common: version needed to the two sizes.
+// Writes the fields that local header and directory entry have in common: from "version needed" to the two sizes.
 void PutCommon(std::string* out, const ZipMember& member, bool wide) {
   Put(out, wide ? 45 : 20, 2);
   Put(out, FlagsOf(member), 2);

@@ -117,7 +117,7 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
   return save;
 }
 
-// What other formats get instead of a checkpoint.
+// The options of a file in another format than a checkpoint.
 struct Foreign {
   FileFormat format = FileFormat::kWeft;
   Tied tied = Tied::kRefuse;

@@ -231,7 +231,7 @@ void Launch::Step() {
   if (kill_at_ms_ >= 0 && NowMs() >= kill_at_ms_) SignalAll(SIGKILL);
 }
 
-// What is in the pipes; a process that left its group may hold them open, and is not waited for.
+// Reads what is in the pipes; a process that left its group may hold them open, and is not waited for.
 void Launch::DrainOutputs() {
   for (Rank& rank : ranks_) {
     for (Output* output : rank.outputs) output->Read(&rank.last);

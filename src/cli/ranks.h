@@ -11,7 +11,7 @@
 
 namespace weft::cli {
 
-// What a rank writes to one of its two outputs, a line at a time.
+// Holds what a rank writes to one of its two outputs, a line at a time.
 class Output {
  public:
   // Takes over both descriptors; `to` is stdout or stderr, `log` the rank's file or null.

@@ -1,4 +1,4 @@
-// What `weft show` says, for `weft ckpt show`, too.
+// This text is what `weft show` says; `weft ckpt show` uses it, too.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What members of a group know of each other: which call each is in, and of small calls the elements themselves. The part of an
-// engine that does not depend on where large buffers lie; in_process.h stands on it.
+// A board holds what members of a group know of each other: which call each is in, and of small calls the elements
+// themselves. It is the part of an engine that does not depend on where large buffers lie; in_process.h stands on it.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,8 @@ namespace weft::distributed {
 // Inputs of so many bytes lie in the cells: everybody reads them there, and one meeting is enough.
 inline constexpr int64_t kSmallBytes = 512;
 
-// What one member shows. Two of each: a member may be one call ahead of those who still read the last one's. No pointers.
+// A cell holds what one member shows. Each member has two: it may be one call ahead of those who still read the last
+// one's. A cell holds no pointers.
 struct Cell {
   alignas(64) std::atomic<uint32_t> entered;  // calls that this member has begun
   std::atomic<uint32_t> arrived;              // phases whose end it has come to

@@ -1,4 +1,4 @@
-// What a collective is: one call that every member of a group makes, and that gives each of them a result made of what all
+// A collective is one call that every member of a group makes, and that gives each of them a result made of what all
 // of them brought. Plain data without an engine; communicator.h runs it.
 #pragma once
 
@@ -70,7 +70,8 @@ int64_t OutputCount(const Collective& call, int size);
 // is no rank, buffers that are missing, overlap or do not lie at a multiple of their element's size.
 absl::Status CheckCollective(const Collective& call, int rank, int size);
 
-// What members must agree on, with the text for errors. Plain data, so that it can lie in memory that processes share.
+// These are the facts that members must agree on, with the text for errors. The record is plain data,
+// so that it can lie in memory that processes share.
 struct CallRecord {
   CollectiveKind kind;
   Reduction reduction;

@@ -16,7 +16,7 @@ namespace {
 
 // Bytes that a member works on between two looks at whether the group is poisoned.
 constexpr int64_t kLookBytes = 256 << 10;
-// Of a result that goes to all outputs: stays in the first cache until it has.
+// The bytes of a result that goes to all outputs: a piece stays in the first cache until it has.
 constexpr int64_t kTileBytes = 8 << 10;
 
 struct Buffers {

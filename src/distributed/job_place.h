@@ -16,7 +16,7 @@ struct JobPlace {
   int local_rank = 0;  // among the processes of this host
   int local_size = 1;
   int incarnation = 0;  // how often the job has been started again
-  // What all processes of the job have in common and no other job of this host has.
+  // This name is shared by all processes of the job, and by no other job of this host.
   std::string id;
   std::string token;
   // Which rule found it, with the variables that it read: "weft launch: WEFT_RANK=2 WEFT_WORLD_SIZE=4". Never the token.
@@ -25,7 +25,7 @@ struct JobPlace {
   std::vector<std::string> passed;
 };
 
-// What the caller says; -1 and empty texts are to be found. A rank and a size go together.
+// These are the caller's settings; -1 and empty texts are to be found. A rank and a size go together.
 struct JobWish {
   int rank = -1;
   int size = -1;

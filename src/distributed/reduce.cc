@@ -194,7 +194,7 @@ Loop LoopOf(Reduction reduction) {
   return nullptr;
 }
 
-// Of bool only two differ.
+// For bool all reductions are one of two.
 Loop LoopOfBool(Reduction reduction) {
   const bool is_or = reduction == Reduction::kSum || reduction == Reduction::kMax || reduction == Reduction::kOr;
   return is_or ? &ReduceAll<Plain<uint8_t>, Or> : &ReduceAll<Plain<uint8_t>, And>;

@@ -22,7 +22,7 @@
 namespace weft::distributed {
 namespace {
 
-// Of a member's buffer, at a time. All members' pieces together stay in the last cache.
+// The bytes of a member's buffer that are in use at a time. All members' pieces together stay in the last cache.
 constexpr int64_t kPieceBytes = 1 << 20;
 constexpr int64_t kMostBytes = 64 << 20;  // of all pieces
 constexpr int64_t kLeastPieceBytes = 64 << 10;
@@ -112,7 +112,7 @@ class SharedCause final : public CauseKeeper {
   Head* const head_;
 };
 
-// What a member owns and its base class refers to.
+// This struct holds what a member owns and its base class refers to.
 struct Possessions {
   std::unique_ptr<Mapping> mapping;
   std::unique_ptr<SharedCause> cause;
@@ -146,7 +146,7 @@ class SharedMember final : private Possessions, public BoardMember {
                        "the job was joined before fork, and this child is no member of it; join in the child instead");
   }
 
-  // Of each part of the input, as many elements as go into a piece at a time.
+  // Each part of the input gives as many elements as go into a piece at a time.
   int64_t StepOf(const Collective& call) const {
     const int64_t parts = InputCount(call, size()) / call.count;
     return std::max<int64_t>(1, mapping->piece_bytes() / (parts * BytesOf(call.dtype)) / 64 * 64);

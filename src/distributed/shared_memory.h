@@ -10,7 +10,8 @@
 namespace weft::distributed {
 
 struct SharedMemoryOptions {
-  // What the members find each other by: the same for all of one group, of no other group of this host's network namespace.
+  // The members find each other by this name: it is the same for all of one group, and that of no
+  // other group of this host's network namespace.
   std::string name;
   // Whoever comes without it is sent away. At most 256 bytes.
   std::string token;

@@ -34,11 +34,11 @@ class CutPlanner {
 
   // Flattens what the outputs need. What is known already becomes an argument.
   absl::Status Trace(Cut* cut);
-  // Of a traced cut: which arguments may be taken over, by type alone; who needs them is the launch's question.
+  // Says which arguments of a traced cut may be taken over, by type alone; who needs them is the launch's question.
   void Offer(Cut* cut);
 
-  // Of a traced cut, behind Offer: says how its arguments lie on the mesh, and its outputs as far as somebody has said so: what is
-  // assigned lies as what it is assigned over. Of a device alone there is nothing to say.
+  // Says how the arguments of a traced cut, behind Offer, lie on the mesh, and its outputs as far as somebody has said
+  // so: a value that is assigned lies as the one it is assigned over. A device alone needs none of this.
   static void Lie(const DeviceMesh& mesh, Cut* cut);
 
   // The cut of a deferred step as its plan has it: outputs are new leaves, `shown` are those of the plan's tensors. False if

@@ -46,7 +46,7 @@ class Engine final : public RefCounted {
   // Devices of one backend of this engine, as many as the axes say and each once, in row-major order. The same again gives the
   // same mesh, which lives as long as the engine.
   absl::StatusOr<const DeviceMesh*> Mesh(std::span<Device* const> devices, ir::Mesh axes);
-  // What is made without a place (leaves, operations without operands) is made there from now on; null: on the first device.
+  // Values made without a place (leaves, operations without operands) is made there from now on; null: on the first device.
   void SetMesh(const DeviceMesh* mesh);
   const DeviceMesh* mesh() const;
   // The first device by itself.
@@ -286,7 +286,7 @@ class Engine final : public RefCounted {
   Services services_;
   std::vector<Device*> device_list_;
   std::vector<std::unique_ptr<compiler::ProgramCache>> programs_;
-  // Of meshes whose devices have each their part of a program; under the recorder's lock.
+  // The programs of meshes on which each device has its part; under the recorder's lock.
   std::vector<std::unique_ptr<compiler::ProgramCache>> mesh_programs_;
   // For other targets, by backend and name; under the recorder's lock. Nothing is launched from them.
   std::map<std::pair<const Backend*, std::string>, std::unique_ptr<compiler::ProgramCache>, std::less<>> other_targets_;

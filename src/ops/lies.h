@@ -14,7 +14,7 @@ void LieAs(const ir::LieCall& call, const ir::Sharding& operand, int64_t from, i
 // Operations whose result has these dimensions of operand 0, in this order.
 ir::Sharding LiesAlong(const ir::LieCall& call, std::span<const int64_t> kept);
 
-// What the operation says, or the rule for those that say nothing (OpDef::lies).
+// Returns what the operation says, or the rule for those that say nothing (OpDef::lies).
 ir::Sharding Lies(const ir::LieCall& call);
 
 }  // namespace weft::ops

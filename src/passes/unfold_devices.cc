@@ -175,7 +175,7 @@ Value PartOf(ir::Builder& b, const Value& x, const ir::Box& box) {
 // Parts put together, one dimension after the other, from the last on. `at`: the part that begins at these indices.
 Value Joined(ir::Builder& b, const ir::Mesh& mesh, const ir::Sharding& sharding, const Values& parts,
              const ir::Type& whole) {
-  // What begins where: of copies the first process's.
+  // Says which process's part begins where: of copies, the first process's.
   std::vector<std::pair<Dims, Value>> pieces;
   for (size_t p = 0; p < parts.size(); ++p) {
     if (ir::IsFirstCopy(mesh, sharding, static_cast<int64_t>(p))) {

@@ -12,7 +12,8 @@ absl::Status WithText(const absl::Status& status, std::string_view text) {
 
 absl::Status WithDetail(const absl::Status& status, std::string_view key, std::string_view value) {
   absl::Status made = WithText(status, status.message());
-  // Of a string it takes over a cord is one allocation; of a long text it would be several, and leak the first where the next fails.
+  // A cord takes over a string in one allocation; it would copy a long text in several, and leak the first where the
+  // next fails.
   if (!made.ok()) made.SetPayload(key, absl::Cord(std::string(value)));
   return made;
 }

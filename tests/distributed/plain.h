@@ -1,5 +1,5 @@
-// What collectives mean, as plain loops over elements: the judge of the tests in this folder. Shares nothing with src/distributed
-// but the names.
+// These functions say what collectives mean, as plain loops over elements. They are the judge of the tests in this
+// folder and share nothing with src/distributed but the names.
 #pragma once
 
 #include <algorithm>

@@ -26,7 +26,7 @@ inline std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// What a part says to the test.
+// Writes text that the test reads from the part's output.
 inline void Say(const std::string& text) { (void)!write(STDOUT_FILENO, text.data(), text.size()); }
 
 struct Ended {

@@ -282,7 +282,7 @@ TEST(SharedMemory, SurvivesRandomKills) {
     for (size_t rank = 0; rank < 3; ++rank) {
       if (rank == victim) continue;
       EXPECT_EQ(1, ended[rank].code());
-      // Whose end was seen ends the call; the deadline is for who was killed before it came. No clock decides: others run, too.
+      // A member whose end was seen ends the call; the deadline is for one that was killed before it came. No clock decides: others run, too.
       const bool never_came = ended[rank].said.find("to the group of") != std::string::npos;
       EXPECT_TRUE(never_came || ended[rank].said.starts_with("UNAVAILABLE: ")) << ended[rank].said;
     }

@@ -1,4 +1,4 @@
-// What the fuzzers of other people's formats share: reading everything that opens, and valid files to start from.
+// The fuzzers of other people's formats share this: reading everything that opens, and valid files to start from.
 #pragma once
 
 #include <algorithm>

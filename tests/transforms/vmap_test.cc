@@ -106,7 +106,8 @@ TEST(Vmap, OfVmapOfEveryOperation) {
   EXPECT_THAT(std::set<std::string_view>(loops.begin(), loops.end()), ::testing::IsEmpty());
 }
 
-// What the tests of this file, of control flow and rules, tests/c_api/custom.c and tests/c_api/meshes.c go over; the compiler's own stands in no function.
+// The tests of this file, of control flow and rules, tests/c_api/custom.c and tests/c_api/meshes.c go over these; the
+// compiler's own operation stands in no function.
 TEST(Vmap, IsTestedOfEveryOperation) {
   std::set<std::string_view> seen;
   for (const auto& programs : {test::OpPrograms(/*all_types=*/true), test::ControlPrograms(), test::BodyPrograms()}) {

@@ -147,7 +147,7 @@ struct LoadedProgram {
 
 // A launch as far as it has come, and all that it reads.
 struct Launch {
-  // What one of its devices gets and gives.
+  // The buffers that one of its devices gets and gives.
   struct Share {
     std::vector<api::Buffer*> arguments;
     std::vector<api::Buffer*> outputs;  // null: none yet, or somebody else has it

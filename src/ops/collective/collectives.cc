@@ -206,7 +206,8 @@ Values Read(StableHloOp& op) {
   return CallAll(op.b, *op.op, op.operands, std::move(attrs));
 }
 
-// Of a maximum or minimum: equal extremes of a group share, of NaN nobody is one, and all get it (as reduce has it).
+// The gradient of a maximum or minimum: equal extremes of a group share it; NaN is no extreme, and all get it (as reduce
+// has it).
 Value ExtremeGradient(Builder& b, const Value& x, const Value& y, const Value& g, const Attrs& sums) {
   const Value nan = IsNan(b, y), won = Either(b, Compare(b, Direction::kEq, x, y), nan), zero = FullLike(b, x, 0);
   const Value count = Call(b, kOp_all_reduce, {Select(b, won, FullLike(b, x, 1), zero)}, sums);

@@ -29,8 +29,8 @@ absl::Status CheckProcesses(const ir::Module& module);
 // the other axes, its members in the order of the axes as they are listed, the last one fastest.
 ir::AttrValue GroupsAlong(const ir::Mesh& mesh, std::span<const uint32_t> axes);
 
-// What all processes of a program compute by one of these operations at once, as operations of one process: operands[i][p] is the
-// operand i of process p, so are the results. Sums are those of the processes in the order of their numbers.
+// These functions write what all processes of a program compute by one of these operations as operations of one
+// process: operands[i][p] is the operand i of process p, so are the results. Sums are those of the processes in the order of their numbers.
 using OfProcesses = std::vector<ir::Values>;
 absl::StatusOr<OfProcesses> Together(ir::Builder& b, const ir::Node& node, const OfProcesses& operands,
                                      size_t processes);
