@@ -76,9 +76,9 @@ TEST(Shardings, RowsThatAreGatheredLieAsTheirIndices) {
 
 TEST(Shardings, ASaidShardingStandsAndIsChecked) {
   EXPECT_EQ(Lies("d,-", "%0: tensor<4x6xf32>", "tensor<4x6xf32>",
-                 "%1 = sharding_constraint(%0) {spec = \"-,d+t\"} : tensor<4x6xf32>", "%1"),
+                 "%1 = weft.shard(%0) {spec = \"-,d+t\"} : tensor<4x6xf32>", "%1"),
             "the sharding '-,d+t' of an operand of shard, tensor<4x6xf32>, cuts dimension 1 of size 6 into 4 pieces, which do not come out even");
-  EXPECT_EQ(Lies("d,-", "%0: tensor<4x8xf32>", "tensor<4x8xf32>", "%1 = sharding_constraint(%0) {spec = \"-,d+t\"} : tensor<4x8xf32>", "%1"), "-,d+t");
+  EXPECT_EQ(Lies("d,-", "%0: tensor<4x8xf32>", "tensor<4x8xf32>", "%1 = weft.shard(%0) {spec = \"-,d+t\"} : tensor<4x8xf32>", "%1"), "-,d+t");
 }
 
 TEST(Shardings, WhatIsDrawnLiesAsWhatItIsCombinedWith) {
@@ -92,7 +92,7 @@ TEST(Shardings, WhatIsDrawnLiesAsWhatItIsCombinedWith) {
   ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
   const absl::StatusOr<ir::Module> placed = PlaceDrawn(*module);
   ASSERT_TRUE(placed.ok()) << placed.status();
-  EXPECT_NE(ir::Print(*placed).find("sharding_constraint(%2#1) {spec = \"d,-\"}"), std::string::npos) << ir::Print(*placed);
+  EXPECT_NE(ir::Print(*placed).find("weft.shard(%2#1) {spec = \"d,-\"}"), std::string::npos) << ir::Print(*placed);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ constexpr Sample kSamples[] = {{"T[2,3] spec=x,-"}, {"T[4] spec=data+model"}, {"
 }  // namespace
 
 constinit const OpDef kOp_shard = {
-    .name = "sharding_constraint",
+    .name = "weft.shard",
     .c_name = "shard",
     .kind = Kind::kComposite,
     .doc = "x itself, cut along axes of the mesh that it is on.",
