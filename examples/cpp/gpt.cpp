@@ -147,16 +147,18 @@ class gpt {
 
 // --- training
 
-// AdamW shrinks matrices and leaves biases, norms and tables alone.
-struct optimizers {
-  std::vector<weft::tensor> matrices, rest;
-  weft::optimizer shrinking, plain;
+// AdamW that shrinks matrices and leaves biases, norms and tables alone; the parameters in its order.
+struct training {
+  std::vector<weft::tensor> parameters;
+  weft::optimizer adamw;
 
-  explicit optimizers(const gpt& model) {
+  explicit training(const gpt& model) {
+    weft::adam_group groups[2] = {{{}, {.beta2 = 0.99, .weight_decay = 0.1}}, {{}, {.beta2 = 0.99, .weight_decay = 0.0}}};
     for (const parameter& p : model.parameters)
-      (p.value.rank() == 2 && p.name.find("table") == std::string::npos ? matrices : rest).push_back(p.value);
-    shrinking = weft::adamw(matrices, {.beta2 = 0.99, .weight_decay = 0.1});
-    plain = weft::adamw(rest, {.beta2 = 0.99, .weight_decay = 0.0});
+      groups[p.value.rank() == 2 && p.name.find("table") == std::string::npos ? 0 : 1].parameters.push_back(p.value);
+    for (const weft::adam_group& group : groups)
+      parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
+    adamw = weft::adamw(groups);
   }
 };
 
@@ -168,20 +170,8 @@ double rate_of(const options& o, std::int64_t step) {
   return o.rate / 10 + (o.rate - o.rate / 10) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
-// All gradients times one factor, so that together they are no longer than most. Nothing is read.
-weft::tensors clipped(const weft::tensors& gradients, double most) {
-  weft::tensor total;
-  for (const weft::tensor& g : gradients) {
-    const weft::tensor part = weft::sum(g * g);
-    total = total.get() == nullptr ? part : total + part;
-  }
-  const weft::tensor factor = weft::minimum(most / (weft::sqrt(total) + 1e-6), 1.0);
-  weft::tensors all;
-  for (const weft::tensor& g : gradients) all.push_back(g * factor);
-  return all;
-}
-
-void save(const weft::context& ctx, const options& o, const gpt& model, const optimizers& adamw, std::int64_t step) {
+void save(const weft::context& ctx, const options& o, const gpt& model, const weft::optimizer& adamw,
+          std::int64_t step) {
   weft::tree all;
   const weft::tree_node root = all.add_dict("model");
   for (const parameter& p : model.parameters) {  // names with dots are dicts within dicts
@@ -196,7 +186,7 @@ void save(const weft::context& ctx, const options& o, const gpt& model, const op
   }
   const weft::tree_node optimizer = all.add_dict("optimizer");
   optimizer.add("count", step);
-  optimizer.add_list("groups").add("", adamw.shrinking.state()).add("", adamw.plain.state());
+  optimizer.add("state", adamw.state());
   const weft::random_state random = ctx.random();
   all.add_dict("random")
       .add("key", static_cast<std::int64_t>(random.key))
@@ -206,11 +196,10 @@ void save(const weft::context& ctx, const options& o, const gpt& model, const op
 }
 
 // Goes on where a file ends; gives how many steps it had.
-std::int64_t load(const weft::context& ctx, const options& o, const gpt& model, const optimizers& adamw) {
+std::int64_t load(const weft::context& ctx, const options& o, const gpt& model, const weft::optimizer& adamw) {
   const weft::tree all = weft::tree::load(ctx, o.checkpoint);
   for (const parameter& p : model.parameters) p.value.assign(all["model." + p.name].as<weft::tensor>());
-  adamw.shrinking.load(all["optimizer.groups.0"]);
-  adamw.plain.load(all["optimizer.groups.1"]);
+  adamw.load(all["optimizer.state"]);
   const auto number = [&](const char* path) { return static_cast<std::uint64_t>(all[path].as<std::int64_t>()); };
   ctx.set_random({number("random.key"), number("random.low"), number("random.high")});
   ctx.sync();
@@ -218,10 +207,8 @@ std::int64_t load(const weft::context& ctx, const options& o, const gpt& model, 
 }
 
 void train(const weft::context& ctx, const options& o, const gpt& model, const weft::tensor& text) {
-  const optimizers adamw(model);
-  const std::int64_t first = o.resume ? load(ctx, o, model, adamw) : 0, length = text.size();
-  std::vector<weft::tensor> all = adamw.matrices;
-  all.insert(all.end(), adamw.rest.begin(), adamw.rest.end());
+  const training trained(model);
+  const std::int64_t first = o.resume ? load(ctx, o, model, trained.adamw) : 0, length = text.size();
   weft::tensor loss;
   for (std::int64_t step = first; step < o.steps; ++step) {
     loss = ctx.step([&] {
@@ -236,16 +223,13 @@ void train(const weft::context& ctx, const options& o, const gpt& model, const w
       const weft::tensor y = weft::slice(pieces, {0, 1}, {o.batch, o.context + 1}, {1, 1});
       const weft::tensor entropy = weft::cross_entropy(weft::reshape(model(x, true), {o.batch * o.context, 256}),
                                                        weft::reshape(y, {o.batch * o.context}));
-      const weft::tensors gradients = clipped(weft::grad(entropy, all), 1.0);
-      const double rate = rate_of(o, step);
-      const std::span<const weft::tensor> each(gradients);
-      adamw.shrinking.step(each.first(adamw.matrices.size()), rate);
-      adamw.plain.step(each.subspan(adamw.matrices.size()), rate);
+      const auto [gradients, norm] = weft::clip_by_global_norm(weft::grad(entropy, trained.parameters), 1.0);
+      trained.adamw.step(gradients, rate_of(o, step));
       return entropy;
     });
     if ((step + 1) % 100 == 0)
       std::fprintf(stderr, "step %lld: loss %.4f\n", static_cast<long long>(step + 1), loss.item());
-    if (o.every > 0 && (step + 1) % o.every == 0) save(ctx, o, model, adamw, step + 1);
+    if (o.every > 0 && (step + 1) % o.every == 0) save(ctx, o, model, trained.adamw, step + 1);
   }
   if (first < o.steps)
     std::printf("step %lld  loss %.4f (%a)\n", static_cast<long long>(o.steps), loss.item(), loss.item());

@@ -102,7 +102,7 @@ def main():
     if o.resume:
         state = wf.load(o.checkpoint)
         network.load_state_dict(state["model"])
-        optimizer.load_state_dict({"count": 0, "groups": [state["optimizer"]]})
+        optimizer.load_state_dict({"count": 0, "state": state["optimizer"]})
         wf.random.set_state([state["random"][k] % 2**64 for k in ("key", "low", "high")])
         first = state["epoch"]
         wf.sync()
@@ -125,7 +125,7 @@ def main():
             o.checkpoint,
             {
                 "model": network,
-                "optimizer": optimizer.state_dict()["groups"][0],
+                "optimizer": optimizer.state_dict()["state"],
                 "random": {"key": key, "low": low, "high": high},
                 "epoch": epoch + 1,
                 "step": 0,

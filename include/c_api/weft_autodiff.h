@@ -93,6 +93,46 @@ WEFT_API WEFT_MUST_USE weft_error* weft_adam_create(weft_context* ctx, weft_tens
 WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
 
+/* weft_sgd_create with groups of parameters that have settings of their own, as PyTorch's parameter groups: parameter i
+ * follows groups[group_of[i]]. Where one group has momentum, every parameter has the state of it; a group without
+ * leaves that state alone.
+ *   params: count entries; what is updated, always in this order; kept alive
+ *   group_of: count entries; the group of each parameter, from 0
+ *   groups: group_count entries; the settings of each group; all have one struct_size
+ *   group_count: at least 1
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sgd_create_groups(weft_context* ctx, weft_tensor* const* params,
+    const int32_t* group_of, size_t count, const weft_sgd_options* groups, size_t group_count,
+    weft_optimizer** out) WEFT_NOEXCEPT;
+
+/* weft_adam_create with groups of parameters that have settings of their own: parameter i follows groups[group_of[i]].
+ *   params: count entries; what is updated, always in this order; kept alive
+ *   group_of: count entries; the group of each parameter, from 0
+ *   groups: group_count entries; the settings of each group; all have one struct_size
+ *   group_count: at least 1
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_adam_create_groups(weft_context* ctx, weft_tensor* const* params,
+    const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count,
+    weft_optimizer** out) WEFT_NOEXCEPT;
+
+/* weft_adamw_create with groups of parameters that have settings of their own: parameter i follows groups[group_of[i]].
+ * Matrices that decay beside biases and norms that do not are two groups, the second with WEFT_ADAM_HAS_WEIGHT_DECAY in
+ * present and weight_decay 0.
+ *   params: count entries; what is updated, always in this order; kept alive
+ *   group_of: count entries; the group of each parameter, from 0
+ *   groups: group_count entries; the settings of each group; all have one struct_size
+ *   group_count: at least 1
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create_groups(weft_context* ctx, weft_tensor* const* params,
+    const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count,
+    weft_optimizer** out) WEFT_NOEXCEPT;
+
 /* Records one update of every parameter and assigns it: after the next barrier the parameters have their new values. lr
  * is a run-time argument: a schedule compiles nothing new.
  *   grads: count entries; one per parameter, in the order of creation; NULL leaves that parameter alone
@@ -102,6 +142,31 @@ WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, weft_ten
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads,
     size_t count, double lr) WEFT_NOEXCEPT;
+
+/* weft_optimizer_step with a learning rate a group. The rates are run-time arguments: schedules compile nothing new.
+ *   grads: count entries; one per parameter, in the order of creation; NULL leaves that parameter alone
+ *   lrs: group_count entries; finite; one per group
+ *   group_count: as many as at creation; 1 of an optimizer that was made without groups
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: exclusive: optimizer. Since
+ * 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* const* grads,
+    size_t count, const double* lrs, size_t group_count) WEFT_NOEXCEPT;
+
+/* Gradients times one factor, so that all of them together are no longer than max_norm: norm = the 2-norm of every
+ * element of every gradient, factor = min(1, max_norm / (norm + 1e-6)), as PyTorch's clip_grad_norm_. Recorded like any
+ * other operations; nothing is read. The norm is an f32, an f64 where a gradient is f64 or c128; each clipped gradient
+ * has its own shape and dtype and is rounded once. max_norm is a run-time argument: another one compiles nothing new. A
+ * NaN in a gradient makes all of them NaN. Where the sum of squares is infinite (of an f32 above 1.8e19) so is the
+ * norm, and the factor is 0, as there. out_grads may be grads. All is recorded, or nothing.
+ *   grads: count entries; floats or complex; NULL counts nothing and gives NULL
+ *   max_norm: 0 or more; infinity clips nothing and still gives the norm
+ *   out_grads: count entries; each yours: release them
+ *   out_norm: may be NULL; yours: release it; a scalar, before clipping; NULL where nobody wants it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_clip_by_global_norm(weft_context* ctx, weft_tensor* const* grads, size_t count,
+    double max_norm, weft_tensor** out_grads, weft_tensor** out_norm) WEFT_NOEXCEPT;
 
 /* The state as a tree to be saved: kind, step, and one list of tensors per slot. Shares the tensors.
  *   out: yours: release it

@@ -183,6 +183,23 @@ WF_INLINE int wf_grad_at(weft_scope* s, const char* file, int line, wf_grad_args
 #define wf_grad(s, ...) \
   WF_CALL(wf_grad_at((s), __FILE__, __LINE__, WF_MAKE(wf_grad_args, (.cotangent = NULL,), __VA_ARGS__)))
 
+/* weft_clip_by_global_norm: gradients no longer than max_norm into clipped, which may be grads itself, all owned by the scope.
+ * Returns their norm before clipping, owned by the scope, too. */
+WF_INLINE weft_tensor* wf_clip_by_global_norm_at(weft_scope* s, weft_tensor* const* grads, size_t count, double max_norm,
+                                                 weft_tensor** clipped, const char* file, int line) {
+  weft_tensor* norm = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_clip_by_global_norm(ctx, grads, count, max_norm, clipped, &norm);
+  weft_tensor* poisoned = error != NULL ? weft_scope_adopt(s, error, NULL) : NULL;
+  size_t i;
+  for (i = 0; i < count; ++i) {
+    if (poisoned != NULL || clipped[i] != NULL) clipped[i] = poisoned != NULL ? poisoned : weft_scope_adopt(s, NULL, clipped[i]);
+  }
+  return poisoned != NULL ? poisoned : weft_scope_adopt(s, NULL, norm);
+}
+#define wf_clip_by_global_norm(s, grads, count, max_norm, clipped) \
+  wf_clip_by_global_norm_at((s), (grads), (count), (max_norm), (clipped), __FILE__, __LINE__)
+
 /* Parts of x along an axis into parts, all owned by the scope: weft_split, weft_chunk, weft_unstack. The first returns 1 if
  * it went well, the others how many there are, 0 after a failure. */
 WF_INLINE int wf_split_at(weft_scope* s, const char* file, int line, weft_tensor* x, const int64_t* sizes,

@@ -268,6 +268,11 @@ struct weft_api_v1 {
   void (*job_retain)(weft_job* job);
   void (*job_release)(weft_job* job);
   weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
+  weft_error* (*sgd_create_groups)(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_sgd_options* groups, size_t group_count, weft_optimizer** out);
+  weft_error* (*adam_create_groups)(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
+  weft_error* (*adamw_create_groups)(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
+  weft_error* (*optimizer_step_groups)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
+  weft_error* (*clip_by_global_norm)(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -1,8 +1,10 @@
-// weft_sgd_create, weft_adam_create, weft_adamw_create, weft_optimizer_*.
+// weft_sgd_create, weft_adam_create, weft_adamw_create with one group or several, weft_optimizer_*.
 #include "src/lazy/optimizer.h"
 
 #include <cmath>
+#include <cstring>
 
+#include "absl/container/inlined_vector.h"
 #include "src/c_api/options.h"
 #include "src/c_api/tree_object.h"
 #include "weft.h"
@@ -40,46 +42,131 @@ absl::Status Taken() {
       "optimizer is in use by another call, of another thread or further up in this one; it takes one at a "
       "time");
 }
-absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count, const lazy::OptimizerOptions& options,
-                    weft_optimizer** out) {
-  WEFT_NOT_NULL(out);
+
+struct Parameters {
+  Pin<Context> context;
+  TensorList list;
+  size_t count;
+};
+
+absl::StatusOr<Parameters> ParametersOf(weft_context* ctx, weft_tensor* const* params, size_t count) {
   WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
   WEFT_RETURN_IF_ERROR(context->Usable());
   if (count == 0) return UserError("an optimizer needs at least one parameter");
   TensorList list;
   WEFT_RETURN_IF_ERROR(GetTensors(params, count, "params", &list));
   for (size_t i = 0; i < count; ++i) WEFT_RETURN_IF_ERROR(SameEngine(list[i], context->engine(), "params", i));
-  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made, lazy::Optimizer::Create(context->engine(), list, options));
+  return Parameters{std::move(context), std::move(list), count};
+}
+
+absl::Status Create(const Parameters& parameters, std::span<const lazy::OptimizerOptions> groups,
+                    std::span<const int32_t> group_of, weft_optimizer** out) {
+  WEFT_NOT_NULL(out);
+  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made,
+                        lazy::Optimizer::Create(parameters.context->engine(), parameters.list, groups, group_of));
   WEFT_ASSIGN_OR_RETURN(*out, Make<weft_optimizer>(std::move(made)));
   return absl::OkStatus();
 }
 
-weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options,
-                       Kind kind, weft_optimizer** out, const char* function = __builtin_FUNCTION()) noexcept {
-  const auto body = [&]() -> absl::Status {
-    weft_adam_options o;
-    WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_adam_options", &o));
-    lazy::OptimizerOptions made{.kind = kind};
-    constexpr uint64_t kAll =
-        WEFT_ADAM_HAS_BETA1 | WEFT_ADAM_HAS_BETA2 | WEFT_ADAM_HAS_EPSILON | WEFT_ADAM_HAS_WEIGHT_DECAY;
-    WEFT_RETURN_IF_ERROR(CheckPresent("weft_adam_options", o.present, kAll));
-    const auto value = [&](uint64_t bit, double given, double usual) {
-      return (o.present & bit) != 0 ? given : given == 0 ? usual : given;
-    };
-    const auto none_below_0 = [&](uint64_t bit, double given, double usual) {
-      return (o.present & bit) == 0 && given < 0 ? 0 : value(bit, given, usual);
-    };
-    made.beta1 = none_below_0(WEFT_ADAM_HAS_BETA1, o.beta1, 0.9);
-    made.beta2 = none_below_0(WEFT_ADAM_HAS_BETA2, o.beta2, 0.999);
-    made.epsilon = value(WEFT_ADAM_HAS_EPSILON, o.epsilon, 1e-8);
-    made.weight_decay = none_below_0(WEFT_ADAM_HAS_WEIGHT_DECAY, o.weight_decay, kind == Kind::kAdamW ? 0.01 : 0);
-    WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta1", made.beta1, 0, 1));
-    WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta2", made.beta2, 0, 1));
-    WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
-    WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.weight_decay", made.weight_decay, 0, HUGE_VAL));
-    return Create(ctx, params, count, made, out);
+absl::StatusOr<lazy::OptimizerOptions> Read(const weft_sgd_options* options, Kind kind) {
+  weft_sgd_options o;
+  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_sgd_options", &o));
+  WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.momentum", o.momentum, 0, HUGE_VAL));
+  WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.weight_decay", o.weight_decay, 0, HUGE_VAL));
+  if (o.nesterov != 0 && o.momentum == 0) return UserError("weft_sgd_options: nesterov needs a momentum above 0");
+  return lazy::OptimizerOptions{
+      .kind = kind, .momentum = o.momentum, .nesterov = o.nesterov != 0, .weight_decay = o.weight_decay};
+}
+
+absl::StatusOr<lazy::OptimizerOptions> Read(const weft_adam_options* options, Kind kind) {
+  weft_adam_options o;
+  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_adam_options", &o));
+  lazy::OptimizerOptions made{.kind = kind};
+  constexpr uint64_t kAll =
+      WEFT_ADAM_HAS_BETA1 | WEFT_ADAM_HAS_BETA2 | WEFT_ADAM_HAS_EPSILON | WEFT_ADAM_HAS_WEIGHT_DECAY;
+  WEFT_RETURN_IF_ERROR(CheckPresent("weft_adam_options", o.present, kAll));
+  const auto value = [&](uint64_t bit, double given, double usual) {
+    return (o.present & bit) != 0 ? given : given == 0 ? usual : given;
   };
-  return Guard(body, function);
+  const auto none_below_0 = [&](uint64_t bit, double given, double usual) {
+    return (o.present & bit) == 0 && given < 0 ? 0 : value(bit, given, usual);
+  };
+  made.beta1 = none_below_0(WEFT_ADAM_HAS_BETA1, o.beta1, 0.9);
+  made.beta2 = none_below_0(WEFT_ADAM_HAS_BETA2, o.beta2, 0.999);
+  made.epsilon = value(WEFT_ADAM_HAS_EPSILON, o.epsilon, 1e-8);
+  made.weight_decay = none_below_0(WEFT_ADAM_HAS_WEIGHT_DECAY, o.weight_decay, kind == Kind::kAdamW ? 0.01 : 0);
+  WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta1", made.beta1, 0, 1));
+  WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta2", made.beta2, 0, 1));
+  WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
+  WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.weight_decay", made.weight_decay, 0, HUGE_VAL));
+  return made;
+}
+
+template <typename Options>
+absl::Status CreateOne(weft_context* ctx, weft_tensor* const* params, size_t count, const Options* options, Kind kind,
+                       weft_optimizer** out) {
+  WEFT_ASSIGN_OR_RETURN(const Parameters parameters, ParametersOf(ctx, params, count));
+  WEFT_ASSIGN_OR_RETURN(const lazy::OptimizerOptions made, Read(options, kind));
+  return Create(parameters, {&made, 1}, {}, out);
+}
+
+constexpr size_t kMostGroups = 1 << 16;
+
+// The settings of each group. Structs of one size follow one another: an older caller's are shorter than this version's.
+template <typename Options>
+absl::StatusOr<std::vector<lazy::OptimizerOptions>> ReadGroups(const Options* groups, size_t group_count, Kind kind) {
+  if (group_count == 0) return UserError("group_count is 0; an optimizer needs at least one group");
+  WEFT_RETURN_IF_ERROR(CheckedLength("group_count", group_count, kMostGroups));
+  size_t size;
+  std::memcpy(&size, groups, sizeof(size));
+  std::vector<lazy::OptimizerOptions> made;
+  for (size_t i = 0; i < group_count; ++i) {
+    const char* const at = reinterpret_cast<const char*>(groups) + i * size;
+    size_t own;
+    std::memcpy(&own, at, sizeof(own));
+    if (own != size) {
+      return UserError("groups[", i, "].struct_size is ", own, ", that of groups[0] ", size, "; all are of one size");
+    }
+    const absl::StatusOr<lazy::OptimizerOptions> read = Read(reinterpret_cast<const Options*>(at), kind);
+    if (!read.ok()) return WithText(read.status(), absl::StrCat("groups[", i, "]: ", read.status().message()));
+    made.push_back(*read);
+  }
+  return made;
+}
+
+// What every weft_*_create_groups is given, in their order.
+template <typename Options>
+absl::Status CreateGroups(Kind kind, weft_context* ctx, weft_tensor* const* params, const int32_t* group_of,
+                          size_t count, const Options* groups, size_t group_count, weft_optimizer** out) {
+  WEFT_ASSIGN_OR_RETURN(const Parameters parameters, ParametersOf(ctx, params, count));
+  WEFT_NOT_NULL(group_of);
+  WEFT_NOT_NULL(groups);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::OptimizerOptions> made, ReadGroups(groups, group_count, kind));
+  for (size_t i = 0; i < count; ++i) {
+    if (group_of[i] >= 0 && static_cast<size_t>(group_of[i]) < group_count) continue;
+    return UserError("group_of[", i, "] is ", group_of[i], "; it must be in [0, ", group_count, ")");
+  }
+  return Create(parameters, made, {group_of, count}, out);
+}
+
+absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t count, std::span<const double> rates) {
+  const FloatScope floats;  // constants of the step are computed here
+  if (count != object.parameters().size()) {
+    return UserError(count, " gradients for ", object.parameters().size(), " parameters");
+  }
+  WEFT_NOT_NULL(grads);
+  TensorList list;
+  list.Reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Pin<lazy::Tensor> grad = Find(grads[i]);
+    if (!grad && grads[i] != nullptr) return NoTensor(grads[i], absl::StrCat("grads[", i, "]"));
+    list.Add(grad.Share());
+    if (!grad) continue;
+    WEFT_RETURN_IF_ERROR(SameEngine(list[i], object.parameters()[i]->engine(), "grads", i));
+  }
+  const lazy::Optimizer::Turn turn(object);
+  if (!turn) return Taken();
+  return object.Step(list, rates, CurrentLocation(object.engine()));
 }
 
 // A child of a dict, or NOT_FOUND that says what the state lacks.
@@ -99,52 +186,54 @@ extern "C" {
 
 weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count,
                             const weft_sgd_options* options, weft_optimizer** out) noexcept {
-  return Guard([&]() -> absl::Status {
-    weft_sgd_options o;
-    WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_sgd_options", &o));
-    WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.momentum", o.momentum, 0, HUGE_VAL));
-    WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.weight_decay", o.weight_decay, 0, HUGE_VAL));
-    if (o.nesterov != 0 && o.momentum == 0) return UserError("weft_sgd_options: nesterov needs a momentum above 0");
-    lazy::OptimizerOptions made{.kind = Kind::kSgd};
-    made.momentum = o.momentum;
-    made.weight_decay = o.weight_decay;
-    made.nesterov = o.nesterov != 0;
-    return Create(ctx, params, count, made, out);
-  });
+  return Guard([&] { return CreateOne(ctx, params, count, options, Kind::kSgd, out); });
 }
-
 weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count,
                              const weft_adam_options* options, weft_optimizer** out) noexcept {
-  return CreateAdam(ctx, params, count, options, Kind::kAdam, out);
+  return Guard([&] { return CreateOne(ctx, params, count, options, Kind::kAdam, out); });
 }
 weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count,
                               const weft_adam_options* options, weft_optimizer** out) noexcept {
-  return CreateAdam(ctx, params, count, options, Kind::kAdamW, out);
+  return Guard([&] { return CreateOne(ctx, params, count, options, Kind::kAdamW, out); });
+}
+
+weft_error* weft_sgd_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count,
+                                   const weft_sgd_options* groups, size_t group_count, weft_optimizer** out) noexcept {
+  return Guard([&] { return CreateGroups(Kind::kSgd, ctx, params, group_of, count, groups, group_count, out); });
+}
+weft_error* weft_adam_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of,
+                                    size_t count, const weft_adam_options* groups, size_t group_count,
+                                    weft_optimizer** out) noexcept {
+  return Guard([&] { return CreateGroups(Kind::kAdam, ctx, params, group_of, count, groups, group_count, out); });
+}
+weft_error* weft_adamw_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of,
+                                     size_t count, const weft_adam_options* groups, size_t group_count,
+                                     weft_optimizer** out) noexcept {
+  return Guard([&] { return CreateGroups(Kind::kAdamW, ctx, params, group_of, count, groups, group_count, out); });
 }
 
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,
                                 double lr) noexcept {
   return Guard([&]() -> absl::Status {
-    const FloatScope floats;  // constants of the step are computed here
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
-    if (!std::isfinite(lr)) return UserError("weft_optimizer_step: lr is ", lr, "; it must be finite");
-    if (count != object->parameters().size()) {
-      return UserError("weft_optimizer_step: ", count, " gradients for ", object->parameters().size(), " parameters");
+    if (!std::isfinite(lr)) return UserError("lr is ", lr, "; it must be finite");
+    const absl::InlinedVector<double, 8> rates(object->group_count(), lr);
+    return Step(*object, grads, count, rates);
+  });
+}
+
+weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,
+                                       const double* lrs, size_t group_count) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
+    WEFT_NOT_NULL(lrs);
+    if (group_count != object->group_count()) {
+      return UserError(group_count, " learning rates for ", object->group_count(), " groups");
     }
-    WEFT_NOT_NULL(grads);
-    TensorList list;
-    list.Reserve(count);
-    for (size_t i = 0; i < count; ++i) {
-      const Pin<lazy::Tensor> grad = Find(grads[i]);
-      if (!grad && grads[i] != nullptr) return NoTensor(grads[i], absl::StrCat("grads[", i, "]"));
-      list.Add(grad.Share());
-      if (!grad) continue;
-      WEFT_RETURN_IF_ERROR(SameEngine(list[i], object->parameters()[i]->engine(), "weft_optimizer_step: grads", i));
+    for (size_t i = 0; i < group_count; ++i) {
+      if (!std::isfinite(lrs[i])) return UserError("lrs[", i, "] is ", lrs[i], "; it must be finite");
     }
-    const lazy::Optimizer::Turn turn(*object);
-    if (!turn) return Taken();
-    object->set_learning_rate(lr);
-    return object->Step(list, CurrentLocation(object->engine()));
+    return Step(*object, grads, count, {lrs, group_count});
   });
 }
 
@@ -155,7 +244,7 @@ weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) noe
     const lazy::Optimizer::Turn turn(*object);
     if (!turn) return Taken();
     TensorTree tree;
-    WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "kind", Tree::Text(NameOf(object->options().kind))).status());
+    WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "kind", Tree::Text(NameOf(object->kind()))).status());
     WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "step", Tree::Int64(object->step_count())).status());
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, tree.tree.Add(Tree::root(), "slots", Tree::Dict()));
     for (size_t name = 0; name < object->slot_names().size(); ++name) {
@@ -187,9 +276,9 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
           steps.kind == Tree::Kind::kInt64 ? absl::StrCat(steps.int64) : std::string(Tree::NameOf(steps.kind)),
           "; it must be an integer of 0 or more");
     }
-    if (from.tree.node(kind).text != NameOf(object->options().kind)) {
-      return UserError("the state is of optimizer '", from.tree.node(kind).text, "', not '",
-                       NameOf(object->options().kind), "'");
+    if (from.tree.node(kind).text != NameOf(object->kind())) {
+      return UserError("the state is of optimizer '", from.tree.node(kind).text, "', not '", NameOf(object->kind()),
+                       "'");
     }
     // All checked before the first is taken over.
     std::vector<std::pair<lazy::Tensor*, lazy::Tensor*>> pairs;

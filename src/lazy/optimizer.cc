@@ -38,7 +38,7 @@ absl::Status CheckRange(std::string_view name, double value, double low, double 
                    std::isinf(high) ? " and finite" : absl::StrCat(" and less than ", high));
 }
 
-// Of one parameter. What an option turns on is in the program; how much is not.
+// The update of one parameter. What an option turns on is in the program; how much is not.
 struct ParameterRule {
   ir::Builder& b;
   const OptimizerOptions& o;
@@ -54,7 +54,9 @@ struct ParameterRule {
     if (o.kind == OptimizerOptions::Kind::kSgd) {
       if (has_decay) g = Add(b, g, Mul(b, p, s[Sgd::kDecay]));
       Value direction = g;
-      if (out.size() > 1) {
+      if (out.size() > 1 && o.momentum == 0) {
+        out[1] = in[2];  // another group has momentum
+      } else if (out.size() > 1) {
         out[1] = Add(b, Mul(b, in[2], s[Sgd::kMomentum]), g);
         direction = o.nesterov ? Add(b, g, Mul(b, out[1], s[Sgd::kMomentum])) : out[1];
       }
@@ -87,19 +89,28 @@ struct ParameterRule {
   }
 };
 
-// Of all: parameter, gradient and slots of each one in, parameter and slots out.
+size_t ScalarCount(OptimizerOptions::Kind kind) {
+  return kind == OptimizerOptions::Kind::kSgd ? size_t{Sgd::kCount} : size_t{Adam::kCount};
+}
+
+// The update of all parameters: each one's value, gradient and slots come in, its value and slots go out. The scalars of
+// the groups follow one another.
 class Rule final : public UpdateRule {
  public:
-  Rule(const OptimizerOptions& options, size_t slots) : options_(options), slots_(slots) {}
+  Rule(std::span<const OptimizerOptions> groups, std::vector<int32_t> group_of, size_t slots)
+      : groups_(groups.begin(), groups.end()), group_of_(std::move(group_of)), slots_(slots) {}
 
   absl::Status Build(const UpdateCall& call) const override {
     const size_t stride = 2 + slots_;
     const size_t outs = 1 + slots_;
-    for (size_t k = 0; k * stride < call.operands.size(); ++k) {
+    const size_t scalars = ScalarCount(groups_[0].kind);
+    for (size_t k = 0; k < group_of_.size(); ++k) {
       const auto in = call.operands.subspan(k * stride, stride);
       const auto out = call.targets.subspan(k * outs, outs);
       const bool wide = PartOf(in[0].dtype()) == DType::kF64;
-      const ParameterRule rule{call.b, options_, wide ? call.scalars_f64 : call.scalars_f32};
+      const auto group = static_cast<size_t>(group_of_[k]);
+      const ParameterRule rule{call.b, groups_[group],
+                               (wide ? call.scalars_f64 : call.scalars_f32).subspan(group * scalars, scalars)};
       if (IsComplex(in[0].dtype())) {
         rule.UpdateParts(in, out);
       } else {
@@ -110,35 +121,62 @@ class Rule final : public UpdateRule {
   }
 
  private:
-  const OptimizerOptions options_;
+  const std::vector<OptimizerOptions> groups_;
+  const std::vector<int32_t> group_of_;  // of each parameter that is updated
   const size_t slots_;
 };
+
+absl::Status CheckOptions(const OptimizerOptions& options) {
+  constexpr double kInfinity = HUGE_VAL;
+  WEFT_RETURN_IF_ERROR(CheckRange("weight_decay", options.weight_decay, 0, kInfinity));
+  if (options.kind == OptimizerOptions::Kind::kSgd) {
+    if (options.nesterov && options.momentum == 0) return UserError("optimizer: nesterov needs a momentum");
+    return CheckRange("momentum", options.momentum, 0, kInfinity);
+  }
+  WEFT_RETURN_IF_ERROR(CheckRange("beta1", options.beta1, 0, 1));
+  WEFT_RETURN_IF_ERROR(CheckRange("beta2", options.beta2, 0, 1));
+  return CheckRange("epsilon", options.epsilon, 0, kInfinity);
+}
+
+// A group's scalars of step t, as Sgd and Adam name them.
+void AppendScalars(const OptimizerOptions& o, double rate, double t, std::vector<double>* scalars) {
+  if (o.kind == OptimizerOptions::Kind::kSgd) {
+    scalars->insert(scalars->end(), {rate, o.momentum, o.weight_decay});
+    return;
+  }
+  const bool decoupled = o.kind == OptimizerOptions::Kind::kAdamW;
+  scalars->insert(scalars->end(),
+                  {rate / (1 - std::pow(o.beta1, t)), 1 / std::sqrt(1 - std::pow(o.beta2, t)), o.beta1, 1 - o.beta1,
+                   o.beta2, 1 - o.beta2, o.epsilon, decoupled ? 1 - rate * o.weight_decay : o.weight_decay});
+}
 
 }  // namespace
 
 std::span<const std::string_view> Optimizer::slot_names() const {
-  if (options_.kind != OptimizerOptions::Kind::kSgd) return kAdamNames;
-  return options_.momentum != 0 ? std::span<const std::string_view>(kMomentumNames)
-                                : std::span<const std::string_view>();
+  if (kind() != OptimizerOptions::Kind::kSgd) return kAdamNames;
+  for (const OptimizerOptions& group : groups_) {
+    if (group.momentum != 0) return kMomentumNames;
+  }
+  return {};
+}
+
+const Ref<const UpdateRule>& Optimizer::RuleOf(std::vector<int32_t> updated) {
+  if (rule_ == nullptr || updated != rule_groups_) {
+    rule_ = MakeRef<Rule>(groups_, updated, slot_names().size());
+    rule_groups_ = std::move(updated);
+  }
+  return rule_;
 }
 
 absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tensor* const> parameters,
-                                                 const OptimizerOptions& options) {
-  constexpr double kInfinity = HUGE_VAL;
-  WEFT_RETURN_IF_ERROR(CheckRange("learning_rate", options.learning_rate, 0, kInfinity));
-  WEFT_RETURN_IF_ERROR(CheckRange("weight_decay", options.weight_decay, 0, kInfinity));
-  if (options.kind == OptimizerOptions::Kind::kSgd) {
-    WEFT_RETURN_IF_ERROR(CheckRange("momentum", options.momentum, 0, kInfinity));
-    if (options.nesterov && options.momentum == 0) return UserError("optimizer: nesterov needs a momentum");
-  } else {
-    WEFT_RETURN_IF_ERROR(CheckRange("beta1", options.beta1, 0, 1));
-    WEFT_RETURN_IF_ERROR(CheckRange("beta2", options.beta2, 0, 1));
-    WEFT_RETURN_IF_ERROR(CheckRange("epsilon", options.epsilon, 0, kInfinity));
-  }
+                                                 std::span<const OptimizerOptions> groups,
+                                                 std::span<const int32_t> group_of) {
+  for (const OptimizerOptions& group : groups) WEFT_RETURN_IF_ERROR(CheckOptions(group));
   Ref<Optimizer> optimizer(new Optimizer());
   optimizer->engine_ = Ref<Engine>::Share(&engine);
-  optimizer->options_ = options;
-  optimizer->rule_ = MakeRef<Rule>(options, optimizer->slot_names().size());
+  optimizer->groups_.assign(groups.begin(), groups.end());
+  optimizer->group_of_.assign(group_of.begin(), group_of.end());
+  optimizer->group_of_.resize(parameters.size(), 0);
   std::unordered_map<const Tensor*, size_t> seen;  // Abseil's tables do not survive an allocation that fails
   for (size_t i = 0; i < parameters.size(); ++i) {
     Tensor* parameter = parameters[i];
@@ -201,14 +239,18 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   return optimizer;
 }
 
-absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location location) {
+absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location) {
   const size_t n = parameters_.size();
   if (gradients.size() != n) {
     return UserError("optimizer step: ", gradients.size(), " gradients for ", n, " parameters");
   }
+  if (rates.size() != groups_.size()) {
+    return UserError("optimizer step: ", rates.size(), " learning rates for ", groups_.size(), " groups");
+  }
   const size_t slot_count = slot_names().size();
   // operands: parameter, gradient, slots of each updated parameter; targets: parameter, slots.
   std::vector<Tensor*> operands, targets;
+  std::vector<int32_t> updated;
   for (size_t i = 0; i < n; ++i) {
     if (gradients[i] == nullptr) continue;
     if (!(gradients[i]->type() == parameters_[i]->type())) {
@@ -218,31 +260,17 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location lo
     operands.push_back(parameters_[i].get());
     operands.push_back(gradients[i]);
     targets.push_back(parameters_[i].get());
+    updated.push_back(group_of_[i]);
     for (size_t name = 0; name < slot_count; ++name) {
       operands.push_back(slot(name, i));
       targets.push_back(slot(name, i));
     }
   }
-
-  const OptimizerOptions& o = options_;
-  const bool sgd = o.kind == OptimizerOptions::Kind::kSgd;
-  const bool decoupled = o.kind == OptimizerOptions::Kind::kAdamW;
-  const auto t = static_cast<double>(step_ + 1);
-  absl::InlinedVector<double, Adam::kCount> scalars;
-  if (sgd) {
-    scalars = {o.learning_rate, o.momentum, o.weight_decay};
-  } else {
-    scalars = {o.learning_rate / (1 - std::pow(o.beta1, t)),
-               1 / std::sqrt(1 - std::pow(o.beta2, t)),
-               o.beta1,
-               1 - o.beta1,
-               o.beta2,
-               1 - o.beta2,
-               o.epsilon,
-               decoupled ? 1 - o.learning_rate * o.weight_decay : o.weight_decay};
+  std::vector<double> scalars;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    AppendScalars(groups_[g], rates[g], static_cast<double>(step_ + 1), &scalars);
   }
-
-  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, rule_));
+  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, RuleOf(std::move(updated))));
   ++step_;
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
 // SGD, Adam and AdamW as recorded operations. Learning rates and step counts are run-time scalars: a schedule never
-// recompiles. The state is tensors with names, for checkpoints.
+// recompiles. Parameters may be in groups with settings and rates of their own. The state is tensors with names, for
+// checkpoints.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,7 @@ namespace weft::lazy {
 struct OptimizerOptions {
   enum class Kind : uint8_t { kSgd, kAdam, kAdamW };
   Kind kind = Kind::kSgd;
-  double learning_rate = 1e-3;
-  double momentum = 0;  // SGD; 0 at creation: no momentum state
+  double momentum = 0;  // SGD; 0 in every group at creation: no momentum state
   bool nesterov = false;
   double weight_decay = 0;  // SGD and Adam: added to the gradient; AdamW: decoupled; 0 at creation: none
   double beta1 = 0.9;
@@ -42,19 +42,21 @@ class Optimizer final : public RefCounted {
     Optimizer* const optimizer_;
   };
 
-  // Keeps the parameters alive. State tensors (zeros) are made here: f32, f64 for f64 parameters.
-  Engine& engine() const { return *engine_; }
+  // Keeps the parameters alive. State tensors (zeros) are made here: f32, f64 for f64 parameters. Parameter i follows
+  // groups[group_of[i]]; all groups are of one kind; an empty group_of puts every parameter into the first group.
   static absl::StatusOr<Ref<Optimizer>> Create(Engine& engine, std::span<Tensor* const> parameters,
-                                               const OptimizerOptions& options);
+                                               std::span<const OptimizerOptions> groups,
+                                               std::span<const int32_t> group_of = {});
 
-  // Parameters and state are assigned their new values. gradients[i] belongs to parameters[i]; null: left alone.
-  absl::Status Step(std::span<Tensor* const> gradients, ir::Location location = {});
+  // Parameters and state are assigned their new values, all of them or none. gradients[i] belongs to parameters[i]; null:
+  // left alone. rates[g] is the learning rate of group g.
+  absl::Status Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location = {});
 
-  double learning_rate() const { return options_.learning_rate; }
-  void set_learning_rate(double value) { options_.learning_rate = value; }
+  Engine& engine() const { return *engine_; }
   int64_t step_count() const { return step_; }
   void set_step_count(int64_t step) { step_ = step; }
-  const OptimizerOptions& options() const { return options_; }
+  OptimizerOptions::Kind kind() const { return groups_[0].kind; }
+  size_t group_count() const { return groups_.size(); }
   std::span<const Ref<Tensor>> parameters() const { return parameters_; }
 
   // What must be saved besides the step count: "momentum", or "m" and "v"; per name one tensor a parameter.
@@ -65,9 +67,14 @@ class Optimizer final : public RefCounted {
   Optimizer() = default;
   ~Optimizer() override = default;
 
+  // The rule for the parameters in `updated`. Replay knows a step by its rule, so the last one is kept.
+  const Ref<const UpdateRule>& RuleOf(std::vector<int32_t> updated);
+
   Ref<Engine> engine_;
-  OptimizerOptions options_;
-  Ref<const UpdateRule> rule_;  // what the options turn on
+  std::vector<OptimizerOptions> groups_;
+  std::vector<int32_t> group_of_;     // of each parameter
+  Ref<const UpdateRule> rule_;        // what the options turn on, for the parameters below
+  std::vector<int32_t> rule_groups_;  // group of each parameter that rule_ updates
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
   int64_t step_ = 0;

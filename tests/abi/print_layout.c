@@ -2298,6 +2298,11 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, job_retain);
   OFFSET(struct weft_api_v1, job_release);
   OFFSET(struct weft_api_v1, mesh_create);
+  OFFSET(struct weft_api_v1, sgd_create_groups);
+  OFFSET(struct weft_api_v1, adam_create_groups);
+  OFFSET(struct weft_api_v1, adamw_create_groups);
+  OFFSET(struct weft_api_v1, optimizer_step_groups);
+  OFFSET(struct weft_api_v1, clip_by_global_norm);
 }
 
 int main(void) {

@@ -433,6 +433,25 @@ void state(const weft::context& ctx, const std::string& folder) {
         std::string::npos);
 }
 
+// Groups that decay and that do not, at rates of their own; gradients of length 5 cut to 1.
+void groups(const weft::context& ctx) {
+  const weft::tensor a(ctx, {1.}), b(ctx, {1.}), none(ctx, {0.});
+  const weft::adam_group both[] = {{{a}, {.weight_decay = 0.5}}, {{b}, {.weight_decay = 0.0}}};
+  const double rates[] = {0.1, 0.2};
+  const weft::optimizer adamw = weft::adamw(both);
+  adamw.step({none, none}, rates);
+  CHECK(holds<double>(a, {1 - 0.1 * 0.5}) && holds<double>(b, {1}));
+  adamw.step({none, none}, 0.2);  // one rate for both
+  CHECK(std::abs(a.item<double>() - 0.95 * 0.9) < 1e-15);
+  CHECK(refused(weft::code::invalid_argument, [&] { adamw.step({none, none}, std::span(rates, 1)); }).find("1 learning rates for 2 groups") !=
+        std::string::npos);
+  const weft::sgd_group one[] = {{{b}, {.momentum = 0.9}}};
+  weft::sgd(one).step({a}, 0.0);
+  CHECK(refused(weft::code::invalid_argument, [&] { (void)weft::adam(std::span<const weft::adam_group>()); }) != "nothing was thrown");
+  const auto [clipped, norm] = weft::clip_by_global_norm({weft::tensor(ctx, {3.}), weft::tensor(), weft::tensor(ctx, {4.})}, 1.0);
+  CHECK(norm.item<double>() == 5 && std::abs(clipped[2].item<double>() - 0.8) < 1e-6 && clipped[1].get() == nullptr);
+}
+
 void around(const weft::context& ctx) {
   CHECK(ctx.devices()[0].name() == "cpu:0" && ctx.device_named("cpu").memory().in_use > 0 &&
         !ctx.devices()[0].kind().empty());
@@ -523,6 +542,7 @@ int main() {
   control(ctx);
   nested(ctx);
   custom(ctx);
+  groups(ctx);
   state(ctx, folder);
   around(ctx);
   cancelled();

@@ -73,6 +73,7 @@ int main(void) {
   weft_tensor *t = NULL, *gradient = NULL, *moved = NULL;
   weft_function *f = NULL, *indexed = NULL, *small = NULL;
   weft_optimizer *optimizer = NULL, *sgd = NULL;
+  weft_adam_options adam = WEFT_ADAM_OPTIONS_INIT;
   weft_tree *tree = NULL, *weights = NULL;
   weft_blob* blob = NULL;
   weft_device* device = NULL;

@@ -12,6 +12,8 @@
 namespace weft::lazy {
 namespace {
 
+constexpr double kRate[] = {0.1};  // of every step
+
 // Lets `left` allocations pass, then fails all until it is told otherwise.
 struct Gate {
   explicit Gate(int allowed) : left(allowed) {
@@ -50,8 +52,7 @@ struct Net {
     for (Tensor* parameter : parameters) EXPECT_TRUE(w.engine->SetRequiresGrad(parameter, true).ok());
     OptimizerOptions options;
     options.momentum = 0.9;
-    options.learning_rate = 0.1;
-    optimizer = Optimizer::Create(*w.engine, parameters, options).value();
+    optimizer = Optimizer::Create(*w.engine, parameters, {&options, 1}).value();
   }
   void Record() {
     T h = w.Tmp("relu", {w.Tmp("conv", {x, filter})});
@@ -62,7 +63,7 @@ struct Net {
     std::vector<T> g = w.Grad(loss, {filter, matrix});
     Tensor* gradients[] = {g[0].get(), g[1].get()};
     for (Tensor* gradient : gradients) w.engine->AdoptByScope(gradient);
-    ASSERT_TRUE(optimizer->Step(gradients).ok());
+    ASSERT_TRUE(optimizer->Step(gradients, kRate).ok());
   }
   absl::Status Sync() {
     WEFT_ASSIGN_OR_RETURN(Ref<Event> event, w.engine->Sync());

@@ -13,6 +13,8 @@
 namespace weft::lazy {
 namespace {
 
+constexpr double kRate[] = {1e-3};  // of every step
+
 // Two programs that differ only in which leaf stands where: PyTorch/XLA's cache confused them.
 void RunSwappedOperands(int hash_bits) {
   Options options;
@@ -65,15 +67,14 @@ TEST(Scalars, ALearningRateScheduleThroughZeroOneAndTheMomentumCompilesOnce) {
   OptimizerOptions options;
   options.momentum = 0.9;
   Tensor* parameters[] = {p.get()};
-  auto sgd = Optimizer::Create(*w.engine, parameters, options).value();
+  auto sgd = Optimizer::Create(*w.engine, parameters, {&options, 1}).value();
   for (double rate : {0.5, 0.0, 1.0, 0.9, 0.25, 0.0, 0.9}) {
     T loss = w.Sum(w.Tmp("mul", {p, p}));
     w.engine->AdoptByScope(loss.get());
     std::vector<T> g = w.Grad(loss, {p});
     w.engine->AdoptByScope(g[0].get());
-    sgd->set_learning_rate(rate);
     Tensor* gradients[] = {g[0].get()};
-    ASSERT_TRUE(sgd->Step(gradients).ok());
+    ASSERT_TRUE(sgd->Step(gradients, {&rate, 1}).ok());
     w.Sync();
   }
   EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1);
@@ -159,13 +160,13 @@ TEST(Cuts, ATrainingLoopWithoutBarrierCompilesItsBodyOnceAndForgetsItsPast) {
   OptimizerOptions adam;
   adam.kind = OptimizerOptions::Kind::kAdam;
   Tensor* parameters[] = {p.get()};
-  auto optimizer = Optimizer::Create(*w.engine, parameters, adam).value();
+  auto optimizer = Optimizer::Create(*w.engine, parameters, {&adam, 1}).value();
   int64_t early = 0;
   for (int step = 0; step < 300; ++step) {
     T loss = w.Sum(w.Tmp("mul", {p, p}));
     std::vector<T> g = w.Grad(loss, {p});
     Tensor* gradients[] = {g[0].get()};
-    ASSERT_TRUE(optimizer->Step(gradients).ok());
+    ASSERT_TRUE(optimizer->Step(gradients, kRate).ok());
     if (step == 60) early = w.backend->peak_bytes;
   }
   w.Read(p);

@@ -7,6 +7,8 @@
 namespace weft::lazy {
 namespace {
 
+constexpr double kRate[] = {0.1};  // of every step
+
 Options Built() {
   Options options;
   options.replay = false;
@@ -20,8 +22,7 @@ struct Loop {
     Tensor* parameters[] = {a.get()};
     OptimizerOptions adam;
     adam.kind = OptimizerOptions::Kind::kAdam;
-    adam.learning_rate = 0.1;
-    optimizer = Optimizer::Create(*w.engine, parameters, adam).value();
+    optimizer = Optimizer::Create(*w.engine, parameters, {&adam, 1}).value();
   }
   Device* where() { return w.engine->devices()[static_cast<size_t>(device)]; }
   T Record(float scale) {
@@ -31,7 +32,7 @@ struct Loop {
     const std::vector<T> grads = w.Grad(loss, {a});
     w.engine->AdoptByScope(grads[0].get());
     Tensor* raw[] = {grads[0].get()};
-    EXPECT_TRUE(optimizer->Step(raw).ok());
+    EXPECT_TRUE(optimizer->Step(raw, kRate).ok());
     return loss;
   }
   // Of its own device alone.

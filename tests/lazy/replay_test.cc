@@ -10,6 +10,8 @@
 namespace weft::lazy {
 namespace {
 
+constexpr double kRate[] = {0.1};  // of every step
+
 // y = sum((a * x + b)^2) with its gradients and an update of a and b.
 struct Training {
   explicit Training(Options options = {}, bool cpu = false)
@@ -22,8 +24,7 @@ struct Training {
     for (Tensor* parameter : parameters) EXPECT_TRUE(w.engine->SetRequiresGrad(parameter, true).ok());
     OptimizerOptions adam;
     adam.kind = OptimizerOptions::Kind::kAdam;
-    adam.learning_rate = 0.1;
-    optimizer = Optimizer::Create(*w.engine, parameters, adam).value();
+    optimizer = Optimizer::Create(*w.engine, parameters, {&adam, 1}).value();
     w.Sync();
   }
   // Up to the barrier. What is kept is an output.
@@ -34,7 +35,7 @@ struct Training {
     std::vector<T> grads = w.Grad(loss, {a, b});
     for (const T& grad : grads) w.engine->AdoptByScope(grad.get());
     Tensor* raw[] = {grads[0].get(), grads[1].get()};
-    EXPECT_TRUE(optimizer->Step(raw).ok());
+    EXPECT_TRUE(optimizer->Step(raw, kRate).ok());
     return loss;
   }
   float Step(float scale) {

@@ -2,6 +2,9 @@
 #ifndef LIBWEFT_OPTIMIZER_HPP
 #define LIBWEFT_OPTIMIZER_HPP
 
+#include <span>
+#include <vector>
+
 #include "checkpoint.hpp"
 
 namespace weft {
@@ -25,6 +28,19 @@ struct adam_options {
   maybe<double> weight_decay = {}; /* adam: added to the gradient, 0; adamw: p -= rate * weight_decay * p, 0.01 */
 };
 
+/* Parameters with settings of their own, for sgd, adam and adamw of several groups:
+ *   const weft::adam_group groups[] = {{matrices, {.weight_decay = 0.1}}, {biases, {.weight_decay = 0.0}}};
+ *   const weft::optimizer adamw = weft::adamw(groups);
+ * The optimizer's parameters are those of the first group, then those of the second, and so on. */
+struct sgd_group {
+  std::vector<tensor> parameters;
+  sgd_options options = {};
+};
+struct adam_group {
+  std::vector<tensor> parameters;
+  adam_options options = {};
+};
+
 /* An update rule and its state. It keeps the parameters alive. One thread at a time. Since 1.2. */
 class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, weft_optimizer_release> {
  public:
@@ -38,6 +54,14 @@ class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, w
   /* Records one update of every parameter and assigns it; an empty gradient leaves its parameter alone. The rate is
    * a run-time argument: a schedule compiles nothing. Errors: invalid_argument. Since 1.2. */
   void step(const tensor_refs& gradients, double rate) const { detail::must(try_step(gradients, rate)); }
+  [[nodiscard]] result<void> try_step(const tensor_refs& gradients, std::span<const double> rates) const {
+    return result<void>(
+        weft_optimizer_step_groups(get(), gradients.data(), gradients.size(), rates.data(), rates.size()));
+  }
+  /* The same with a rate for each group. Since 1.2. */
+  void step(const tensor_refs& gradients, std::span<const double> rates) const {
+    detail::must(try_step(gradients, rates));
+  }
   [[nodiscard]] result<tree> try_state() const {
     weft_tree* out = nullptr;
     if (weft_error* raw = weft_optimizer_state(get(), &out)) return result<tree>(raw);
@@ -57,8 +81,15 @@ class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, w
 };
 
 namespace detail {
-template <auto Create>
-result<optimizer> adam_of(const tensor_refs& parameters, const adam_options& options) {
+[[nodiscard]] inline weft_sgd_options options_of(const sgd_options& options) noexcept {
+  weft_sgd_options o{};
+  o.struct_size = sizeof o;
+  o.momentum = options.momentum;
+  o.weight_decay = options.weight_decay;
+  o.nesterov = options.nesterov ? 1 : 0;
+  return o;
+}
+[[nodiscard]] inline weft_adam_options options_of(const adam_options& options) noexcept {
   weft_adam_options o{};
   o.struct_size = sizeof o;
   const auto set = [&](const maybe<double>& from, double& to, std::uint64_t bit) {
@@ -70,42 +101,93 @@ result<optimizer> adam_of(const tensor_refs& parameters, const adam_options& opt
   set(options.beta2, o.beta2, WEFT_ADAM_HAS_BETA2);
   set(options.epsilon, o.epsilon, WEFT_ADAM_HAS_EPSILON);
   set(options.weight_decay, o.weight_decay, WEFT_ADAM_HAS_WEIGHT_DECAY);
+  return o;
+}
+
+template <auto Create, class Options>
+result<optimizer> optimizer_of(const tensor_refs& parameters, const Options& options) {
+  const auto o = options_of(options);
   weft_optimizer* out = nullptr;
   if (weft_error* raw = Create(parameters.context_handle(), parameters.data(), parameters.size(), &o, &out))
     return result<optimizer>(raw);
   return optimizer::adopt(parameters.context_handle(), out);
 }
+template <auto Create, class Group>
+result<optimizer> optimizer_of_groups(std::span<const Group> groups) {
+  std::vector<decltype(options_of(groups.front().options))> options;
+  std::vector<tensor> parameters;
+  std::vector<std::int32_t> group_of;
+  for (const Group& group : groups) {
+    parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
+    group_of.resize(parameters.size(), static_cast<std::int32_t>(options.size()));
+    options.push_back(options_of(group.options));
+  }
+  const tensor_refs refs(parameters);
+  weft_optimizer* out = nullptr;
+  if (weft_error* raw = Create(refs.context_handle(), refs.data(), group_of.data(), refs.size(), options.data(),
+                               options.size(), &out))
+    return result<optimizer>(raw);
+  return optimizer::adopt(refs.context_handle(), out);
+}
 }  // namespace detail
 
 [[nodiscard]] inline result<optimizer> try_sgd(const tensor_refs& parameters, const sgd_options& options = {}) {
-  weft_sgd_options o{};
-  o.struct_size = sizeof o;
-  o.momentum = options.momentum;
-  o.weight_decay = options.weight_decay;
-  o.nesterov = options.nesterov ? 1 : 0;
-  weft_optimizer* out = nullptr;
-  if (weft_error* raw = weft_sgd_create(parameters.context_handle(), parameters.data(), parameters.size(), &o, &out))
-    return result<optimizer>(raw);
-  return optimizer::adopt(parameters.context_handle(), out);
+  return detail::optimizer_of<weft_sgd_create>(parameters, options);
+}
+[[nodiscard]] inline result<optimizer> try_sgd(std::span<const sgd_group> groups) {
+  return detail::optimizer_of_groups<weft_sgd_create_groups>(groups);
 }
 /* Stochastic gradient descent, with momentum and Nesterov's variant: weft::sgd({w, b}, {.momentum = 0.9}). Since
  * 1.2. */
 [[nodiscard]] inline optimizer sgd(const tensor_refs& parameters, const sgd_options& options = {}) {
   return detail::must(try_sgd(parameters, options));
 }
+/* The same with groups of parameters. Since 1.2. */
+[[nodiscard]] inline optimizer sgd(std::span<const sgd_group> groups) { return detail::must(try_sgd(groups)); }
 [[nodiscard]] inline result<optimizer> try_adam(const tensor_refs& parameters, const adam_options& options = {}) {
-  return detail::adam_of<weft_adam_create>(parameters, options);
+  return detail::optimizer_of<weft_adam_create>(parameters, options);
 }
 /* Adam. Since 1.2. */
 [[nodiscard]] inline optimizer adam(const tensor_refs& parameters, const adam_options& options = {}) {
   return detail::must(try_adam(parameters, options));
 }
+[[nodiscard]] inline result<optimizer> try_adam(std::span<const adam_group> groups) {
+  return detail::optimizer_of_groups<weft_adam_create_groups>(groups);
+}
+/* The same with groups of parameters. Since 1.2. */
+[[nodiscard]] inline optimizer adam(std::span<const adam_group> groups) { return detail::must(try_adam(groups)); }
 [[nodiscard]] inline result<optimizer> try_adamw(const tensor_refs& parameters, const adam_options& options = {}) {
-  return detail::adam_of<weft_adamw_create>(parameters, options);
+  return detail::optimizer_of<weft_adamw_create>(parameters, options);
 }
 /* Adam with decoupled weight decay. Since 1.2. */
 [[nodiscard]] inline optimizer adamw(const tensor_refs& parameters, const adam_options& options = {}) {
   return detail::must(try_adamw(parameters, options));
+}
+[[nodiscard]] inline result<optimizer> try_adamw(std::span<const adam_group> groups) {
+  return detail::optimizer_of_groups<weft_adamw_create_groups>(groups);
+}
+/* The same with groups of parameters. Since 1.2. */
+[[nodiscard]] inline optimizer adamw(std::span<const adam_group> groups) { return detail::must(try_adamw(groups)); }
+
+/* What clip_by_global_norm gives. */
+struct clipped_gradients {
+  tensors gradients;
+  tensor norm; /* before clipping */
+};
+[[nodiscard]] inline result<clipped_gradients> try_clip_by_global_norm(const tensor_refs& gradients, double max_norm) {
+  detail::elements<weft_tensor*> out(gradients.size());
+  weft_tensor* norm = nullptr;
+  weft_context* const context = gradients.context_handle();
+  weft_error* raw =
+      weft_clip_by_global_norm(context, gradients.data(), gradients.size(), max_norm, out.data(), &norm);
+  auto made = detail::made_tensors(raw, context, out.data(), out.size());
+  if (!made) return made.error();
+  return clipped_gradients{std::move(*made), tensor::adopt(context, norm)};
+}
+/* Gradients times one factor, so that all of them together are no longer than max_norm; nothing is read. An empty
+ * gradient stays empty. Errors: invalid_argument. Since 1.2. */
+[[nodiscard]] inline clipped_gradients clip_by_global_norm(const tensor_refs& gradients, double max_norm) {
+  return detail::must(try_clip_by_global_norm(gradients, max_norm));
 }
 
 }  // namespace throwing or returning

@@ -2973,6 +2973,11 @@ type ApiV1 struct {
 	JobRetain uintptr
 	JobRelease uintptr
 	MeshCreate uintptr
+	SgdCreateGroups uintptr
+	AdamCreateGroups uintptr
+	AdamwCreateGroups uintptr
+	OptimizerStepGroups uintptr
+	ClipByGlobalNorm uintptr
 }
 
 // The functions, after Load.
@@ -3079,7 +3084,12 @@ var (
 	SgdCreate func(ctx Context, params *Tensor, count uintptr, options *SgdOptions, out *Optimizer) Error
 	AdamCreate func(ctx Context, params *Tensor, count uintptr, options *AdamOptions, out *Optimizer) Error
 	AdamwCreate func(ctx Context, params *Tensor, count uintptr, options *AdamOptions, out *Optimizer) Error
+	SgdCreateGroups func(ctx Context, params *Tensor, group_of *int32, count uintptr, groups *SgdOptions, group_count uintptr, out *Optimizer) Error
+	AdamCreateGroups func(ctx Context, params *Tensor, group_of *int32, count uintptr, groups *AdamOptions, group_count uintptr, out *Optimizer) Error
+	AdamwCreateGroups func(ctx Context, params *Tensor, group_of *int32, count uintptr, groups *AdamOptions, group_count uintptr, out *Optimizer) Error
 	OptimizerStep func(optimizer Optimizer, grads *Tensor, count uintptr, lr float64) Error
+	OptimizerStepGroups func(optimizer Optimizer, grads *Tensor, count uintptr, lrs *float64, group_count uintptr) Error
+	ClipByGlobalNorm func(ctx Context, grads *Tensor, count uintptr, max_norm float64, out_grads *Tensor, out_norm *Tensor) Error
 	OptimizerState func(optimizer Optimizer, out *Tree) Error
 	OptimizerLoad func(optimizer Optimizer, tree Tree, node uint32) Error
 	OptimizerRetain func(optimizer Optimizer)
@@ -3818,7 +3828,12 @@ var Functions = map[string]any{
 	"weft_sgd_create": &SgdCreate,
 	"weft_adam_create": &AdamCreate,
 	"weft_adamw_create": &AdamwCreate,
+	"weft_sgd_create_groups": &SgdCreateGroups,
+	"weft_adam_create_groups": &AdamCreateGroups,
+	"weft_adamw_create_groups": &AdamwCreateGroups,
 	"weft_optimizer_step": &OptimizerStep,
+	"weft_optimizer_step_groups": &OptimizerStepGroups,
+	"weft_clip_by_global_norm": &ClipByGlobalNorm,
 	"weft_optimizer_state": &OptimizerState,
 	"weft_optimizer_load": &OptimizerLoad,
 	"weft_optimizer_retain": &OptimizerRetain,

@@ -2268,6 +2268,11 @@ struct weft_api_v1 {
   void (*job_retain)(weft_job* job);
   void (*job_release)(weft_job* job);
   weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
+  weft_error* (*sgd_create_groups)(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_sgd_options* groups, size_t group_count, weft_optimizer** out);
+  weft_error* (*adam_create_groups)(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
+  weft_error* (*adamw_create_groups)(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
+  weft_error* (*optimizer_step_groups)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
+  weft_error* (*clip_by_global_norm)(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2371,7 +2376,12 @@ weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
 weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_sgd_options* options, weft_optimizer** out);
 weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options, weft_optimizer** out);
 weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options, weft_optimizer** out);
+weft_error* weft_sgd_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_sgd_options* groups, size_t group_count, weft_optimizer** out);
+weft_error* weft_adam_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
+weft_error* weft_adamw_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, double lr);
+weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
+weft_error* weft_clip_by_global_norm(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
 weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out);
 weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint32_t node);
 void weft_optimizer_retain(weft_optimizer* optimizer);

@@ -3064,6 +3064,11 @@ class weft_api_v1(c.Structure):
         ("job_retain", c.CFUNCTYPE(None, weft_job)),
         ("job_release", c.CFUNCTYPE(None, weft_job)),
         ("mesh_create", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_device), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_mesh))),
+        ("sgd_create_groups", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_sgd_options), c.c_size_t, c.POINTER(weft_optimizer))),
+        ("adam_create_groups", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_adam_options), c.c_size_t, c.POINTER(weft_optimizer))),
+        ("adamw_create_groups", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_adam_options), c.c_size_t, c.POINTER(weft_optimizer))),
+        ("optimizer_step_groups", c.CFUNCTYPE(weft_error, weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t)),
+        ("clip_by_global_norm", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.c_double, c.POINTER(weft_tensor), c.POINTER(weft_tensor))),
     ]
 
 
@@ -3171,7 +3176,12 @@ FUNCTIONS = {
     "weft_sgd_create": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_sgd_options), c.POINTER(weft_optimizer)]),
     "weft_adam_create": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_adam_options), c.POINTER(weft_optimizer)]),
     "weft_adamw_create": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_adam_options), c.POINTER(weft_optimizer)]),
+    "weft_sgd_create_groups": (weft_error, [weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_sgd_options), c.c_size_t, c.POINTER(weft_optimizer)]),
+    "weft_adam_create_groups": (weft_error, [weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_adam_options), c.c_size_t, c.POINTER(weft_optimizer)]),
+    "weft_adamw_create_groups": (weft_error, [weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_adam_options), c.c_size_t, c.POINTER(weft_optimizer)]),
     "weft_optimizer_step": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.c_double]),
+    "weft_optimizer_step_groups": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t]),
+    "weft_clip_by_global_norm": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.c_double, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_optimizer_state": (weft_error, [weft_optimizer, c.POINTER(weft_tree)]),
     "weft_optimizer_load": (weft_error, [weft_optimizer, weft_tree, c.c_uint32]),
     "weft_optimizer_retain": (None, [weft_optimizer]),

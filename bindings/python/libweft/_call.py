@@ -254,6 +254,13 @@ def struct_of(name, /, **fields):
     return packed
 
 
+def structs(packed):
+    """Structs of one kind, one behind the other."""
+    many = Packed(b"".join(packed))
+    many.kept = [one.kept for one in packed]
+    return many
+
+
 def empty_struct(name):
     """Memory for a struct that the library fills, with its size in front."""
     size, places = STRUCTS[name]

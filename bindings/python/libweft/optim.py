@@ -7,17 +7,23 @@ with wf.step():
 """
 
 import math
+from ctypes import c_double, c_int32, c_size_t, c_uint32, c_void_p
 
-from . import _call, _ops, files
-from ._call import bind, byref, check, handle_class, handles, now, struct_of
+from . import _call, files
+from ._call import Handle, bind, byref, check, done, handle_class, handles, now, struct_of, structs
 from ._context import start, step as _step
 from ._errors import InvalidArgument, InvalidType
 from ._more import zeros
 from ._tensor import Parameter, Tensor
 from ._wait import blocking
 
-_create = {"sgd": bind("weft_sgd_create"), "adam": bind("weft_adam_create"), "adamw": bind("weft_adamw_create")}
-_optimizer_step = bind("weft_optimizer_step")
+_create = {
+    "sgd": bind("weft_sgd_create_groups"),
+    "adam": bind("weft_adam_create_groups"),
+    "adamw": bind("weft_adamw_create_groups"),
+}
+_optimizer_step = bind("weft_optimizer_step_groups")
+_clip = bind("weft_clip_by_global_norm")
 _state = bind("weft_optimizer_state")
 _load = bind("weft_optimizer_load")
 _Handle = handle_class("OptimizerHandle", _call.quick("weft_optimizer_release", None))
@@ -32,8 +38,9 @@ class Optimizer:
 
     def __init__(self, params, lr, **defaults):
         self.lr, self.count = lr, 0
-        self._groups = []
-        for group in _groups(params):
+        self.params, self._rates = [], []
+        group_of, options = [], []
+        for number, group in enumerate(_groups(params)):
             settings = {**defaults, **{k: v for k, v in group.items() if k not in ("params", "lr")}}
             unknown = set(settings) - set(defaults)
             if unknown:
@@ -41,18 +48,19 @@ class Optimizer:
                     "%s: groups have no setting %s; there are %s" % (type(self).__name__, sorted(unknown), ["lr", *defaults])
                 )
             tensors = list(group["params"])
-            handle = _Handle()
-            array, count = handles(tensors)
-            kind, options = self._options(settings)
-            check(blocking(_create[kind], now.context or start(), array, count, options, byref(handle)))
-            self._groups.append((handle, tensors, group.get("lr")))
+            kind, struct = self._options(settings)
+            self.params += tensors
+            self._rates.append(group.get("lr"))
+            group_of += [number] * len(tensors)
+            options.append(struct)
+        array, count = handles(self.params)
+        self._handle = _Handle()
+        of = (c_int32 * count.value)(*group_of)
+        groups = c_size_t(len(options))
+        check(blocking(_create[kind], now.context or start(), array, of, count, structs(options), groups, byref(self._handle)))
 
     def _options(self, settings):
         raise NotImplementedError
-
-    @property
-    def params(self):
-        return [p for _, tensors, _ in self._groups for p in tensors]
 
     def step(self, of, lr=None):
         """One update: of a loss, whose gradients are taken here, or of gradients (a list, or a dict by name from
@@ -72,14 +80,11 @@ class Optimizer:
         grads = list(grads.values()) if isinstance(grads, dict) else list(grads)
         if len(grads) != len(self.params):
             raise InvalidArgument("step: %d gradients for %d parameters" % (len(grads), len(self.params)))
-        at = 0
-        for handle, tensors, own in self._groups:
-            array, count = handles(grads[at : at + len(tensors)])
-            at += len(tensors)
-            rate = own if own is not None and lr is None else self.lr if lr is None else lr
-            rate = rate(self.count) if callable(rate) else rate
-            _call.mark()
-            check(_optimizer_step(handle, array, count, _call.doubles(rate, "step", "lr")))
+        array, count = handles(grads)
+        rates = [own if own is not None and lr is None else self.lr if lr is None else lr for own in self._rates]
+        rates = [_call.doubles(rate(self.count) if callable(rate) else rate, "step", "lr").value for rate in rates]
+        _call.mark()
+        check(_optimizer_step(self._handle, array, count, (c_double * len(rates))(*rates), c_size_t(len(rates))))
         self.count += 1
 
     @property
@@ -88,30 +93,22 @@ class Optimizer:
         return self.lr(self.count) if callable(self.lr) else self.lr
 
     def _weft_tree(self):
-        tree = files.new_tree()
+        tree, state = files.new_tree(), files.Tree()
         files.add(tree, 0, "count", self.count)
-        inner = files.add(tree, 0, "groups", [])
-        for handle, _, _ in self._groups:
-            state = files.Tree()
-            check(_state(handle, byref(state)))
-            files.add(tree, inner, None, _Whole(state))
+        check(_state(self._handle, byref(state)))
+        files.add(tree, 0, "state", _Whole(state))
         return tree
 
     def state_dict(self):
-        """Count, and for each group its kind, step and tensors."""
+        """The count of steps, and the state: kind, step and tensors, as the C library has it."""
         return files.value_of(self._weft_tree())
 
     def load_state_dict(self, state):
         """Goes on from a state: the same kind, and parameters of the same shapes."""
-        if len(state["groups"]) != len(self._groups):
-            raise InvalidArgument(
-                "load_state_dict: the state has %d groups, the optimizer %d" % (len(state["groups"]), len(self._groups))
-            )
-        for (handle, _, _), value in zip(self._groups, state["groups"]):
-            tree = files.new_tree()
-            for key, part in value.items():
-                files.add(tree, 0, key, part)
-            check(_load(handle, tree, _call.ctypes.c_uint32(0)))
+        tree = files.new_tree()
+        for key, part in state["state"].items():
+            files.add(tree, 0, key, part)
+        check(_load(self._handle, tree, c_uint32(0)))
         self.count = int(state["count"])
 
 
@@ -224,14 +221,11 @@ def clip_by_global_norm(grads, max_norm):
     """(gradients, norm): all gradients times one factor, so that together they are no longer than max_norm. Nothing is
     read."""
     values = list(grads.values()) if isinstance(grads, dict) else list(grads)
-    total = None
-    for g in values:
-        part = _ops.sum(_ops.square(g.astype("f32")))
-        total = part if total is None else total + part
-    norm = _ops.sqrt(total)
-    factor = _ops.minimum(max_norm / (norm + 1e-6), 1.0)
-    clipped = [g * factor.astype(g.dtype) for g in values]
-    return (dict(zip(grads, clipped)) if isinstance(grads, dict) else clipped), norm
+    array, count = handles(values)
+    out, norm = (c_void_p * count.value)(), Handle()
+    check(_clip(_call.mark(), array, count, _call.doubles(max_norm, "clip_by_global_norm", "max_norm"), out, byref(norm)))
+    clipped = [None if h is None else done(Handle(h)) for h in out]
+    return (dict(zip(grads, clipped)) if isinstance(grads, dict) else clipped), done(norm)
 
 
 class EMA:

@@ -13,8 +13,7 @@ _Grads = TypeVar("_Grads", bound=Sequence[Tensor] | Mapping[str, Tensor])
 class Optimizer:
     lr: _Rate
     count: int
-    @property
-    def params(self) -> list[Tensor]: ...
+    params: list[Tensor]
     @property
     def rate(self) -> float: ...
     def step(self, of: Tensor | Sequence[Tensor | None] | Mapping[str, Tensor], lr: _Rate | None = ...) -> None: ...

@@ -126,31 +126,6 @@ void Export(Fuzz& f, weft_error* (*lend)(weft_tensor*, Managed**)) {
   if (managed->deleter != nullptr) managed->deleter(managed);
 }
 
-// --- Training ------------------------------------------------------------------------------------------------------------
-
-using MakeOptimizer = weft_error* (*)(weft_context*, weft_tensor* const*, size_t, const void*, weft_optimizer**);
-
-template <typename Options, typename Create>
-void CreateOptimizer(Fuzz& f, Create create, Options* options) {
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  size_t count = 0;
-  weft_tensor* const* params = f.Handles<weft_tensor>(&count);
-  weft_tensor* own[2];
-  if (f.OneIn(2)) {
-    own[0] = f.MakeTensor(WEFT_F32, {2, 3}), own[1] = f.MakeTensor(WEFT_F32, {3});
-    params = own, count = 2;
-  }
-  weft_optimizer** const out = f.Out<weft_optimizer*>(false);
-  f.Enter();
-  if (f.Leave(create(ctx, params, count, options, out))) f.Keep(out);
-}
-
-weft_adam_options* AdamOptions(Fuzz& f) {
-  auto* const options = f.Options<weft_adam_options>();
-  if (options != nullptr && f.OneIn(2)) options->beta1 = f.Real(), options->beta2 = f.Real(), options->epsilon = f.Real();
-  return options;
-}
-
 }  // namespace
 
 weft_context* MakeContext(Role role, uint64_t dice) {
@@ -625,59 +600,6 @@ void Call_weft_job_find(Fuzz& f) {
   auto* const out = f.Out<weft_blob*>(false);
   f.Enter();
   if (f.Leave(weft_job_find(options, out))) f.KeepHandle(Kind::kBlob, *out);
-}
-
-void Call_weft_grad(Fuzz& f) {
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* x = f.MakeTensor(WEFT_F32, {2, 3});
-  weft_tensor *y = nullptr, *sum = nullptr;
-  static_cast<void>(f.Helped(weft_tensor_require_grad(x, 1)));
-  size_t count = 1;
-  weft_tensor* const* xs = &x;
-  if (f.Helped(weft_square(f.Context(), x, &y)) && f.Helped(weft_sum(f.Context(), y, nullptr, &sum))) {
-  }
-  weft_tensor* of = f.Wrong() ? f.Handle<weft_tensor>(false) : sum;
-  weft_tensor* const cotangent = f.Wrong() || f.OneIn(8) ? f.Handle<weft_tensor>(true) : nullptr;
-  if (f.OneIn(4)) of = f.Handle<weft_tensor>(false);  // whatever was recorded with what requires gradients
-  if (f.OneIn(4)) xs = f.Handles<weft_tensor>(&count);
-  weft_tensor** out = static_cast<weft_tensor**>(f.Block(3 * sizeof(weft_tensor*)));
-  if (f.Wrong()) out = nullptr;
-  f.Enter();
-  if (f.Leave(weft_grad(ctx, of, cotangent, xs, count, out))) {
-    for (size_t i = 0; i < count; ++i) f.KeepHandle(Kind::kTensor, out[i]);
-  }
-  weft_tensor_release(y);
-  weft_tensor_release(sum);
-}
-
-void Call_weft_sgd_create(Fuzz& f) {
-  auto* const options = f.Options<weft_sgd_options>();
-  if (options != nullptr && f.OneIn(2)) options->momentum = f.Real(), options->nesterov = static_cast<int32_t>(f.Integer());
-  CreateOptimizer(f, weft_sgd_create, options);
-}
-void Call_weft_adam_create(Fuzz& f) { CreateOptimizer(f, weft_adam_create, AdamOptions(f)); }
-void Call_weft_adamw_create(Fuzz& f) { CreateOptimizer(f, weft_adamw_create, AdamOptions(f)); }
-
-void Call_weft_optimizer_step(Fuzz& f) {
-  auto* const optimizer = f.Handle<weft_optimizer>(false);
-  size_t count = 2;
-  weft_tensor* const own[2] = {f.MakeTensor(WEFT_F32, {2, 3}), f.MakeTensor(WEFT_F32, {3})};
-  weft_tensor* const* grads = own;
-  if (f.Wrong() || f.OneIn(4)) grads = f.Handles<weft_tensor>(&count);
-  const double lr = f.Real();
-  f.Enter();
-  f.Leave(weft_optimizer_step(optimizer, grads, count, lr));
-}
-
-void Call_weft_optimizer_load(Fuzz& f) {
-  auto* const optimizer = f.Handle<weft_optimizer>(false);
-  auto* tree = f.Handle<weft_tree>(false);
-  weft_tree* own = nullptr;
-  if (f.OneIn(2) && f.Helped(weft_optimizer_state(optimizer, &own))) tree = own;
-  const uint32_t node = f.Wrong() ? static_cast<uint32_t>(f.Integer()) : WEFT_TREE_ROOT;
-  f.Enter();
-  f.Leave(weft_optimizer_load(optimizer, tree, node));
-  weft_tree_release(own);
 }
 
 }  // namespace weft::fuzz

@@ -3152,6 +3152,11 @@ pub struct weft_api_v1 {
     pub job_retain: Option<unsafe extern "C" fn(job: *mut weft_job)>,
     pub job_release: Option<unsafe extern "C" fn(job: *mut weft_job)>,
     pub mesh_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, devices: *const *mut weft_device, device_count: usize, axes: *const c_char, axes_length: usize, out: *mut *mut weft_mesh) -> *mut weft_error>,
+    pub sgd_create_groups: Option<unsafe extern "C" fn(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_sgd_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error>,
+    pub adam_create_groups: Option<unsafe extern "C" fn(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_adam_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error>,
+    pub adamw_create_groups: Option<unsafe extern "C" fn(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_adam_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error>,
+    pub optimizer_step_groups: Option<unsafe extern "C" fn(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize) -> *mut weft_error>,
+    pub clip_by_global_norm: Option<unsafe extern "C" fn(ctx: *mut weft_context, grads: *const *mut weft_tensor, count: usize, max_norm: f64, out_grads: *mut *mut weft_tensor, out_norm: *mut *mut weft_tensor) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3258,7 +3263,12 @@ extern "C" {
     pub fn weft_sgd_create(ctx: *mut weft_context, params: *const *mut weft_tensor, count: usize, options: *const weft_sgd_options, out: *mut *mut weft_optimizer) -> *mut weft_error;
     pub fn weft_adam_create(ctx: *mut weft_context, params: *const *mut weft_tensor, count: usize, options: *const weft_adam_options, out: *mut *mut weft_optimizer) -> *mut weft_error;
     pub fn weft_adamw_create(ctx: *mut weft_context, params: *const *mut weft_tensor, count: usize, options: *const weft_adam_options, out: *mut *mut weft_optimizer) -> *mut weft_error;
+    pub fn weft_sgd_create_groups(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_sgd_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error;
+    pub fn weft_adam_create_groups(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_adam_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error;
+    pub fn weft_adamw_create_groups(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_adam_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error;
     pub fn weft_optimizer_step(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lr: f64) -> *mut weft_error;
+    pub fn weft_optimizer_step_groups(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize) -> *mut weft_error;
+    pub fn weft_clip_by_global_norm(ctx: *mut weft_context, grads: *const *mut weft_tensor, count: usize, max_norm: f64, out_grads: *mut *mut weft_tensor, out_norm: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_optimizer_state(optimizer: *mut weft_optimizer, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_optimizer_load(optimizer: *mut weft_optimizer, tree: *mut weft_tree, node: u32) -> *mut weft_error;
     pub fn weft_optimizer_retain(optimizer: *mut weft_optimizer);

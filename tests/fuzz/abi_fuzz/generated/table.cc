@@ -1695,7 +1695,12 @@ void Call_weft_grad(Fuzz& f);
 void Call_weft_sgd_create(Fuzz& f);
 void Call_weft_adam_create(Fuzz& f);
 void Call_weft_adamw_create(Fuzz& f);
+void Call_weft_sgd_create_groups(Fuzz& f);
+void Call_weft_adam_create_groups(Fuzz& f);
+void Call_weft_adamw_create_groups(Fuzz& f);
 void Call_weft_optimizer_step(Fuzz& f);
+void Call_weft_optimizer_step_groups(Fuzz& f);
+void Call_weft_clip_by_global_norm(Fuzz& f);
 void Call_weft_optimizer_state(Fuzz& f);
 void Call_weft_optimizer_load(Fuzz& f);
 void Call_weft_optimizer_retain(Fuzz& f);
@@ -2432,7 +2437,12 @@ extern const Function kFunctions[] = {
     {"weft_sgd_create", Call_weft_sgd_create, 0x1308u, true, true, 1, nullptr},
     {"weft_adam_create", Call_weft_adam_create, 0x1308u, true, true, 1, nullptr},
     {"weft_adamw_create", Call_weft_adamw_create, 0x1308u, true, true, 1, nullptr},
+    {"weft_sgd_create_groups", Call_weft_sgd_create_groups, 0x1308u, true, true, 1, nullptr},
+    {"weft_adam_create_groups", Call_weft_adam_create_groups, 0x1308u, true, true, 1, nullptr},
+    {"weft_adamw_create_groups", Call_weft_adamw_create_groups, 0x1308u, true, true, 1, nullptr},
     {"weft_optimizer_step", Call_weft_optimizer_step, 0x30Au, false, true, 1, nullptr},
+    {"weft_optimizer_step_groups", Call_weft_optimizer_step_groups, 0x30Au, false, true, 1, nullptr},
+    {"weft_clip_by_global_norm", Call_weft_clip_by_global_norm, 0x130Au, false, true, 1, nullptr},
     {"weft_optimizer_state", Call_weft_optimizer_state, 0x308u, false, true, 1, nullptr},
     {"weft_optimizer_load", Call_weft_optimizer_load, 0xB28u, false, true, 1, nullptr},
     {"weft_optimizer_retain", Call_weft_optimizer_retain, 0x0u, false, false, 1, nullptr},
@@ -3066,6 +3076,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 735;
+extern const size_t kFunctionCount = 740;
 
 }  // namespace weft::fuzz
