@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes everything that follows from api.json and ops.json. First the complete description, weft_api.json, and from that
+"""Writes everything that follows from api.json, ops.json and lookup.json. First the complete description, weft_api.json, and from that
 text alone: headers, tables, version script, operation bodies, goldens, pages, declarations for other languages, the
 ABI fuzzer's calls.
 
 usage: generate.py           write the files that differ
        generate.py --check   write nothing, name what differs, exit 1 if anything does
 
-api.json is written by hand. ops.json comes from the operation table: build the target `opdump` and run it
+api.json and lookup.json are written by hand. ops.json comes from the operation table: build the target `opdump` and run it
 (`build/dev/bin/opdump > include/c_api/ops.json`). Needs nothing but Python's standard library.
 """
 import json
@@ -18,8 +18,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from generator import (attributes, bodies, cpp, ffi, fluent, fuzz, goldens, headers, languages, model, options,  # noqa: E402
-                       python_package, reference, text)
+from generator import (attributes, bodies, cpp, ffi, fluent, fuzz, goldens, headers, languages, lookup, model,  # noqa: E402
+                       options, python_package, reference, text)
 
 
 def derived(api):
@@ -40,6 +40,7 @@ def outputs():
         files.update(options.library_files(json.load(f)["options"]))
     with open(os.path.join(HERE, "ops.json"), encoding="utf-8") as f:
         files.update(attributes.files(json.load(f)["ops"]))  # the library's own, internal operations too
+    files.update(lookup.files(ROOT))
     return files
 
 

@@ -1,8 +1,8 @@
 # Programs of our own: what the build itself needs, and the command that ships.
 
 # The operation table as JSON: build/dev/bin/opdump > include/c_api/ops.json, then include/c_api/generate.py.
-add_executable(opdump "${PROJECT_SOURCE_DIR}/src/tools/opdump.cc")
-target_link_libraries(opdump PRIVATE weft_ops weft_ir weft_runtime)
+add_executable(opdump "${PROJECT_SOURCE_DIR}/src/tools/opdump.cc" "${PROJECT_SOURCE_DIR}/src/tools/op_facts.cc")
+target_link_libraries(opdump PRIVATE weft_autodiff weft_ops weft_ir weft_runtime)
 
 # The program `weft`, which ships beside the library and sees nothing of it but the C ABI. Each file of src/cli that registers
 # a command is one.

@@ -8,6 +8,7 @@
 #include "src/ops/registry.h"
 #include "src/runtime/dtype.h"
 #include "src/runtime/number_text.h"
+#include "src/tools/op_facts.h"
 
 namespace weft {
 namespace {
@@ -73,10 +74,13 @@ const char* TypeName(ir::AttrType type) {
 
 std::string Operands(const ir::OpDef& op) {
   std::string out;
-  for (const ir::OperandDef& x : op.operands) {
+  const std::vector<bool> flows = GradientFlows(op);
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ir::OperandDef& x = op.operands[i];
     out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(x.name) +
            ", \"dtypes\": " + DTypes(x.types) + ", \"group\": " + Quote(std::string(x.group == 0 ? 0 : 1, x.group)) +
            ", \"optional\": " + Bool(x.optional) + ", \"variadic\": " + Bool(x.variadic) +
+           ", \"gradient\": " + Bool(flows[i]) +
            // The engine's random state, which callers never pass.
            (x.supplied ? ", \"supplied\": true" : "") + ", \"doc\": " + Quote(x.doc) + "}";
   }
@@ -133,7 +137,10 @@ void Print(const ir::OpDef& op, bool last) {
                     ",\n     \"doc\": " + Quote(op.doc) + ",\n     \"example\": " + Quote(op.example) +
                     ",\n     \"operands\": [" + Operands(op) + "],\n     \"attrs\": [" + Attributes(op) +
                     "],\n     \"results\": [";
-  for (size_t i = 0; i < op.results.size(); ++i) out += (i > 0 ? ", " : "") + Quote(op.results[i]);
+  const std::vector<std::string> types = ResultTypeRules(op);
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    out += (i > 0 ? ", " : "") + ("{\"name\": " + Quote(op.results[i]) + ", \"dtype\": " + types[i] + "}");
+  }
   out += "],\n     \"errors\": [" + Errors(op) + "],\n     \"samples\": [" + Samples(op);
   out += std::string("]}") + (last ? "\n" : ",\n");
   std::fputs(out.c_str(), stdout);

@@ -1,6 +1,7 @@
 """docs/concepts.md: its C blocks are a program that prints what the page says, each line of C of the look-up table runs, NumPy computes the
 same where it has the function, and no operation is left out."""
 import json
+import operator
 import os
 import pathlib
 import re
@@ -180,6 +181,18 @@ class Concepts(unittest.TestCase):
                 np.testing.assert_allclose(seen[number].astype(expected.dtype), expected, rtol=2e-5, atol=1e-6)
             compared += 1
         self.assertGreaterEqual(compared, 85)
+
+    def test_numpy_has_the_names_that_the_description_gives(self):
+        with open(SOURCE / "include" / "c_api" / "weft_api.json", encoding="utf-8") as file:
+            api = json.load(file)
+        said = [entry["names"] for entry in api["operations"] + [f["recorded"] for f in api["functions"] if f["recorded"]]]
+        names = {name for entry in said for name in entry.get("numpy", [])}
+        for name in names:
+            self.assertTrue(name.startswith("numpy."), name)
+            operator.attrgetter(name.removeprefix("numpy."))(np)
+        self.assertGreater(len(names), 140)
+        self.assertGreater(sum("pytorch" in entry for entry in said), 260)
+        self.assertGreater(sum("jax" in entry for entry in said), 180)
 
     def test_no_operation_is_left_out(self):
         with open(SOURCE / "include" / "c_api" / "weft_api.json", encoding="utf-8") as file:

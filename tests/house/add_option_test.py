@@ -42,10 +42,11 @@ class AddOption(unittest.TestCase):
     def setUp(self):
         self.copy = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.copy)
-        for folder in ("include", "src/c_api"):  # the generator looks for the functions that have a body
+        # The generator looks for the functions that have a body, for the folders of operations and for the page with the table.
+        for folder in ("include", "src/c_api", "src/ops"):
             shutil.copytree(os.path.join(SOURCE, folder), os.path.join(self.copy, folder))
-        os.makedirs(os.path.join(self.copy, "src/ops"))
-        shutil.copy(os.path.join(SOURCE, "src/ops/special.list"), os.path.join(self.copy, "src/ops"))
+        os.makedirs(os.path.join(self.copy, "docs"))
+        shutil.copy(os.path.join(SOURCE, "docs/concepts.md"), os.path.join(self.copy, "docs"))
         path = os.path.join(self.copy, "include/c_api/api.json")
         text = self.read("include/c_api/api.json").splitlines(keepends=True)
         with open(path, "w", encoding="utf-8") as f:

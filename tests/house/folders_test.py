@@ -45,7 +45,7 @@ ALLOWED = {
     # What carries collectives between processes: engines and the coordinator know of no program.
     "src/distributed": ["src/runtime"],
     # Programs that look inside (the operation table's dump): they ship nothing.
-    "src/tools": ["src/ops", "src/ir", "src/runtime"],
+    "src/tools": ["src/autodiff", "src/ops", "src/ir", "src/runtime"],
     # The program `weft`: what it cannot do through the C API, no language can.
     "src/cli": [],
     "src/c_api": ["src/data", "src/distributed", "src/lazy", "src/compiler", "src/autodiff", "src/transforms", "src/passes", "src/backends", "src/stablehlo",

@@ -16,6 +16,9 @@ from libweft import _call, _convert, _dtypes
 
 API = support.description()
 SAMPLES = os.path.join(support.BUILD, "bin", "weft_dump_samples")
+# Their slope is 0 wherever they have one, which the description calls no gradient.
+STEPS = {"angle", "ceil", "floor", "round", "round_away", "round_decimals", "trunc"}
+FLOATS = ("float", "complex")
 KIND = {"int": 1, "double": 2, "bool": 3, "enum": 4, "dtype": 5, "ints": 6}
 
 
@@ -81,6 +84,31 @@ def outcome(call):
         return str(error)
 
 
+def tensor_that_requires(x):
+    x = x.copy()
+    x.require_grad()
+    return x
+
+
+def depends(y, x):
+    """Whether a gradient flows from y to x."""
+    try:
+        wf.gradients(y, x, cotangent=y.detach())
+        return True
+    except wf.Error as error:
+        if error.code not in ("FAILED_PRECONDITION", "UNIMPLEMENTED"):
+            raise
+        return False
+
+
+def given_or_none(call):
+    """What a call gives; nothing where the sample is one that is refused."""
+    try:
+        return call()
+    except wf.Error:
+        return []
+
+
 class Operations(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -116,6 +144,68 @@ class Operations(unittest.TestCase):
                 value = bool(value)
             keywords[a["name"]] = value
         return getattr(wf._ops, o["c_name"])(**keywords)
+
+    def samples(self):
+        """(the operation, its inputs as tensors, attributes) of each sample."""
+        for sample in json.loads(subprocess.run([SAMPLES], check=True, stdout=subprocess.PIPE).stdout):
+            yield operations()[sample["op"]], [tensor(x) for x in sample["inputs"]], sample["attrs"]
+
+    @staticmethod
+    def operand(o, i, count):
+        """The operand that input i of so many belongs to."""
+        variadic = next((k for k, x in enumerate(o["operands"]) if x["variadic"]), len(o["operands"]))
+        more = count - len(o["operands"])
+        return o["operands"][i if i <= variadic else max(variadic, i - more)]
+
+    def followed(self, rule, o, tensors, attrs):
+        """The type that a rule of the description gives; None where it does not say."""
+        if rule is None:
+            return None
+        named = {}
+        for i, t in enumerate(tensors):
+            named.setdefault(self.operand(o, i, len(tensors))["name"], t)
+        if "attribute" in rule:
+            if rule["attribute"] in attrs:
+                return _dtypes.of_number(attrs[rule["attribute"]]).name
+            return self.followed(rule["else"], o, tensors, attrs)
+        if "is" in rule:
+            return rule["is"]
+        own = named[rule.get("as") or rule.get("part_of") or rule.get("of")].dtype.name
+        if "by" in rule:
+            return rule["by"][own]
+        return {"c64": "f32", "c128": "f64"}.get(own, own) if "part_of" in rule else own
+
+    @unittest.skipUnless(os.path.exists(SAMPLES), "weft_dump_samples is not built")
+    def test_results_have_the_types_that_the_description_says(self):
+        by_text, said = ByText(), 0
+        for o, tensors, attrs in self.samples():
+            given = given_or_none(lambda: by_text(o["c_name"], tensors, attrs, len(o["results"])))
+            for result, made in zip(o["results"], given):
+                wanted = self.followed(result["dtype"], o, tensors, attrs)
+                if wanted is not None:
+                    self.assertEqual(wanted, made.dtype.name, (o["c_name"], result["name"], attrs))
+                    said += 1
+        self.assertGreater(said, 1000)
+
+    @unittest.skipUnless(os.path.exists(SAMPLES), "weft_dump_samples is not built")
+    def test_gradients_flow_where_the_description_says(self):
+        by_text, flows = ByText(), {}
+        for o, tensors, attrs in self.samples():
+            for i, x in enumerate(tensors):
+                of = (o["c_name"], self.operand(o, i, len(tensors))["name"])
+                if x is None or x.dtype.kind not in FLOATS or flows.setdefault(of, False):
+                    continue
+                wanted = tensor_that_requires(x)
+                inputs = [*tensors[:i], wanted, *tensors[i + 1 :]]
+                for y in given_or_none(lambda: by_text(o["c_name"], inputs, attrs, len(o["results"]))):
+                    if y.dtype.kind in FLOATS and not flows[of]:
+                        flows[of] = depends(y, wanted)
+        said = {(name, x["name"]): x["gradient"] for name, o in operations().items() for x in o["operands"]}
+        self.assertEqual(STEPS, {name for (name, x), flow in flows.items() if said[name, x] != flow})
+        self.assertFalse(any(operations()[name]["gradient"] for name in STEPS))
+        for name, o in operations().items():
+            self.assertEqual(o["gradient"], any(x["gradient"] for x in o["operands"]), name)
+        self.assertGreater(sum(flows.values()), 220)
 
     @unittest.skipUnless(os.path.exists(SAMPLES), "weft_dump_samples is not built")
     def test_samples_by_keywords_have_the_bits_of_the_call_by_text(self):

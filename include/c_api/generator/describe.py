@@ -1,7 +1,7 @@
 """Joins api.json (by hand, small) and ops.json (from the operation table) into the complete description: a value that
 says everything by itself, in plain data. include/c_api/weft_api.json is this value as text; weft_api.schema.json says its
 form. Everything else is generated from that text alone."""
-from . import roles
+from . import lookup, roles
 from .operations import variants
 
 POINTER_BITS = 64  # sizes and offsets are those of the 64-bit targets (LP64, little endian) that Weft is built for
@@ -123,10 +123,17 @@ def struct(s, types, filled):
             "doc": s["doc"], "fields": out}
 
 
-def function(f, kind, types, operation=None, struct_name=None):
+def recorded(f, names):
+    """What a core function that records tensors says of itself: the keys of an operation."""
+    if "group" not in f:
+        return None
+    return {"group": f["group"], "gradient": f["gradient"], "names": names.get(f["name"], {})}
+
+
+def function(f, kind, types, operation=None, struct_name=None, names={}):
     exclusive = f["thread"].startswith("exclusive: ")
     return {"name": f["name"], "kind": kind, "header": f["header"], "since": f["since"], "slot": f.get("slot"),
-            "operation": operation, "struct": struct_name, "doc": f["doc"],
+            "operation": operation, "struct": struct_name, "recorded": recorded(f, names), "doc": f["doc"],
             "thread": {"rule": "exclusive" if exclusive else f["thread"], "param": f["thread"].split(": ")[1] if exclusive else None},
             "blocking": f["blocking"], "may_call_back": f["may_call_back"],
             "errors": {"codes": [e for e in f["errors"] if e != "any"], "any": "any" in f["errors"]},
@@ -167,7 +174,8 @@ def complete(core, ops):
     structs = [struct(s, types, filled) for s in own_structs]
     for s in structs:
         types.of(s["name"])["size"] = s["size"]
-    functions = [function(with_fork(f, core), "core", types) for f in core["functions"]]
+    by_operation, by_function = lookup.names({op.c_name for op in exported}, {f["name"] for f in core["functions"]})
+    functions = [function(with_fork(f, core), "core", types, names=by_function) for f in core["functions"]]
     functions += [init_function(s, types) for s in structs if s["versioned"]]
     functions += [function(with_fork(op.function_entry(), core), "operation", types, op.c_name) for op in exported]
     names = {f["name"] for f in functions}
@@ -195,6 +203,8 @@ def complete(core, ops):
                   + [{"name": field_name(f["name"]), "function": f["name"], "offset": 8 + 8 * f["slot"]} for f in slots]},
         "options": [option(o) for o in core["options"]],
         "functions": functions,
-        "operations": [op.entry() for op in exported],
+        "operations": [op.entry(by_operation) for op in exported],
+        "lookup": [{"title": x["title"], "rows": [dict(zip(("pytorch", "jax", "weft"), map(lookup.plain, row))) for row in x["rows"]]}
+                   for x in lookup.sections()],
         "types": dict(sorted(types.found.items())),
     }

@@ -1,6 +1,7 @@
 """One operation of ops.json and its C spelling: function, options struct, enumerations, present bits."""
 import re
 
+from . import groups
 from .names import ATTR_C, safe
 
 LENGTHS = {"ints": "count", "doubles": "count", "string": "length"}
@@ -22,7 +23,8 @@ class Operation:
         self.function = "weft_" + self.c_name + suffix
         # The generator state of a random operation comes from the context.
         self.operands = [x for x in o["operands"] if not x.get("supplied")]
-        self.attrs, self.results = [a for a in o["attrs"] if a["required"] or not with_options], o["results"]
+        self.attrs = [a for a in o["attrs"] if a["required"] or not with_options]
+        self.results = [r["name"] for r in o["results"]]
         self.optional = [a for a in self.attrs if not a["required"]]
         # Nothing says where it is recorded: the options do.
         self.placed = not self.operands
@@ -102,7 +104,7 @@ class Operation:
         return dict(self.common, name=self.function, since=self.since, returns="weft_error*", returns_own="own", doc=self.o["doc"],
                     errors=self.o.get("errors", self.common["errors"]), params=p)
 
-    def entry(self):
+    def entry(self, names):
         attributes = []
         for a in self.attrs:
             value, *length = [m["name"] for m in self.attribute_members(a, "size_t")]
@@ -113,13 +115,14 @@ class Operation:
                 "place": "param" if a["required"] else "opts", "member": value, "length": length[0] if length else None,
                 "present": None if a["required"] else self.present(a), "doc": a["doc"]})
         return {"name": self.o["name"], "c_name": self.c_name, "function": self.function, "kind": self.o["kind"],
-                "random": self.o["random"], "since": self.since, "doc": self.o["doc"], "example": self.o["example"],
+                "group": groups.of(self.c_name), "gradient": any(x["gradient"] for x in self.operands),
+                "names": names.get(self.c_name, {}), "random": self.o["random"], "since": self.since, "doc": self.o["doc"], "example": self.o["example"],
                 "opts": self.function + "_opts" if self.optional else None, "with_options": self.with_options,
                 "placed": self.placed, "takes_number": self.takes_number,
                 "supplied": len(self.o["operands"]) - len(self.operands),
                 "samples": [s for s in self.o["samples"] if self.takes(s["call"])],
                 "operands": [{"name": x["name"], "param": safe(x["name"]), "count": x["name"] + "_count" if x["variadic"] else None,
                               "dtypes": x["dtypes"], "group": x["group"] or None, "optional": x["optional"],
-                              "variadic": x["variadic"], "doc": x["doc"]} for x in self.operands],
+                              "variadic": x["variadic"], "gradient": x["gradient"], "doc": x["doc"]} for x in self.operands],
                 "attributes": attributes,
-                "results": [{"name": r, "param": self.result(i)} for i, r in enumerate(self.results)]}
+                "results": [{"name": r["name"], "param": self.result(i), "dtype": r["dtype"]} for i, r in enumerate(self.o["results"])]}

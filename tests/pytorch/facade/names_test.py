@@ -2,10 +2,13 @@
 import ast
 import glob
 import importlib
+import json
+import operator
 import os
 import unittest
 
 import support
+import torch
 import torch_xla
 
 # Module by module, in the order in which programs use them. What a name does is tested in the file that is named.
@@ -125,6 +128,14 @@ class Later(unittest.TestCase):
         done = support.run(program)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, TEXT)
+
+    def test_torch_has_the_names_that_the_description_gives(self):
+        with open(os.path.join(support.ROOT, "include", "c_api", "weft_api.json"), encoding="utf-8") as file:
+            api = json.load(file)
+        said = [entry["names"] for entry in api["operations"] + [f["recorded"] for f in api["functions"] if f["recorded"]]]
+        for name in {name for entry in said for name in entry.get("pytorch", [])}:
+            with self.subTest(name):
+                operator.attrgetter(name.removeprefix("torch."))(torch)
 
     def test_other_packages_are_left_alone(self):
         with self.assertRaisesRegex(ModuleNotFoundError, "^No module named 'no_such_package'$"):
