@@ -162,14 +162,6 @@ struct training {
   }
 };
 
-// Half a wave from rate down to a tenth of it, behind a linear warm-up.
-double rate_of(const options& o, std::int64_t step) {
-  if (step < o.warmup) return o.rate * static_cast<double>(step + 1) / static_cast<double>(o.warmup);
-  const double done = std::min(
-      static_cast<double>(step - o.warmup) / static_cast<double>(std::max<std::int64_t>(o.horizon - o.warmup, 1)), 1.0);
-  return o.rate / 10 + (o.rate - o.rate / 10) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-}
-
 void save(const weft::context& ctx, const options& o, const gpt& model, const weft::optimizer& adamw,
           std::int64_t step) {
   weft::tree all;
@@ -208,6 +200,8 @@ std::int64_t load(const weft::context& ctx, const options& o, const gpt& model, 
 
 void train(const weft::context& ctx, const options& o, const gpt& model, const weft::tensor& text) {
   const training trained(model);
+  const weft::schedule rate{
+      .kind = weft::schedule_kind::cosine, .rate = o.rate, .warmup = o.warmup, .steps = o.horizon, .end = o.rate / 10};
   const std::int64_t first = o.resume ? load(ctx, o, model, trained.adamw) : 0, length = text.size();
   weft::tensor loss;
   for (std::int64_t step = first; step < o.steps; ++step) {
@@ -224,7 +218,7 @@ void train(const weft::context& ctx, const options& o, const gpt& model, const w
       const weft::tensor entropy = weft::cross_entropy(weft::reshape(model(x, true), {o.batch * o.context, 256}),
                                                        weft::reshape(y, {o.batch * o.context}));
       const auto [gradients, norm] = weft::clip_by_global_norm(weft::grad(entropy, trained.parameters), 1.0);
-      trained.adamw.step(gradients, rate_of(o, step));
+      trained.adamw.step(gradients, rate(step));
       return entropy;
     });
     if ((step + 1) % 100 == 0)

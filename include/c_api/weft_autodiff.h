@@ -22,6 +22,17 @@ extern "C" {
 /* In weft_adam_options.present: weight_decay counts as it stands. */
 #define WEFT_ADAM_HAS_WEIGHT_DECAY ((uint64_t)8)
 
+/* How a learning rate goes on behind the warm-up. n counts the steps since then, from 0. */
+typedef enum weft_schedule_kind {
+  WEFT_SCHEDULE_CONSTANT = 0, /* rate */
+  WEFT_SCHEDULE_LINEAR = 1, /* a line from rate to end, which it reaches at steps */
+  WEFT_SCHEDULE_COSINE = 2, /* half a wave from rate to end, which it reaches at steps (Loshchilov and Hutter 2017) */
+  WEFT_SCHEDULE_STEP = 3, /* rate * factor^(n / every), divided as whole numbers */
+  WEFT_SCHEDULE_EXPONENTIAL = 4, /* rate * factor^n */
+  WEFT_SCHEDULE_ONE_CYCLE = 5, /* from rate / divide up to rate over a share start of the steps, and down to rate / divide / final_divide, both by half a wave (Smith 2018), as PyTorch's OneCycleLR; it has no warm-up beside that */
+  WEFT_SCHEDULE_KIND_FORCE32 = 0x7FFFFFFF
+} weft_schedule_kind;
+
 /* Stochastic gradient descent: g += weight_decay * p; v = momentum * v + g; p -= lr * (nesterov ? g + momentum * v :
  * v). As PyTorch's SGD with dampening 0. Since 1.0.
  */
@@ -48,6 +59,27 @@ typedef struct weft_adam_options {
 } weft_adam_options;
 #define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A learning rate over the steps of a training. What its kind does not name is not looked at, but must be in range.
+ * Since 1.2.
+ */
+typedef struct weft_schedule_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  weft_schedule_kind kind;
+  int32_t reserved;
+  double rate; /* the highest rate; 0 or more */
+  int64_t warmup; /* so many steps at first go up in a line: step t has rate * (t + 1) / warmup; not of ONE_CYCLE */
+  int64_t steps; /* LINEAR, COSINE, ONE_CYCLE: how many there are, those of the warm-up with them; later ones have the last rate */
+  double end; /* LINEAR, COSINE: the last rate */
+  int64_t every; /* STEP: after so many steps the factor comes once more */
+  double factor; /* STEP, EXPONENTIAL; 0 = 0.1 */
+  double start; /* ONE_CYCLE: the share of steps that go up; 0 = 0.3 */
+  double divide; /* ONE_CYCLE: rate / divide is the first; 0 = 25 */
+  double final_divide; /* ONE_CYCLE: rate / divide / final_divide is the last; 0 = 1e4 */
+} weft_schedule_options;
+#define WEFT_SCHEDULE_OPTIONS_INIT {sizeof(weft_schedule_options), NULL, (weft_schedule_kind)0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+WEFT_API void weft_schedule_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Gradients of y with respect to xs, recorded like any other operation. cotangent (shape of y) is the gradient that
  * arrives at y; NULL = 1, for which y must be a real scalar. Of a complex x = a + bi it is dy/da + i dy/db, as in
@@ -152,6 +184,14 @@ WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step(weft_optimizer* optimizer
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* const* grads,
     size_t count, const double* lrs, size_t group_count) WEFT_NOEXCEPT;
+
+/* The learning rate of a step, for weft_optimizer_step, which takes it as a run-time argument. A pure function: nothing
+ * is kept, so a training that resumes asks for the step at which it goes on.
+ *   step: from 0
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_schedule_rate(const weft_schedule_options* schedule, int64_t step,
+    double* out_rate) WEFT_NOEXCEPT;
 
 /* Gradients times one factor, so that all of them together are no longer than max_norm: norm = the 2-norm of every
  * element of every gradient, factor = min(1, max_norm / (norm + 1e-6)), as PyTorch's clip_grad_norm_. Recorded like any

@@ -273,6 +273,7 @@ struct weft_api_v1 {
   weft_error* (*adamw_create_groups)(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
   weft_error* (*optimizer_step_groups)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
   weft_error* (*clip_by_global_norm)(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
+  weft_error* (*schedule_rate)(const weft_schedule_options* schedule, int64_t step, double* out_rate);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -126,6 +126,20 @@ static void part_0(void) {
   OFFSET(weft_adam_options, epsilon);
   OFFSET(weft_adam_options, weight_decay);
   OFFSET(weft_adam_options, present);
+  SIZE(weft_schedule_options);
+  OFFSET(weft_schedule_options, struct_size);
+  OFFSET(weft_schedule_options, next);
+  OFFSET(weft_schedule_options, kind);
+  OFFSET(weft_schedule_options, reserved);
+  OFFSET(weft_schedule_options, rate);
+  OFFSET(weft_schedule_options, warmup);
+  OFFSET(weft_schedule_options, steps);
+  OFFSET(weft_schedule_options, end);
+  OFFSET(weft_schedule_options, every);
+  OFFSET(weft_schedule_options, factor);
+  OFFSET(weft_schedule_options, start);
+  OFFSET(weft_schedule_options, divide);
+  OFFSET(weft_schedule_options, final_divide);
   SIZE(weft_checkpoint_options);
   OFFSET(weft_checkpoint_options, struct_size);
   OFFSET(weft_checkpoint_options, next);
@@ -194,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_program_stats, flops);
   OFFSET(weft_program_stats, transcendentals);
   OFFSET(weft_program_stats, argument_bytes);
+}
+
+static void part_1(void) {
   OFFSET(weft_program_stats, result_bytes);
   OFFSET(weft_program_stats, temporary_bytes);
   OFFSET(weft_program_stats, code_bytes);
@@ -208,9 +225,6 @@ static void part_0(void) {
   OFFSET(weft_custom_options, gradient_trace);
   OFFSET(weft_custom_options, user_data);
   OFFSET(weft_custom_options, release);
-}
-
-static void part_1(void) {
   OFFSET(weft_custom_options, gradient);
   OFFSET(weft_custom_options, batches);
   OFFSET(weft_custom_options, reserved);
@@ -397,6 +411,9 @@ static void part_1(void) {
   SIZE(weft_cumprod_opts);
   OFFSET(weft_cumprod_opts, struct_size);
   OFFSET(weft_cumprod_opts, next);
+}
+
+static void part_2(void) {
   OFFSET(weft_cumprod_opts, present);
   OFFSET(weft_cumprod_opts, axis);
   OFFSET(weft_cumprod_opts, reverse);
@@ -411,9 +428,6 @@ static void part_1(void) {
   SIZE(weft_logsumexp_opts);
   OFFSET(weft_logsumexp_opts, struct_size);
   OFFSET(weft_logsumexp_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_logsumexp_opts, present);
   OFFSET(weft_logsumexp_opts, dims);
   OFFSET(weft_logsumexp_opts, dims_count);
@@ -600,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_convolution_opts, present);
   OFFSET(weft_convolution_opts, feature_group_count);
   OFFSET(weft_convolution_opts, batch_group_count);
+}
+
+static void part_3(void) {
   OFFSET(weft_convolution_opts, window_reversal);
   OFFSET(weft_convolution_opts, window_reversal_count);
   OFFSET(weft_convolution_opts, dtype);
@@ -614,9 +631,6 @@ static void part_2(void) {
   OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
-}
-
-static void part_3(void) {
   OFFSET(weft_max_pool_opts, ceil_mode);
   OFFSET(weft_max_pool_opts, reserved_dilation);
   OFFSET(weft_max_pool_opts, dilation);
@@ -803,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_isclose_opts, rtol);
   OFFSET(weft_isclose_opts, atol);
   OFFSET(weft_isclose_opts, equal_nan);
+}
+
+static void part_4(void) {
   OFFSET(weft_isclose_opts, reserved);
   SIZE(weft_logit_opts);
   OFFSET(weft_logit_opts, struct_size);
@@ -817,9 +834,6 @@ static void part_3(void) {
   OFFSET(weft_nan_to_num_opts, posinf);
   OFFSET(weft_nan_to_num_opts, neginf);
   SIZE(weft_celu_opts);
-}
-
-static void part_4(void) {
   OFFSET(weft_celu_opts, struct_size);
   OFFSET(weft_celu_opts, next);
   OFFSET(weft_celu_opts, present);
@@ -1006,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_norm_opts, p);
   SIZE(weft_quantile_opts);
   OFFSET(weft_quantile_opts, struct_size);
+}
+
+static void part_5(void) {
   OFFSET(weft_quantile_opts, next);
   OFFSET(weft_quantile_opts, present);
   OFFSET(weft_quantile_opts, axis);
@@ -1020,9 +1037,6 @@ static void part_4(void) {
   OFFSET(weft_std_mean_opts, keepdims);
   OFFSET(weft_std_mean_opts, reserved_correction);
   OFFSET(weft_std_mean_opts, correction);
-}
-
-static void part_5(void) {
   SIZE(weft_var_mean_opts);
   OFFSET(weft_var_mean_opts, struct_size);
   OFFSET(weft_var_mean_opts, next);
@@ -1209,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_grid_sample_opts, reserved);
   SIZE(weft_group_norm_opts);
   OFFSET(weft_group_norm_opts, struct_size);
+}
+
+static void part_6(void) {
   OFFSET(weft_group_norm_opts, next);
   OFFSET(weft_group_norm_opts, present);
   OFFSET(weft_group_norm_opts, axis);
@@ -1223,9 +1240,6 @@ static void part_5(void) {
   OFFSET(weft_local_response_norm_opts, struct_size);
   OFFSET(weft_local_response_norm_opts, next);
   OFFSET(weft_local_response_norm_opts, present);
-}
-
-static void part_6(void) {
   OFFSET(weft_local_response_norm_opts, axis);
   OFFSET(weft_local_response_norm_opts, alpha);
   OFFSET(weft_local_response_norm_opts, beta);
@@ -1412,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_VALUE_DOUBLES);
   VALUE(WEFT_VALUE_TEXT);
   SIZE(weft_mode);
+}
+
+static void part_7(void) {
   VALUE(WEFT_MODE_DEFAULT);
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
@@ -1426,12 +1443,16 @@ static void part_6(void) {
   SIZE(weft_metrics_format);
   VALUE(WEFT_METRICS_TEXT);
   VALUE(WEFT_METRICS_JSON);
-}
-
-static void part_7(void) {
   VALUE(WEFT_METRICS_XLA);
   VALUE(WEFT_METRICS_XLA_2019);
   VALUE(WEFT_METRICS_OPENMETRICS);
+  SIZE(weft_schedule_kind);
+  VALUE(WEFT_SCHEDULE_CONSTANT);
+  VALUE(WEFT_SCHEDULE_LINEAR);
+  VALUE(WEFT_SCHEDULE_COSINE);
+  VALUE(WEFT_SCHEDULE_STEP);
+  VALUE(WEFT_SCHEDULE_EXPONENTIAL);
+  VALUE(WEFT_SCHEDULE_ONE_CYCLE);
   SIZE(weft_memory_format);
   VALUE(WEFT_MEMORY_TEXT);
   VALUE(WEFT_MEMORY_JSON);
@@ -1608,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_HUBER_REDUCTION_MEAN);
   VALUE(WEFT_HUBER_REDUCTION_SUM);
   VALUE(WEFT_HUBER_REDUCTION_NONE);
+}
+
+static void part_8(void) {
   SIZE(weft_kl_div_reduction);
   VALUE(WEFT_KL_DIV_REDUCTION_MEAN);
   VALUE(WEFT_KL_DIV_REDUCTION_SUM);
@@ -1629,9 +1653,6 @@ static void part_7(void) {
   VALUE(WEFT_SMOOTH_L1_REDUCTION_MEAN);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_SUM);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_NONE);
-}
-
-static void part_8(void) {
   SIZE(weft_soft_margin_reduction);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_SUM);
@@ -1811,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD);
   VALUE(WEFT_AVG_POOL_HAS_DIVISOR);
   VALUE(WEFT_CONV_HAS_STRIDES);
+}
+
+static void part_9(void) {
   VALUE(WEFT_CONV_HAS_PADDING);
   VALUE(WEFT_CONV_HAS_PADS);
   VALUE(WEFT_CONV_HAS_DILATION);
@@ -1832,9 +1856,6 @@ static void part_8(void) {
   VALUE(WEFT_MAX_POOL_HAS_STRIDES);
   VALUE(WEFT_MAX_POOL_HAS_PADDING);
   VALUE(WEFT_MAX_POOL_HAS_PADS);
-}
-
-static void part_9(void) {
   VALUE(WEFT_MAX_POOL_HAS_CEIL_MODE);
   VALUE(WEFT_MAX_POOL_HAS_DILATION);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
@@ -2014,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_INSTANCE_NORM_HAS_AXIS);
   VALUE(WEFT_INSTANCE_NORM_HAS_EPSILON);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS);
+}
+
+static void part_10(void) {
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_BETA);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_K);
@@ -2035,9 +2059,6 @@ static void part_9(void) {
   VALUE(WEFT_HISTC_HAS_HIGH);
   VALUE(WEFT_LOGCUMSUMEXP_HAS_AXIS);
   VALUE(WEFT_MULTI_MARGIN_HAS_REDUCTION);
-}
-
-static void part_10(void) {
   VALUE(WEFT_MULTI_MARGIN_HAS_P);
   VALUE(WEFT_MULTI_MARGIN_HAS_MARGIN);
   VALUE(WEFT_MULTILABEL_MARGIN_HAS_REDUCTION);
@@ -2217,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, function_from_stablehlo);
   OFFSET(struct weft_api_v1, function_key);
   OFFSET(struct weft_api_v1, function_save);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, function_load);
   OFFSET(struct weft_api_v1, function_run);
   OFFSET(struct weft_api_v1, function_compile);
@@ -2238,9 +2262,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, context_run_queue);
   OFFSET(struct weft_api_v1, error_new_with_data);
   OFFSET(struct weft_api_v1, error_data);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, scope_share);
   OFFSET(struct weft_api_v1, op_apply_in);
   OFFSET(struct weft_api_v1, tensor_copy_from);
@@ -2303,6 +2324,7 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, adamw_create_groups);
   OFFSET(struct weft_api_v1, optimizer_step_groups);
   OFFSET(struct weft_api_v1, clip_by_global_norm);
+  OFFSET(struct weft_api_v1, schedule_rate);
 }
 
 int main(void) {

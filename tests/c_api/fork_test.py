@@ -317,6 +317,7 @@ class Fork(unittest.TestCase):
                 stop.set()
                 for thread in threads:
                     thread.join()
+                w.check(LIB, LIB.weft_cache_flush(self.made.handles["weft_cache"]))  # nobody writes while the folder goes
 
     def test_a_context_that_did_nothing_goes_along(self):
         with tempfile.TemporaryDirectory() as folder:

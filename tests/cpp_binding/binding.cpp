@@ -445,6 +445,9 @@ void groups(const weft::context& ctx) {
   CHECK(std::abs(a.item<double>() - 0.95 * 0.9) < 1e-15);
   CHECK(refused(weft::code::invalid_argument, [&] { adamw.step({none, none}, std::span(rates, 1)); }).find("1 learning rates for 2 groups") !=
         std::string::npos);
+  const weft::schedule cosine{.kind = weft::schedule_kind::cosine, .rate = 1, .warmup = 2, .steps = 6};
+  CHECK(cosine(0) == 0.5 && cosine(1) == 1 && cosine(2) == 1 && std::abs(cosine(4) - 0.5) < 1e-15 && cosine(9) == 0);
+  CHECK(refused(weft::code::invalid_argument, [&] { (void)cosine(-1); }).find("step is -1") != std::string::npos);
   const weft::sgd_group one[] = {{{b}, {.momentum = 0.9}}};
   weft::sgd(one).step({a}, 0.0);
   CHECK(refused(weft::code::invalid_argument, [&] { (void)weft::adam(std::span<const weft::adam_group>()); }) != "nothing was thrown");

@@ -169,6 +169,45 @@ result<optimizer> optimizer_of_groups(std::span<const Group> groups) {
 /* The same with groups of parameters. Since 1.2. */
 [[nodiscard]] inline optimizer adamw(std::span<const adam_group> groups) { return detail::must(try_adamw(groups)); }
 
+enum class schedule_kind : std::uint32_t { constant, linear, cosine, step, exponential, one_cycle };
+
+/* A learning rate over the steps of a training, by weft_schedule_rate, whose header says what each kind does:
+ *   const weft::schedule rate{.kind = weft::schedule_kind::cosine, .rate = 3e-4, .warmup = 50, .steps = 1000};
+ *   adamw.step(gradients, rate(step));
+ * Since 1.2. */
+struct schedule {
+  schedule_kind kind = schedule_kind::constant;
+  double rate = 0;            /* the highest */
+  std::int64_t warmup = 0;    /* so many steps at first go up in a line; not of one_cycle */
+  std::int64_t steps = 0;     /* linear, cosine, one_cycle: how many there are */
+  double end = 0;             /* linear, cosine: the last rate */
+  std::int64_t every = 0;     /* step: after so many steps the factor comes once more */
+  double factor = 0.1;        /* step, exponential */
+  double start = 0.3;         /* one_cycle: the share of steps that go up */
+  double divide = 25;         /* one_cycle: rate / divide is the first */
+  double final_divide = 1e4;  /* one_cycle: rate / divide / final_divide is the last */
+
+  [[nodiscard]] result<double> try_at(std::int64_t at) const {
+    weft_schedule_options o{};
+    o.struct_size = sizeof o;
+    o.kind = static_cast<weft_schedule_kind>(kind);
+    o.rate = rate;
+    o.warmup = warmup;
+    o.steps = steps;
+    o.end = end;
+    o.every = every;
+    o.factor = factor;
+    o.start = start;
+    o.divide = divide;
+    o.final_divide = final_divide;
+    double out = 0;
+    if (weft_error* raw = weft_schedule_rate(&o, at, &out)) return result<double>(raw);
+    return out;
+  }
+  /* The rate of a step, from 0. Errors: invalid_argument. Since 1.2. */
+  [[nodiscard]] double operator()(std::int64_t at) const { return detail::must(try_at(at)); }
+};
+
 /* What clip_by_global_norm gives. */
 struct clipped_gradients {
   tensors gradients;

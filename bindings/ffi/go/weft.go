@@ -168,6 +168,17 @@ const (
 	WEFT_METRICS_OPENMETRICS MetricsFormat = 4
 )
 
+type ScheduleKind uint32
+
+const (
+	WEFT_SCHEDULE_CONSTANT ScheduleKind = 0
+	WEFT_SCHEDULE_LINEAR ScheduleKind = 1
+	WEFT_SCHEDULE_COSINE ScheduleKind = 2
+	WEFT_SCHEDULE_STEP ScheduleKind = 3
+	WEFT_SCHEDULE_EXPONENTIAL ScheduleKind = 4
+	WEFT_SCHEDULE_ONE_CYCLE ScheduleKind = 5
+)
+
 type MemoryFormat uint32
 
 const (
@@ -1191,6 +1202,22 @@ type AdamOptions struct {
 	Epsilon float64
 	WeightDecay float64
 	Present uint64
+}
+
+type ScheduleOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Kind ScheduleKind
+	Reserved int32
+	Rate float64
+	Warmup int64
+	Steps int64
+	End float64
+	Every int64
+	Factor float64
+	Start float64
+	Divide float64
+	FinalDivide float64
 }
 
 type CheckpointOptions struct {
@@ -2978,6 +3005,7 @@ type ApiV1 struct {
 	AdamwCreateGroups uintptr
 	OptimizerStepGroups uintptr
 	ClipByGlobalNorm uintptr
+	ScheduleRate uintptr
 }
 
 // The functions, after Load.
@@ -3089,6 +3117,7 @@ var (
 	AdamwCreateGroups func(ctx Context, params *Tensor, group_of *int32, count uintptr, groups *AdamOptions, group_count uintptr, out *Optimizer) Error
 	OptimizerStep func(optimizer Optimizer, grads *Tensor, count uintptr, lr float64) Error
 	OptimizerStepGroups func(optimizer Optimizer, grads *Tensor, count uintptr, lrs *float64, group_count uintptr) Error
+	ScheduleRate func(schedule *ScheduleOptions, step int64, out_rate *float64) Error
 	ClipByGlobalNorm func(ctx Context, grads *Tensor, count uintptr, max_norm float64, out_grads *Tensor, out_norm *Tensor) Error
 	OptimizerState func(optimizer Optimizer, out *Tree) Error
 	OptimizerLoad func(optimizer Optimizer, tree Tree, node uint32) Error
@@ -3239,6 +3268,7 @@ var (
 	PrintOptionsInit func(options unsafe.Pointer, size uintptr)
 	SgdOptionsInit func(options unsafe.Pointer, size uintptr)
 	AdamOptionsInit func(options unsafe.Pointer, size uintptr)
+	ScheduleOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointEntryInit func(options unsafe.Pointer, size uintptr)
 	CheckpointInfoInit func(options unsafe.Pointer, size uintptr)
@@ -3833,6 +3863,7 @@ var Functions = map[string]any{
 	"weft_adamw_create_groups": &AdamwCreateGroups,
 	"weft_optimizer_step": &OptimizerStep,
 	"weft_optimizer_step_groups": &OptimizerStepGroups,
+	"weft_schedule_rate": &ScheduleRate,
 	"weft_clip_by_global_norm": &ClipByGlobalNorm,
 	"weft_optimizer_state": &OptimizerState,
 	"weft_optimizer_load": &OptimizerLoad,
@@ -3983,6 +4014,7 @@ var Functions = map[string]any{
 	"weft_print_options_init": &PrintOptionsInit,
 	"weft_sgd_options_init": &SgdOptionsInit,
 	"weft_adam_options_init": &AdamOptionsInit,
+	"weft_schedule_options_init": &ScheduleOptionsInit,
 	"weft_checkpoint_options_init": &CheckpointOptionsInit,
 	"weft_checkpoint_entry_init": &CheckpointEntryInit,
 	"weft_checkpoint_info_init": &CheckpointInfoInit,

@@ -124,6 +124,15 @@ typedef enum weft_metrics_format {
   WEFT_METRICS_OPENMETRICS = 4,
   WEFT_METRICS_FORMAT_FORCE32 = 2147483647,
 } weft_metrics_format;
+typedef enum weft_schedule_kind {
+  WEFT_SCHEDULE_CONSTANT = 0,
+  WEFT_SCHEDULE_LINEAR = 1,
+  WEFT_SCHEDULE_COSINE = 2,
+  WEFT_SCHEDULE_STEP = 3,
+  WEFT_SCHEDULE_EXPONENTIAL = 4,
+  WEFT_SCHEDULE_ONE_CYCLE = 5,
+  WEFT_SCHEDULE_KIND_FORCE32 = 2147483647,
+} weft_schedule_kind;
 typedef enum weft_memory_format {
   WEFT_MEMORY_TEXT = 0,
   WEFT_MEMORY_JSON = 1,
@@ -655,6 +664,21 @@ typedef struct weft_adam_options {
   double weight_decay;
   uint64_t present;
 } weft_adam_options;
+typedef struct weft_schedule_options {
+  size_t struct_size;
+  const void* next;
+  weft_schedule_kind kind;
+  int32_t reserved;
+  double rate;
+  int64_t warmup;
+  int64_t steps;
+  double end;
+  int64_t every;
+  double factor;
+  double start;
+  double divide;
+  double final_divide;
+} weft_schedule_options;
 typedef struct weft_checkpoint_options {
   size_t struct_size;
   const void* next;
@@ -2273,6 +2297,7 @@ struct weft_api_v1 {
   weft_error* (*adamw_create_groups)(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
   weft_error* (*optimizer_step_groups)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
   weft_error* (*clip_by_global_norm)(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
+  weft_error* (*schedule_rate)(const weft_schedule_options* schedule, int64_t step, double* out_rate);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2381,6 +2406,7 @@ weft_error* weft_adam_create_groups(weft_context* ctx, weft_tensor* const* param
 weft_error* weft_adamw_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, double lr);
 weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
+weft_error* weft_schedule_rate(const weft_schedule_options* schedule, int64_t step, double* out_rate);
 weft_error* weft_clip_by_global_norm(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
 weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out);
 weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint32_t node);
@@ -2531,6 +2557,7 @@ void weft_memory_stats_init(void* options, size_t size);
 void weft_print_options_init(void* options, size_t size);
 void weft_sgd_options_init(void* options, size_t size);
 void weft_adam_options_init(void* options, size_t size);
+void weft_schedule_options_init(void* options, size_t size);
 void weft_checkpoint_options_init(void* options, size_t size);
 void weft_checkpoint_entry_init(void* options, size_t size);
 void weft_checkpoint_info_init(void* options, size_t size);

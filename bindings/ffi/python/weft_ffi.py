@@ -431,6 +431,13 @@ WEFT_METRICS_JSON = 1
 WEFT_METRICS_XLA = 2
 WEFT_METRICS_XLA_2019 = 3
 WEFT_METRICS_OPENMETRICS = 4
+weft_schedule_kind = c.c_uint32
+WEFT_SCHEDULE_CONSTANT = 0
+WEFT_SCHEDULE_LINEAR = 1
+WEFT_SCHEDULE_COSINE = 2
+WEFT_SCHEDULE_STEP = 3
+WEFT_SCHEDULE_EXPONENTIAL = 4
+WEFT_SCHEDULE_ONE_CYCLE = 5
 weft_memory_format = c.c_uint32
 WEFT_MEMORY_TEXT = 0
 WEFT_MEMORY_JSON = 1
@@ -949,6 +956,24 @@ class weft_adam_options(c.Structure):
         ("epsilon", c.c_double),
         ("weight_decay", c.c_double),
         ("present", c.c_uint64),
+    ]
+
+
+class weft_schedule_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("kind", weft_schedule_kind),
+        ("reserved", c.c_int32),
+        ("rate", c.c_double),
+        ("warmup", c.c_int64),
+        ("steps", c.c_int64),
+        ("end", c.c_double),
+        ("every", c.c_int64),
+        ("factor", c.c_double),
+        ("start", c.c_double),
+        ("divide", c.c_double),
+        ("final_divide", c.c_double),
     ]
 
 
@@ -3069,6 +3094,7 @@ class weft_api_v1(c.Structure):
         ("adamw_create_groups", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_adam_options), c.c_size_t, c.POINTER(weft_optimizer))),
         ("optimizer_step_groups", c.CFUNCTYPE(weft_error, weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t)),
         ("clip_by_global_norm", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.c_double, c.POINTER(weft_tensor), c.POINTER(weft_tensor))),
+        ("schedule_rate", c.CFUNCTYPE(weft_error, c.POINTER(weft_schedule_options), c.c_int64, c.POINTER(c.c_double))),
     ]
 
 
@@ -3181,6 +3207,7 @@ FUNCTIONS = {
     "weft_adamw_create_groups": (weft_error, [weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_adam_options), c.c_size_t, c.POINTER(weft_optimizer)]),
     "weft_optimizer_step": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.c_double]),
     "weft_optimizer_step_groups": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t]),
+    "weft_schedule_rate": (weft_error, [c.POINTER(weft_schedule_options), c.c_int64, c.POINTER(c.c_double)]),
     "weft_clip_by_global_norm": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.c_double, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_optimizer_state": (weft_error, [weft_optimizer, c.POINTER(weft_tree)]),
     "weft_optimizer_load": (weft_error, [weft_optimizer, weft_tree, c.c_uint32]),
@@ -3331,6 +3358,7 @@ FUNCTIONS = {
     "weft_print_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_sgd_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_adam_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_schedule_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_entry_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_info_init": (None, [c.c_void_p, c.c_size_t]),

@@ -6,8 +6,7 @@ with wf.step():
     optimizer.step(loss)
 """
 
-import math
-from ctypes import c_double, c_int32, c_size_t, c_uint32, c_void_p
+from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 from . import _call, files
 from ._call import Handle, bind, byref, check, done, handle_class, handles, now, struct_of, structs
@@ -24,9 +23,11 @@ _create = {
 }
 _optimizer_step = bind("weft_optimizer_step_groups")
 _clip = bind("weft_clip_by_global_norm")
+_rate = bind("weft_schedule_rate")
 _state = bind("weft_optimizer_state")
 _load = bind("weft_optimizer_load")
 _Handle = handle_class("OptimizerHandle", _call.quick("weft_optimizer_release", None))
+_KINDS = ("constant", "linear", "cosine", "step", "exponential", "one_cycle")  # weft_schedule_kind
 # Adam's options set all four bits of `present`: each field counts.
 _ALL = 1 | 2 | 4 | 8
 
@@ -184,37 +185,51 @@ def warmup(schedule, steps):
     return lambda n: (schedule(n) if callable(schedule) else schedule) * min((n + 1) / steps, 1.0) if steps else schedule
 
 
+def _schedule(kind, rate, **fields):
+    """A function from the step to its rate, which the C library says; what is wrong with it is said here, not at the first step."""
+    packed = struct_of("weft_schedule_options", kind=_KINDS.index(kind), rate=rate, **fields)
+    out = c_double()
+
+    def schedule(step):
+        check(_rate(packed, c_int64(step), byref(out)))
+        return out.value
+
+    schedule(0)
+    return schedule
+
+
 def cosine(rate, steps, warmup=0, end=0.0):
     """Half a wave from rate down to end, behind a linear warm-up.
 
     >>> [round(wf.optim.cosine(1.0, steps=4)(n), 3) for n in range(5)]
     [1.0, 0.854, 0.5, 0.146, 0.0]
     """
-
-    def schedule(n):
-        if n < warmup:
-            return rate * (n + 1) / warmup
-        done = min((n - warmup) / max(steps - warmup, 1), 1.0)
-        return end + (rate - end) * 0.5 * (1 + math.cos(math.pi * done))
-
-    return schedule
+    return _schedule("cosine", rate, steps=steps, warmup=warmup, end=end)
 
 
-def step_decay(rate, every, factor=0.1):
-    """The rate times factor, once more after every so many steps."""
-    return lambda n: rate * factor ** (n // every)
+def linear(rate, steps, warmup=0, end=0.0):
+    """A line from rate down to end, behind a linear warm-up.
+
+    >>> [wf.optim.linear(1.0, steps=4)(n) for n in range(5)]
+    [1.0, 0.75, 0.5, 0.25, 0.0]
+    """
+    return _schedule("linear", rate, steps=steps, warmup=warmup, end=end)
+
+
+def step_decay(rate, every, factor=0.1, warmup=0):
+    """The rate times factor, once more after every so many steps behind a linear warm-up."""
+    return _schedule("step", rate, every=every, factor=factor, warmup=warmup)
+
+
+def exponential(rate, factor, warmup=0):
+    """The rate times factor at every step behind a linear warm-up."""
+    return _schedule("exponential", rate, factor=factor, warmup=warmup)
 
 
 def one_cycle(rate, steps, start=0.3, divide=25.0, final=1e4):
     """Up to rate over a share of the steps and down to almost nothing, both by cosines (Smith 2018), as PyTorch's
     OneCycleLR."""
-    low, last = rate / divide, rate / divide / final
-    peak = start * steps - 1
-
-    def between(a, b, part):
-        return b + (a - b) / 2 * (1 + math.cos(math.pi * part))
-
-    return lambda n: between(low, rate, n / peak) if n <= peak else between(rate, last, (n - peak) / (steps - 1 - peak))
+    return _schedule("one_cycle", rate, steps=steps, start=start, divide=divide, final_divide=final)
 
 
 def clip_by_global_norm(grads, max_norm):

@@ -256,6 +256,7 @@ const weft_api_v1 kApi = {
     weft_adamw_create_groups,
     weft_optimizer_step_groups,
     weft_clip_by_global_norm,
+    weft_schedule_rate,
 };
 
 struct Entry {
@@ -825,6 +826,8 @@ const Entry kProcs[] = {
     {"weft_scatter_opts_init", reinterpret_cast<weft_proc>(weft_scatter_opts_init)},
     {"weft_scatter_reduce", reinterpret_cast<weft_proc>(weft_scatter_reduce)},
     {"weft_scatter_reduce_opts_init", reinterpret_cast<weft_proc>(weft_scatter_reduce_opts_init)},
+    {"weft_schedule_options_init", reinterpret_cast<weft_proc>(weft_schedule_options_init)},
+    {"weft_schedule_rate", reinterpret_cast<weft_proc>(weft_schedule_rate)},
     {"weft_scope_adopt", reinterpret_cast<weft_proc>(weft_scope_adopt)},
     {"weft_scope_begin", reinterpret_cast<weft_proc>(weft_scope_begin)},
     {"weft_scope_check", reinterpret_cast<weft_proc>(weft_scope_check)},

@@ -518,6 +518,14 @@ pub const WEFT_METRICS_XLA: weft_metrics_format = 2;
 pub const WEFT_METRICS_XLA_2019: weft_metrics_format = 3;
 pub const WEFT_METRICS_OPENMETRICS: weft_metrics_format = 4;
 
+pub type weft_schedule_kind = u32;
+pub const WEFT_SCHEDULE_CONSTANT: weft_schedule_kind = 0;
+pub const WEFT_SCHEDULE_LINEAR: weft_schedule_kind = 1;
+pub const WEFT_SCHEDULE_COSINE: weft_schedule_kind = 2;
+pub const WEFT_SCHEDULE_STEP: weft_schedule_kind = 3;
+pub const WEFT_SCHEDULE_EXPONENTIAL: weft_schedule_kind = 4;
+pub const WEFT_SCHEDULE_ONE_CYCLE: weft_schedule_kind = 5;
+
 pub type weft_memory_format = u32;
 pub const WEFT_MEMORY_TEXT: weft_memory_format = 0;
 pub const WEFT_MEMORY_JSON: weft_memory_format = 1;
@@ -1037,6 +1045,24 @@ pub struct weft_adam_options {
     pub epsilon: f64,
     pub weight_decay: f64,
     pub present: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_schedule_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub kind: weft_schedule_kind,
+    pub reserved: i32,
+    pub rate: f64,
+    pub warmup: i64,
+    pub steps: i64,
+    pub end: f64,
+    pub every: i64,
+    pub factor: f64,
+    pub start: f64,
+    pub divide: f64,
+    pub final_divide: f64,
 }
 
 #[repr(C)]
@@ -3157,6 +3183,7 @@ pub struct weft_api_v1 {
     pub adamw_create_groups: Option<unsafe extern "C" fn(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_adam_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error>,
     pub optimizer_step_groups: Option<unsafe extern "C" fn(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize) -> *mut weft_error>,
     pub clip_by_global_norm: Option<unsafe extern "C" fn(ctx: *mut weft_context, grads: *const *mut weft_tensor, count: usize, max_norm: f64, out_grads: *mut *mut weft_tensor, out_norm: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub schedule_rate: Option<unsafe extern "C" fn(schedule: *const weft_schedule_options, step: i64, out_rate: *mut f64) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3268,6 +3295,7 @@ extern "C" {
     pub fn weft_adamw_create_groups(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_adam_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error;
     pub fn weft_optimizer_step(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lr: f64) -> *mut weft_error;
     pub fn weft_optimizer_step_groups(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize) -> *mut weft_error;
+    pub fn weft_schedule_rate(schedule: *const weft_schedule_options, step: i64, out_rate: *mut f64) -> *mut weft_error;
     pub fn weft_clip_by_global_norm(ctx: *mut weft_context, grads: *const *mut weft_tensor, count: usize, max_norm: f64, out_grads: *mut *mut weft_tensor, out_norm: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_optimizer_state(optimizer: *mut weft_optimizer, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_optimizer_load(optimizer: *mut weft_optimizer, tree: *mut weft_tree, node: u32) -> *mut weft_error;
@@ -3418,6 +3446,7 @@ extern "C" {
     pub fn weft_print_options_init(options: *mut c_void, size: usize);
     pub fn weft_sgd_options_init(options: *mut c_void, size: usize);
     pub fn weft_adam_options_init(options: *mut c_void, size: usize);
+    pub fn weft_schedule_options_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_options_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_entry_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_info_init(options: *mut c_void, size: usize);

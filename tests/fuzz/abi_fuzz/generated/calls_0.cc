@@ -613,6 +613,27 @@ void Call_weft_random_set_state(Fuzz& f) {
   f.Leave(weft_random_set_state(ctx, key, counter_low, counter_high));
 }
 
+void Call_weft_schedule_rate(Fuzz& f) {
+  weft_schedule_options* const schedule = f.Options<weft_schedule_options>();
+  if (schedule != nullptr) {
+    schedule->kind = static_cast<weft_schedule_kind>(f.OneOf({0, 1, 2, 3, 4, 5}));
+    schedule->reserved = static_cast<int32_t>(f.Integer());
+    schedule->rate = f.Real();
+    schedule->warmup = static_cast<int64_t>(f.Integer());
+    schedule->steps = static_cast<int64_t>(f.Integer());
+    schedule->end = f.Real();
+    schedule->every = static_cast<int64_t>(f.Integer());
+    schedule->factor = f.Real();
+    schedule->start = f.Real();
+    schedule->divide = f.Real();
+    schedule->final_divide = f.Real();
+  }
+  const int64_t step = static_cast<int64_t>(f.Integer());
+  double* const out_rate = f.Out<double>(false);
+  f.Enter();
+  f.Leave(weft_schedule_rate(schedule, step, out_rate));
+}
+
 void Call_weft_optimizer_state(Fuzz& f) {
   weft_optimizer* const optimizer = f.Handle<weft_optimizer>(false);
   weft_tree** const out = f.Out<weft_tree*>(false);
@@ -799,17 +820,6 @@ void Call_weft_tree_add_list(Fuzz& f) {
   uint32_t* const out_node = f.Out<uint32_t>(true);
   f.Enter();
   f.Leave(weft_tree_add_list(tree, parent, key, key_length, out_node));
-}
-
-void Call_weft_tree_add_none(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_none(tree, parent, key, key_length, out_node));
 }
 
 }  // namespace weft::fuzz

@@ -4,6 +4,17 @@
 
 namespace weft::fuzz {
 
+void Call_weft_tree_add_none(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_none(tree, parent, key, key_length, out_node));
+}
+
 void Call_weft_tree_add_tensor(Fuzz& f) {
   weft_tree* const tree = f.Handle<weft_tree>(false);
   const uint32_t parent = static_cast<uint32_t>(f.Integer());
@@ -872,19 +883,11 @@ void Call_weft_adam_options_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
-void Call_weft_checkpoint_options_init(Fuzz& f) {
+void Call_weft_schedule_options_init(Fuzz& f) {
   size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
+  void* const options = f.StructBytes(sizeof(weft_schedule_options), &size);
   f.Enter();
-  weft_checkpoint_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_checkpoint_entry_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
-  f.Enter();
-  weft_checkpoint_entry_init(options, size);
+  weft_schedule_options_init(options, size);
   f.LeaveVoid();
 }
 

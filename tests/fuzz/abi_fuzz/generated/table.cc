@@ -1700,6 +1700,7 @@ void Call_weft_adam_create_groups(Fuzz& f);
 void Call_weft_adamw_create_groups(Fuzz& f);
 void Call_weft_optimizer_step(Fuzz& f);
 void Call_weft_optimizer_step_groups(Fuzz& f);
+void Call_weft_schedule_rate(Fuzz& f);
 void Call_weft_clip_by_global_norm(Fuzz& f);
 void Call_weft_optimizer_state(Fuzz& f);
 void Call_weft_optimizer_load(Fuzz& f);
@@ -1850,6 +1851,7 @@ void Call_weft_memory_stats_init(Fuzz& f);
 void Call_weft_print_options_init(Fuzz& f);
 void Call_weft_sgd_options_init(Fuzz& f);
 void Call_weft_adam_options_init(Fuzz& f);
+void Call_weft_schedule_options_init(Fuzz& f);
 void Call_weft_checkpoint_options_init(Fuzz& f);
 void Call_weft_checkpoint_entry_init(Fuzz& f);
 void Call_weft_checkpoint_info_init(Fuzz& f);
@@ -2442,6 +2444,7 @@ extern const Function kFunctions[] = {
     {"weft_adamw_create_groups", Call_weft_adamw_create_groups, 0x1308u, true, true, 1, nullptr},
     {"weft_optimizer_step", Call_weft_optimizer_step, 0x30Au, false, true, 1, nullptr},
     {"weft_optimizer_step_groups", Call_weft_optimizer_step_groups, 0x30Au, false, true, 1, nullptr},
+    {"weft_schedule_rate", Call_weft_schedule_rate, 0x1108u, false, true, 1, nullptr},
     {"weft_clip_by_global_norm", Call_weft_clip_by_global_norm, 0x130Au, false, true, 1, nullptr},
     {"weft_optimizer_state", Call_weft_optimizer_state, 0x308u, false, true, 1, nullptr},
     {"weft_optimizer_load", Call_weft_optimizer_load, 0xB28u, false, true, 1, nullptr},
@@ -2592,6 +2595,7 @@ extern const Function kFunctions[] = {
     {"weft_print_options_init", Call_weft_print_options_init, 0u, false, false, 1, nullptr},
     {"weft_sgd_options_init", Call_weft_sgd_options_init, 0u, false, false, 1, nullptr},
     {"weft_adam_options_init", Call_weft_adam_options_init, 0u, false, false, 1, nullptr},
+    {"weft_schedule_options_init", Call_weft_schedule_options_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_options_init", Call_weft_checkpoint_options_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_entry_init", Call_weft_checkpoint_entry_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_info_init", Call_weft_checkpoint_info_init, 0u, false, false, 1, nullptr},
@@ -3076,6 +3080,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 740;
+extern const size_t kFunctionCount = 742;
 
 }  // namespace weft::fuzz
