@@ -87,11 +87,13 @@ class resnet {
     }
     all.save(ctx_, path);
   }
-  // Takes over what a file has, all but the last layer, which stays new.
+  // Takes over what a file has, all but the last layer, which stays new: a checkpoint of this program, or PyTorch's state
+  // of the same network in safetensors.
   void load(const std::string& path) const {
     const weft::tree all = weft::tree::load(ctx_, path);
     for (const entry& e : entries_) {
-      if (!e.name.starts_with("head")) e.value.assign(all[e.name].as<weft::tensor>());
+      if (e.name.starts_with("head")) continue;
+      e.value.assign(path.ends_with(".safetensors") ? of_pytorch(all, e.name) : all[e.name].as<weft::tensor>());
     }
     ctx_.sync();
   }
@@ -102,6 +104,19 @@ class resnet {
     weft::tensor value;
     bool trained;
   };
+  // PyTorch's kernels are [out, in, 3, 3]; names in safetensors are whole, with their dots.
+  [[nodiscard]] static weft::tensor of_pytorch(const weft::tree& all, const std::string& name) {
+    const std::size_t dot = name.rfind('.');
+    const std::string layer = name.substr(0, dot + 1), part = name.substr(dot + 1);
+    const auto theirs = [&](const char* their) {
+      std::size_t i = 0;
+      while (all.child(i).key() != layer + their) ++i;  // past the last one it is an error
+      return all.child(i).as<weft::tensor>();
+    };
+    if (part == "w") return weft::transpose(theirs("weight"), {2, 3, 1, 0});
+    if (part == "scale") return theirs("weight");
+    return theirs(part == "offset" ? "bias" : part == "mean" ? "running_mean" : "running_var");
+  }
   void add(std::string name, const weft::tensor& value, bool trained) {
     entries_.push_back({std::move(name), trained ? value.requires_grad() : value, trained});
   }

@@ -1,11 +1,13 @@
 """Fine-tuning: a network from a file keeps its layers and learns another question with a few images.
 
-The file is a checkpoint of resnet.py, trained on the kinds of clothing. Here the question is whether a thing is worn on the
-feet. First the new last layer learns alone, then all of it, slowly.
+The file is a checkpoint of resnet.py, trained on the kinds of clothing, or the state of the same network that PyTorch has trained:
+safetensors.torch.save_file(model.state_dict(), "resnet.safetensors"). Here the question is whether a thing is worn on the feet. First
+the new last layer learns alone, then all of it, slowly.
 
 pip install libweft
 python3 resnet.py --blocks 1 --epochs 1 --checkpoint resnet.weft
 python3 fine_tuning.py --file resnet.weft --blocks 1
+python3 fine_tuning.py --file resnet.safetensors --blocks 1
 """
 
 import argparse
@@ -17,11 +19,28 @@ from resnet import ResNet, prepared, read
 FEET = (5, 7, 9)  # Sandal, sneaker, ankle boot.
 
 
+def from_pytorch(state):
+    """PyTorch's names and layouts in ours: kernels [out, in, 3, 3] become [3, 3, in, out], matrices [out, in] become [in, out]."""
+    names = {"bias": "offset", "running_mean": "mean", "running_var": "variance"}
+    ours = {}
+    for name, value in state.items():
+        layer, _, part = name.rpartition(".")
+        if part == "weight" and value.ndim > 1:
+            ours[layer + ".w"] = wf.transpose(value, (2, 3, 1, 0) if value.ndim == 4 else (1, 0))
+        elif part == "weight":
+            ours[layer + ".scale"] = value
+        elif part in names:
+            ours[layer + "." + ("b" if layer == "head" else names[part])] = value
+    return ours  # What counts batches (num_batches_tracked) is left behind.
+
+
 def from_file(path, blocks):
     """The network of a file, with a last layer of its own for two classes; the others keep their values."""
     model = ResNet(blocks, classes=2)
     state = wf.load(path)
-    state.pop("head", None)
+    if path.endswith((".safetensors", ".pt", ".pth")):
+        state = from_pytorch(state)
+    state = {name: value for name, value in state.items() if name.split(".")[0] != "head"}
     model.load_state_dict(state, strict=False)
     wf.sync()
     return model
@@ -60,7 +79,7 @@ def train(model, params, lr, steps, batches):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--file", required=True, help="a checkpoint of resnet.py")
+    parser.add_argument("--file", required=True, help="a checkpoint of resnet.py, or PyTorch's state: .safetensors, .pt")
     parser.add_argument("--blocks", type=int, default=3, help="as resnet.py had it")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--images", type=int, default=2000, help="so many are seen")

@@ -14,6 +14,21 @@ EXAMPLES = os.path.join(SOURCE, "examples", "cpp")
 C_PROGRAM = os.path.join(BUILD, "bin", "train_fashion_mnist")
 
 
+# The state of a network with PyTorch's names and layouts; tests/pytorch/examples has PyTorch write it.
+AS_PYTORCH_WRITES = """
+import sys, libweft as wf
+def flat(value, name=""):
+    for key, part in value.items():
+        yield from flat(part, name + key + ".") if isinstance(part, dict) else [(name + key, part)]
+names, state = {"scale": "weight", "offset": "bias", "mean": "running_mean", "variance": "running_var", "b": "bias"}, {}
+for name, value in flat(wf.load(sys.argv[1])):
+    layer, _, part = name.rpartition(".")
+    axes = {4: (3, 2, 0, 1), 2: (1, 0)}.get(value.ndim)
+    state[layer + "." + ("weight" if part == "w" else names[part])] = wf.transpose(value, axes) if axes else value
+wf.save(sys.argv[2], state)
+"""
+
+
 class Cpp(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -110,7 +125,8 @@ class Cpp(unittest.TestCase):
         said = self.said("resnet", *few, "--checkpoint", "cpp.resnet")
         self.assertLess(float(re.search(r"loss (\S+)", said).group(1)), 3)
         self.run_it(sys.executable, os.path.join(SOURCE, "examples", "python", "resnet.py"), *few, "--checkpoint", "python.resnet")
-        for name in ("cpp.resnet", "python.resnet"):
+        self.run_it(sys.executable, "-c", AS_PYTORCH_WRITES, "python.resnet", "torch.safetensors")
+        for name in ("cpp.resnet", "python.resnet", "torch.safetensors"):
             first, last = map(float, re.search(r"loss (\S+) to (\S+)", self.said("resnet", "--blocks", "1", "--limit", "8", "--tune", name)).groups())
             self.assertLess(last, first)
         self.assertIn("unknown option --fast", self.run_it(self.compiled("resnet"), "--fast", "1", code=1))
