@@ -15,6 +15,9 @@ extern "C" {
 typedef enum weft_text_format {
   WEFT_TEXT_IR = 0, /* Weft's own text, which parses back exactly */
   WEFT_TEXT_STABLEHLO = 1, /* StableHLO, for other compilers */
+  WEFT_TEXT_DOT = 2, /* a graph for Graphviz: an operation a node, with type and position; of weft_program_text alone, as those below */
+  WEFT_TEXT_OPTIMISED = 3, /* Weft's own text behind all passes: what the device's compiler gets */
+  WEFT_TEXT_PLAN = 4, /* what runs, a line an entry: implementation, tasks, flops, bytes read and written, operations with their positions, and below it the memory that it touches ('arena+4096 [2-5]': in use from entry 2 to 5); the program is compiled if it is not there; of the platform cpu */
   WEFT_TEXT_FORMAT_FORCE32 = 0x7FFFFFFF
 } weft_text_format;
 
@@ -62,10 +65,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_compile(weft_context* ctx, weft_device* 
 
 /* The program that weft_eval of these tensors would compile, or without any the next barrier on the context's first
  * device, with gradients and updates: as Weft's text before passes, as StableHLO with composite operations expanded,
- * since it has none.
+ * since it has none, or as weft_text_format says. WEFT_TEXT_PLAN compiles and waits for that.
  *   tensors: count entries
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, size_t count,
     weft_text_format format, weft_blob** out) WEFT_NOEXCEPT;

@@ -17,12 +17,27 @@ absl::Status SaysWhatIsLeft(const absl::Status& status) {
                      "read computes");
 }
 
+absl::StatusOr<std::string> TextOf(const Context& context, const TensorList& tensors, weft_text_format format) {
+  using Format = lazy::Engine::TextFormat;
+  lazy::Engine& engine = context.engine();
+  switch (format) {
+    case WEFT_TEXT_IR: return engine.GraphText(tensors, Format::kIr);
+    case WEFT_TEXT_STABLEHLO: return engine.GraphText(tensors, Format::kStableHlo);
+    case WEFT_TEXT_DOT: return engine.GraphText(tensors, Format::kDot);
+    case WEFT_TEXT_OPTIMISED: return engine.GraphText(tensors, Format::kOptimised);
+    case WEFT_TEXT_PLAN: return engine.PlanText(tensors);
+    default: break;
+  }
+  return UserError("format is ", static_cast<int>(format), "; weft_text_format has 0 to ", WEFT_TEXT_PLAN);
+}
+
 }  // namespace
 
 absl::StatusOr<bool> weft::c_api::IsStableHlo(weft_text_format format) {
   if (format == WEFT_TEXT_STABLEHLO) return true;
   if (format == WEFT_TEXT_IR) return false;
-  return UserError("format is ", static_cast<int>(format), "; it is WEFT_TEXT_IR (0) or WEFT_TEXT_STABLEHLO (1)");
+  return UserError("format is ", static_cast<int>(format),
+                   "; of a function it is WEFT_TEXT_IR (0) or WEFT_TEXT_STABLEHLO (1)");
 }
 
 extern "C" {
@@ -78,9 +93,7 @@ weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, si
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
-    WEFT_ASSIGN_OR_RETURN(const bool stablehlo, IsStableHlo(format));
-    const auto wanted = stablehlo ? lazy::Engine::TextFormat::kStableHlo : lazy::Engine::TextFormat::kIr;
-    WEFT_ASSIGN_OR_RETURN(std::string text, context->engine().GraphText(list, wanted));
+    WEFT_ASSIGN_OR_RETURN(std::string text, TextOf(*context, list, format));
     return MakeBlob(std::move(text), out);
   });
 }

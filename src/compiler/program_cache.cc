@@ -203,6 +203,13 @@ std::shared_ptr<Program> ProgramCache::TakeOldest() {
   return taken;
 }
 
+absl::StatusOr<ir::Module> ProgramCache::Optimised(const Trace& trace) const {
+  Wanted wanted;
+  wanted.module = BuildModule(trace);
+  WEFT_RETURN_IF_ERROR(Lower(wanted));
+  return std::move(wanted.module);
+}
+
 absl::Status ProgramCache::Lower(Wanted& wanted) const {
   passes::PipelineOptions pipeline;
   pipeline.held = config_.held;

@@ -180,8 +180,10 @@ class Engine final : public RefCounted {
   GeneratorState generator() const;
   void set_generator(const GeneratorState& state);
   // The pending graph behind the tensors, without any that of the next barrier; what is already computed shows as parameters.
-  enum class TextFormat : uint8_t { kIr, kStableHlo };
+  enum class TextFormat : uint8_t { kIr, kStableHlo, kDot, kOptimised };
   absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors, TextFormat format = TextFormat::kIr);
+  // What the programs that these tensors, or the next barrier, need will run: compiled if they are not there, and waited for.
+  absl::StatusOr<std::string> PlanText(std::span<Tensor* const> tensors);
   // What holds the device's memory, for people or as a JSON object.
   absl::StatusOr<std::string> MemoryReport(const Device& device, bool json) const;
   // The programs in memory as a JSON array, the newest first.

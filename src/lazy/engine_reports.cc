@@ -5,8 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/compiler/lower.h"
+#include "src/compiler/plan_text.h"
 #include "src/ir/text.h"
 #include "src/lazy/engine.h"
+#include "src/lazy/graph_file.h"
 #include "src/lazy/live_report.h"
 
 namespace weft::lazy {
@@ -24,10 +26,48 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, 
   }
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
   if (!tensors.empty()) CutPlanner::Lie(tensors[0]->sharding().mesh(), &cut);
+  if (format == TextFormat::kDot) return GraphDot(cut.trace, "program");
+  if (format == TextFormat::kOptimised) {
+    const MeshState& state = tensors.empty() ? recorder_.meshes().front() : recorder_.StateOf(tensors[0]->sharding());
+    WEFT_ASSIGN_OR_RETURN(const ir::Module optimised, state.programs->Optimised(cut.trace));
+    return ir::Print(optimised);
+  }
   const ir::Module module = compiler::BuildModule(cut.trace);
   if (format == TextFormat::kStableHlo)
     return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
   return ir::Print(module);
+}
+
+absl::StatusOr<std::string> Engine::PlanText(std::span<Tensor* const> tensors) {
+  std::vector<std::pair<Ref<Evaluator::Job>, Evaluator::ProgramPointer>> programs;
+  const auto take = [&](absl::StatusOr<Ref<Evaluator::Job>> job, Evaluator::ProgramPointer known) {
+    if (job.ok() && (*job != nullptr || known != nullptr)) programs.emplace_back(*std::move(job), std::move(known));
+    return job.status();
+  };
+  {
+    Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kText);
+    WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
+    Evaluator::ProgramPointer known;
+    if (tensors.empty()) {
+      absl::StatusOr<Ref<Evaluator::Job>> job = evaluator_.CompileBarrier(lock, recorder_.meshes().front(), &known);
+      WEFT_RETURN_IF_ERROR(take(std::move(job), std::move(known)));
+    } else {
+      WEFT_ASSIGN_OR_RETURN(const std::vector<ValuesAt> all, ValuesOf(tensors, "the plan of a program: a tensor"));
+      for (const auto& [state, values] : all) {
+        absl::StatusOr<Ref<Evaluator::Job>> job = evaluator_.CompileThese(lock, *state, values, &known);
+        WEFT_RETURN_IF_ERROR(take(std::move(job), std::move(known)));
+      }
+    }
+  }
+  std::string text;
+  for (const auto& [job, known] : programs) {
+    if (job != nullptr) WEFT_RETURN_IF_ERROR(evaluator_.WaitFor(*job));
+    if (job != nullptr) WEFT_RETURN_IF_ERROR(job->result().status());
+    WEFT_ASSIGN_OR_RETURN(const std::string one,
+                          compiler::PlanText(known != nullptr ? *known : **job->result(), devices()[0]->name));
+    text += one;
+  }
+  return text.empty() ? "nothing is to be computed\n" : text;
 }
 
 Snapshot Engine::TakeSnapshot() const {

@@ -457,15 +457,17 @@ absl::StatusOr<Ref<Evaluator::Job>> Evaluator::Compile(Lock& lock, MeshState& st
   return job;
 }
 
-absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileBarrier(Lock& lock, MeshState& state) {
+absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileBarrier(Lock& lock, MeshState& state, ProgramPointer* known) {
   const uint64_t time = recorder_.time();
-  return Compile(lock, state, *state.programs, CutReason::kBarrier,
-                 [&](Cut* cut) { planner_.Live(state.live, time, CutPlanner::For::kBarrier, cut); });
+  return Compile(
+      lock, state, *state.programs, CutReason::kBarrier,
+      [&](Cut* cut) { planner_.Live(state.live, time, CutPlanner::For::kBarrier, cut); }, known);
 }
 
 absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileThese(Lock& lock, MeshState& state,
-                                                            std::span<const ir::Value> values) {
-  return Compile(lock, state, *state.programs, CutReason::kEval, [&](Cut* cut) { planner_.Shared(values, cut); });
+                                                            std::span<const ir::Value> values, ProgramPointer* known) {
+  return Compile(
+      lock, state, *state.programs, CutReason::kEval, [&](Cut* cut) { planner_.Shared(values, cut); }, known);
 }
 
 absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileOver(Lock& lock, MeshState& state,

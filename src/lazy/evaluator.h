@@ -52,11 +52,12 @@ class Evaluator {
   // Has the program made that Barrier, or Know of these values, would run now. Returns without waiting for it; null: it is
   // there.
   using Job = compiler::CompileQueue::Job;
-  absl::StatusOr<Ref<Job>> CompileBarrier(Lock& lock, MeshState& state);
-  absl::StatusOr<Ref<Job>> CompileThese(Lock& lock, MeshState& state, std::span<const ir::Value> values);
-  // The same for ComputeOver; `programs` are for the target that is wanted. Where the program is there, it comes out and there is
-  // no job.
+  // Where the program is there, it comes out as `known` and there is no job.
   using ProgramPointer = std::shared_ptr<const compiler::Program>;
+  absl::StatusOr<Ref<Job>> CompileBarrier(Lock& lock, MeshState& state, ProgramPointer* known = nullptr);
+  absl::StatusOr<Ref<Job>> CompileThese(Lock& lock, MeshState& state, std::span<const ir::Value> values,
+                                        ProgramPointer* known = nullptr);
+  // The same for ComputeOver; `programs` are for the target that is wanted.
   absl::StatusOr<Ref<Job>> CompileOver(Lock& lock, MeshState& state, compiler::ProgramCache& programs,
                                        std::span<const ir::Value> values, std::span<const Ref<Data>> offered,
                                        ProgramPointer* known);

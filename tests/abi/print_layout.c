@@ -1440,6 +1440,9 @@ static void part_7(void) {
   SIZE(weft_text_format);
   VALUE(WEFT_TEXT_IR);
   VALUE(WEFT_TEXT_STABLEHLO);
+  VALUE(WEFT_TEXT_DOT);
+  VALUE(WEFT_TEXT_OPTIMISED);
+  VALUE(WEFT_TEXT_PLAN);
   SIZE(weft_metrics_format);
   VALUE(WEFT_METRICS_TEXT);
   VALUE(WEFT_METRICS_JSON);
@@ -1626,12 +1629,12 @@ static void part_7(void) {
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_SUM);
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_NONE);
   SIZE(weft_huber_reduction);
-  VALUE(WEFT_HUBER_REDUCTION_MEAN);
-  VALUE(WEFT_HUBER_REDUCTION_SUM);
-  VALUE(WEFT_HUBER_REDUCTION_NONE);
 }
 
 static void part_8(void) {
+  VALUE(WEFT_HUBER_REDUCTION_MEAN);
+  VALUE(WEFT_HUBER_REDUCTION_SUM);
+  VALUE(WEFT_HUBER_REDUCTION_NONE);
   SIZE(weft_kl_div_reduction);
   VALUE(WEFT_KL_DIV_REDUCTION_MEAN);
   VALUE(WEFT_KL_DIV_REDUCTION_SUM);
@@ -1829,12 +1832,12 @@ static void part_8(void) {
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
   VALUE(WEFT_AVG_POOL_HAS_CEIL_MODE);
-  VALUE(WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD);
-  VALUE(WEFT_AVG_POOL_HAS_DIVISOR);
-  VALUE(WEFT_CONV_HAS_STRIDES);
 }
 
 static void part_9(void) {
+  VALUE(WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD);
+  VALUE(WEFT_AVG_POOL_HAS_DIVISOR);
+  VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
   VALUE(WEFT_CONV_HAS_PADS);
   VALUE(WEFT_CONV_HAS_DILATION);
@@ -2032,12 +2035,12 @@ static void part_9(void) {
   VALUE(WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS);
   VALUE(WEFT_GROUP_NORM_HAS_AXIS);
   VALUE(WEFT_GROUP_NORM_HAS_EPSILON);
-  VALUE(WEFT_INSTANCE_NORM_HAS_AXIS);
-  VALUE(WEFT_INSTANCE_NORM_HAS_EPSILON);
-  VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS);
 }
 
 static void part_10(void) {
+  VALUE(WEFT_INSTANCE_NORM_HAS_AXIS);
+  VALUE(WEFT_INSTANCE_NORM_HAS_EPSILON);
+  VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_BETA);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_K);
@@ -2235,12 +2238,12 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, case_);
   OFFSET(struct weft_api_v1, for_);
   OFFSET(struct weft_api_v1, scan);
-  OFFSET(struct weft_api_v1, function_from_stablehlo);
-  OFFSET(struct weft_api_v1, function_key);
-  OFFSET(struct weft_api_v1, function_save);
 }
 
 static void part_11(void) {
+  OFFSET(struct weft_api_v1, function_from_stablehlo);
+  OFFSET(struct weft_api_v1, function_key);
+  OFFSET(struct weft_api_v1, function_save);
   OFFSET(struct weft_api_v1, function_load);
   OFFSET(struct weft_api_v1, function_run);
   OFFSET(struct weft_api_v1, function_compile);

@@ -23,7 +23,13 @@ enum class log_level : std::int32_t {
   off = WEFT_LOG_OFF
 };
 /* The spellings of a program: Weft's own text, which parses back, and StableHLO. Since 1.2. */
-enum class text_format : std::int32_t { ir = WEFT_TEXT_IR, stablehlo = WEFT_TEXT_STABLEHLO };
+enum class text_format : std::int32_t {
+  ir = WEFT_TEXT_IR,
+  stablehlo = WEFT_TEXT_STABLEHLO,
+  dot = WEFT_TEXT_DOT,
+  optimised = WEFT_TEXT_OPTIMISED,
+  plan = WEFT_TEXT_PLAN
+};
 /* The formats of what is counted; xla is PyTorch/XLA's report. Since 1.2. */
 enum class metrics_format : std::int32_t {
   text = WEFT_METRICS_TEXT,

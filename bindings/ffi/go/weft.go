@@ -156,6 +156,9 @@ type TextFormat uint32
 const (
 	WEFT_TEXT_IR TextFormat = 0
 	WEFT_TEXT_STABLEHLO TextFormat = 1
+	WEFT_TEXT_DOT TextFormat = 2
+	WEFT_TEXT_OPTIMISED TextFormat = 3
+	WEFT_TEXT_PLAN TextFormat = 4
 )
 
 type MetricsFormat uint32

@@ -114,6 +114,9 @@ typedef enum weft_option_source {
 typedef enum weft_text_format {
   WEFT_TEXT_IR = 0,
   WEFT_TEXT_STABLEHLO = 1,
+  WEFT_TEXT_DOT = 2,
+  WEFT_TEXT_OPTIMISED = 3,
+  WEFT_TEXT_PLAN = 4,
   WEFT_TEXT_FORMAT_FORCE32 = 2147483647,
 } weft_text_format;
 typedef enum weft_metrics_format {

@@ -3,9 +3,10 @@
 import json
 
 from . import _ops
-from ._call import bind, blob_text, byref, c_int64, c_void_p, check, enumerator, now, text_of
+from ._call import bind, blob_text, byref, c_int64, c_void_p, check, enumerator, handles, now, text_of
 from ._context import start
 from ._tensor import Parameter, Tensor
+from ._wait import blocking
 
 _render = bind("weft_metrics_render")
 _get = bind("weft_metric_get")
@@ -13,6 +14,8 @@ _list = bind("weft_metric_list")
 _add = bind("weft_metric_add")
 _clear = bind("weft_metrics_clear")
 _programs = bind("weft_program_list")
+_text = bind("weft_program_text")
+_TEXTS = {"ir": 0, "stablehlo": 1, "dot": 2, "optimised": 3, "plan": 4}
 _FORMATS = {"text": 0, "json": 1, "xla": 2, "xla_2019": 3, "openmetrics": 4}
 
 
@@ -42,6 +45,21 @@ def available():
 def programs():
     """The compiled programs, the newest first, each with the reason for which it was compiled."""
     return json.loads(_blob(_programs))
+
+
+def program(*tensors, format="ir"):
+    """The program that a read of these tensors would run, or without any the next barrier: "ir", "stablehlo", "dot" (Graphviz), "optimised"
+    (behind the passes) or "plan" (what runs, entry by entry; compiled if it is not there).
+
+    >>> x = wf.ones((4, 4))
+    >>> "relu" in wf.metrics.program((x @ x).relu())
+    True
+    """
+    array, count = handles(tensors)
+    blob = c_void_p()
+    wanted = enumerator(format, _TEXTS, "program", "format")
+    check(blocking(_text, now.context or start(), array, count, wanted, byref(blob)))
+    return blob_text(blob)
 
 
 def add(name, amount=1):

@@ -510,6 +510,9 @@ pub const WEFT_OPTION_FROM_CALLER: weft_option_source = 2;
 pub type weft_text_format = u32;
 pub const WEFT_TEXT_IR: weft_text_format = 0;
 pub const WEFT_TEXT_STABLEHLO: weft_text_format = 1;
+pub const WEFT_TEXT_DOT: weft_text_format = 2;
+pub const WEFT_TEXT_OPTIMISED: weft_text_format = 3;
+pub const WEFT_TEXT_PLAN: weft_text_format = 4;
 
 pub type weft_metrics_format = u32;
 pub const WEFT_METRICS_TEXT: weft_metrics_format = 0;

@@ -2453,7 +2453,7 @@ extern const Function kFunctions[] = {
     {"weft_sync", Call_weft_sync, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_eval", Call_weft_eval, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_compile", Call_weft_compile, 0xFFFFFFFFu, true, true, 1, nullptr},
-    {"weft_program_text", Call_weft_program_text, 0x1308u, false, true, 5, nullptr},
+    {"weft_program_text", Call_weft_program_text, 0x1308u, true, true, 5, nullptr},
     {"weft_function_begin", Call_weft_function_begin, 0x1308u, false, true, 1, nullptr},
     {"weft_function_end", Call_weft_function_end, 0x308u, false, true, 1, nullptr},
     {"weft_function_abandon", Call_weft_function_abandon, 0x308u, false, true, 1, nullptr},
