@@ -268,6 +268,10 @@ struct weft_api_v1 {
   void (*job_retain)(weft_job* job);
   void (*job_release)(weft_job* job);
   weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
+  weft_error* (*checkpoint_reader_open_with)(weft_context* ctx, const char* path, size_t path_length, const weft_open_options* options, weft_checkpoint_reader** out);
+  weft_error* (*checkpoint_reader_load_box)(weft_checkpoint_reader* reader, const char* path, size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device, weft_tensor** out);
+  weft_error* (*checkpoint_reader_load_many)(weft_checkpoint_reader* reader, const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out);
+  weft_error* (*checkpoint_load_into)(weft_checkpoint_reader* reader, weft_tree* tree, const weft_load_options* options, weft_tree** out_report);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -136,6 +136,17 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, reserved);
   OFFSET(weft_checkpoint_options, format);
   OFFSET(weft_checkpoint_options, tied);
+  SIZE(weft_open_options);
+  OFFSET(weft_open_options, struct_size);
+  OFFSET(weft_open_options, next);
+  OFFSET(weft_open_options, mode);
+  OFFSET(weft_open_options, verify);
+  OFFSET(weft_open_options, memory_budget);
+  SIZE(weft_load_options);
+  OFFSET(weft_load_options, struct_size);
+  OFFSET(weft_load_options, next);
+  OFFSET(weft_load_options, convert);
+  OFFSET(weft_load_options, partial);
   SIZE(weft_checkpoint_entry);
   OFFSET(weft_checkpoint_entry, struct_size);
   OFFSET(weft_checkpoint_entry, next);
@@ -197,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_program_stats, result_bytes);
   OFFSET(weft_program_stats, temporary_bytes);
   OFFSET(weft_program_stats, code_bytes);
+}
+
+static void part_1(void) {
   OFFSET(weft_program_stats, kernels);
   OFFSET(weft_program_stats, bytes_accessed);
   SIZE(weft_custom_options);
@@ -208,9 +222,6 @@ static void part_0(void) {
   OFFSET(weft_custom_options, gradient_trace);
   OFFSET(weft_custom_options, user_data);
   OFFSET(weft_custom_options, release);
-}
-
-static void part_1(void) {
   OFFSET(weft_custom_options, gradient);
   OFFSET(weft_custom_options, batches);
   OFFSET(weft_custom_options, reserved);
@@ -400,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_cumprod_opts, present);
   OFFSET(weft_cumprod_opts, axis);
   OFFSET(weft_cumprod_opts, reverse);
+}
+
+static void part_2(void) {
   OFFSET(weft_cumprod_opts, reserved);
   SIZE(weft_cumsum_opts);
   OFFSET(weft_cumsum_opts, struct_size);
@@ -411,9 +425,6 @@ static void part_1(void) {
   SIZE(weft_logsumexp_opts);
   OFFSET(weft_logsumexp_opts, struct_size);
   OFFSET(weft_logsumexp_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_logsumexp_opts, present);
   OFFSET(weft_logsumexp_opts, dims);
   OFFSET(weft_logsumexp_opts, dims_count);
@@ -603,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_convolution_opts, window_reversal);
   OFFSET(weft_convolution_opts, window_reversal_count);
   OFFSET(weft_convolution_opts, dtype);
+}
+
+static void part_3(void) {
   OFFSET(weft_convolution_opts, precision);
   SIZE(weft_max_pool_opts);
   OFFSET(weft_max_pool_opts, struct_size);
@@ -614,9 +628,6 @@ static void part_2(void) {
   OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
-}
-
-static void part_3(void) {
   OFFSET(weft_max_pool_opts, ceil_mode);
   OFFSET(weft_max_pool_opts, reserved_dilation);
   OFFSET(weft_max_pool_opts, dilation);
@@ -806,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_isclose_opts, reserved);
   SIZE(weft_logit_opts);
   OFFSET(weft_logit_opts, struct_size);
+}
+
+static void part_4(void) {
   OFFSET(weft_logit_opts, next);
   OFFSET(weft_logit_opts, present);
   OFFSET(weft_logit_opts, eps);
@@ -817,9 +831,6 @@ static void part_3(void) {
   OFFSET(weft_nan_to_num_opts, posinf);
   OFFSET(weft_nan_to_num_opts, neginf);
   SIZE(weft_celu_opts);
-}
-
-static void part_4(void) {
   OFFSET(weft_celu_opts, struct_size);
   OFFSET(weft_celu_opts, next);
   OFFSET(weft_celu_opts, present);
@@ -1009,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_quantile_opts, next);
   OFFSET(weft_quantile_opts, present);
   OFFSET(weft_quantile_opts, axis);
+}
+
+static void part_5(void) {
   OFFSET(weft_quantile_opts, keepdims);
   OFFSET(weft_quantile_opts, interpolation);
   SIZE(weft_std_mean_opts);
@@ -1020,9 +1034,6 @@ static void part_4(void) {
   OFFSET(weft_std_mean_opts, keepdims);
   OFFSET(weft_std_mean_opts, reserved_correction);
   OFFSET(weft_std_mean_opts, correction);
-}
-
-static void part_5(void) {
   SIZE(weft_var_mean_opts);
   OFFSET(weft_var_mean_opts, struct_size);
   OFFSET(weft_var_mean_opts, next);
@@ -1212,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_group_norm_opts, next);
   OFFSET(weft_group_norm_opts, present);
   OFFSET(weft_group_norm_opts, axis);
+}
+
+static void part_6(void) {
   OFFSET(weft_group_norm_opts, epsilon);
   SIZE(weft_instance_norm_opts);
   OFFSET(weft_instance_norm_opts, struct_size);
@@ -1223,9 +1237,6 @@ static void part_5(void) {
   OFFSET(weft_local_response_norm_opts, struct_size);
   OFFSET(weft_local_response_norm_opts, next);
   OFFSET(weft_local_response_norm_opts, present);
-}
-
-static void part_6(void) {
   OFFSET(weft_local_response_norm_opts, axis);
   OFFSET(weft_local_response_norm_opts, alpha);
   OFFSET(weft_local_response_norm_opts, beta);
@@ -1415,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_MODE_DEFAULT);
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
+}
+
+static void part_7(void) {
   VALUE(WEFT_MODE_DEBUG);
   SIZE(weft_option_source);
   VALUE(WEFT_OPTION_FROM_DEFAULT);
@@ -1426,9 +1440,6 @@ static void part_6(void) {
   SIZE(weft_metrics_format);
   VALUE(WEFT_METRICS_TEXT);
   VALUE(WEFT_METRICS_JSON);
-}
-
-static void part_7(void) {
   VALUE(WEFT_METRICS_XLA);
   VALUE(WEFT_METRICS_XLA_2019);
   VALUE(WEFT_METRICS_OPENMETRICS);
@@ -1472,6 +1483,14 @@ static void part_7(void) {
   VALUE(WEFT_FORMAT_NPZ);
   VALUE(WEFT_FORMAT_PYTORCH);
   VALUE(WEFT_FORMAT_GGUF);
+  SIZE(weft_open_mode);
+  VALUE(WEFT_OPEN_COPY);
+  VALUE(WEFT_OPEN_MAP);
+  VALUE(WEFT_OPEN_AUTO);
+  SIZE(weft_verify);
+  VALUE(WEFT_VERIFY_USE);
+  VALUE(WEFT_VERIFY_ALL);
+  VALUE(WEFT_VERIFY_OFF);
   SIZE(weft_tied);
   VALUE(WEFT_TIED_REFUSE);
   VALUE(WEFT_TIED_TWICE);
@@ -1610,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_HUBER_REDUCTION_NONE);
   SIZE(weft_kl_div_reduction);
   VALUE(WEFT_KL_DIV_REDUCTION_MEAN);
+}
+
+static void part_8(void) {
   VALUE(WEFT_KL_DIV_REDUCTION_SUM);
   VALUE(WEFT_KL_DIV_REDUCTION_NONE);
   VALUE(WEFT_KL_DIV_REDUCTION_BATCHMEAN);
@@ -1629,9 +1651,6 @@ static void part_7(void) {
   VALUE(WEFT_SMOOTH_L1_REDUCTION_MEAN);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_SUM);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_NONE);
-}
-
-static void part_8(void) {
   SIZE(weft_soft_margin_reduction);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_SUM);
@@ -1813,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
   VALUE(WEFT_CONV_HAS_PADS);
+}
+
+static void part_9(void) {
   VALUE(WEFT_CONV_HAS_DILATION);
   VALUE(WEFT_CONV_HAS_GROUPS);
   VALUE(WEFT_CONV_HAS_DTYPE);
@@ -1832,9 +1854,6 @@ static void part_8(void) {
   VALUE(WEFT_MAX_POOL_HAS_STRIDES);
   VALUE(WEFT_MAX_POOL_HAS_PADDING);
   VALUE(WEFT_MAX_POOL_HAS_PADS);
-}
-
-static void part_9(void) {
   VALUE(WEFT_MAX_POOL_HAS_CEIL_MODE);
   VALUE(WEFT_MAX_POOL_HAS_DILATION);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
@@ -2016,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_BETA);
+}
+
+static void part_10(void) {
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_K);
   VALUE(WEFT_RESIZE_HAS_MODE);
   VALUE(WEFT_RESIZE_HAS_ALIGN_CORNERS);
@@ -2035,9 +2057,6 @@ static void part_9(void) {
   VALUE(WEFT_HISTC_HAS_HIGH);
   VALUE(WEFT_LOGCUMSUMEXP_HAS_AXIS);
   VALUE(WEFT_MULTI_MARGIN_HAS_REDUCTION);
-}
-
-static void part_10(void) {
   VALUE(WEFT_MULTI_MARGIN_HAS_P);
   VALUE(WEFT_MULTI_MARGIN_HAS_MARGIN);
   VALUE(WEFT_MULTILABEL_MARGIN_HAS_REDUCTION);
@@ -2219,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, function_save);
   OFFSET(struct weft_api_v1, function_load);
   OFFSET(struct weft_api_v1, function_run);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, function_compile);
   OFFSET(struct weft_api_v1, function_stats);
   OFFSET(struct weft_api_v1, function_vmap);
@@ -2238,9 +2260,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, context_run_queue);
   OFFSET(struct weft_api_v1, error_new_with_data);
   OFFSET(struct weft_api_v1, error_data);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, scope_share);
   OFFSET(struct weft_api_v1, op_apply_in);
   OFFSET(struct weft_api_v1, tensor_copy_from);
@@ -2298,6 +2317,10 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, job_retain);
   OFFSET(struct weft_api_v1, job_release);
   OFFSET(struct weft_api_v1, mesh_create);
+  OFFSET(struct weft_api_v1, checkpoint_reader_open_with);
+  OFFSET(struct weft_api_v1, checkpoint_reader_load_box);
+  OFFSET(struct weft_api_v1, checkpoint_reader_load_many);
+  OFFSET(struct weft_api_v1, checkpoint_load_into);
 }
 
 int main(void) {

@@ -240,6 +240,22 @@ const (
 	WEFT_FORMAT_GGUF FileFormat = 5
 )
 
+type OpenMode uint32
+
+const (
+	WEFT_OPEN_COPY OpenMode = 0
+	WEFT_OPEN_MAP OpenMode = 1
+	WEFT_OPEN_AUTO OpenMode = 2
+)
+
+type Verify uint32
+
+const (
+	WEFT_VERIFY_USE Verify = 0
+	WEFT_VERIFY_ALL Verify = 1
+	WEFT_VERIFY_OFF Verify = 2
+)
+
 type Tied uint32
 
 const (
@@ -1203,6 +1219,21 @@ type CheckpointOptions struct {
 	Reserved int32
 	Format FileFormat
 	Tied Tied
+}
+
+type OpenOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Mode OpenMode
+	Verify Verify
+	MemoryBudget uint64
+}
+
+type LoadOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Convert int32
+	Partial int32
 }
 
 type CheckpointEntry struct {
@@ -2973,6 +3004,10 @@ type ApiV1 struct {
 	JobRetain uintptr
 	JobRelease uintptr
 	MeshCreate uintptr
+	CheckpointReaderOpenWith uintptr
+	CheckpointReaderLoadBox uintptr
+	CheckpointReaderLoadMany uintptr
+	CheckpointLoadInto uintptr
 }
 
 // The functions, after Load.
@@ -3149,6 +3184,10 @@ var (
 	CheckpointReaderEntry func(reader CheckpointReader, index uintptr, out *CheckpointEntry) Error
 	CheckpointReaderLoad func(reader CheckpointReader, path *byte, path_length uintptr, device Device, out *Tensor) Error
 	CheckpointReaderLoadAs func(reader CheckpointReader, path *byte, path_length uintptr, dtype Dtype, device Device, out *Tensor) Error
+	CheckpointReaderOpenWith func(ctx Context, path *byte, path_length uintptr, options *OpenOptions, out *CheckpointReader) Error
+	CheckpointReaderLoadBox func(reader CheckpointReader, path *byte, path_length uintptr, starts *int64, sizes *int64, rank uintptr, device Device, out *Tensor) Error
+	CheckpointReaderLoadMany func(reader CheckpointReader, indices *uint64, count uintptr, device Device, out *Tensor) Error
+	CheckpointLoadInto func(reader CheckpointReader, tree Tree, options *LoadOptions, out_report *Tree) Error
 	CheckpointReaderMetadata func(reader CheckpointReader, out *Tree) Error
 	CheckpointReaderTree func(reader CheckpointReader, device Device, out *Tree) Error
 	CheckpointReaderInfo func(reader CheckpointReader, out *CheckpointInfo) Error
@@ -3230,6 +3269,8 @@ var (
 	SgdOptionsInit func(options unsafe.Pointer, size uintptr)
 	AdamOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointOptionsInit func(options unsafe.Pointer, size uintptr)
+	OpenOptionsInit func(options unsafe.Pointer, size uintptr)
+	LoadOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointEntryInit func(options unsafe.Pointer, size uintptr)
 	CheckpointInfoInit func(options unsafe.Pointer, size uintptr)
 	CacheStatsInit func(options unsafe.Pointer, size uintptr)
@@ -3888,6 +3929,10 @@ var Functions = map[string]any{
 	"weft_checkpoint_reader_entry": &CheckpointReaderEntry,
 	"weft_checkpoint_reader_load": &CheckpointReaderLoad,
 	"weft_checkpoint_reader_load_as": &CheckpointReaderLoadAs,
+	"weft_checkpoint_reader_open_with": &CheckpointReaderOpenWith,
+	"weft_checkpoint_reader_load_box": &CheckpointReaderLoadBox,
+	"weft_checkpoint_reader_load_many": &CheckpointReaderLoadMany,
+	"weft_checkpoint_load_into": &CheckpointLoadInto,
 	"weft_checkpoint_reader_metadata": &CheckpointReaderMetadata,
 	"weft_checkpoint_reader_tree": &CheckpointReaderTree,
 	"weft_checkpoint_reader_info": &CheckpointReaderInfo,
@@ -3969,6 +4014,8 @@ var Functions = map[string]any{
 	"weft_sgd_options_init": &SgdOptionsInit,
 	"weft_adam_options_init": &AdamOptionsInit,
 	"weft_checkpoint_options_init": &CheckpointOptionsInit,
+	"weft_open_options_init": &OpenOptionsInit,
+	"weft_load_options_init": &LoadOptionsInit,
 	"weft_checkpoint_entry_init": &CheckpointEntryInit,
 	"weft_checkpoint_info_init": &CheckpointInfoInit,
 	"weft_cache_stats_init": &CacheStatsInit,

@@ -14,6 +14,8 @@ void weft_print_options_init(void* options, size_t size) noexcept { weft::c_api:
 void weft_sgd_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_adam_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_open_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_load_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_entry_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_info_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cache_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

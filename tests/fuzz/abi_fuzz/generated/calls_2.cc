@@ -4,6 +4,38 @@
 
 namespace weft::fuzz {
 
+void Call_weft_checkpoint_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
+  f.Enter();
+  weft_checkpoint_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_open_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_open_options), &size);
+  f.Enter();
+  weft_open_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_load_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_load_options), &size);
+  f.Enter();
+  weft_load_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_checkpoint_entry_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
+  f.Enter();
+  weft_checkpoint_entry_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_checkpoint_info_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_checkpoint_info), &size);
@@ -769,38 +801,6 @@ void Call_weft_bce_with_logits_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_bce_with_logits_opts), &size);
   f.Enter();
   weft_bce_with_logits_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_gaussian_nll_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_gaussian_nll_opts), &size);
-  f.Enter();
-  weft_gaussian_nll_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_hinge_embedding_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_hinge_embedding_opts), &size);
-  f.Enter();
-  weft_hinge_embedding_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_huber_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_huber_opts), &size);
-  f.Enter();
-  weft_huber_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_kl_div_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
-  f.Enter();
-  weft_kl_div_opts_init(options, size);
   f.LeaveVoid();
 }
 

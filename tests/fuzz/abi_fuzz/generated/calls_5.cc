@@ -4,6 +4,89 @@
 
 namespace weft::fuzz {
 
+void Call_weft_batch_norm_grad(Fuzz& f) {
+  f.BeginOp(kOps[132]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const mean = f.Operand(2);
+  weft_tensor* const variance = f.Operand(3);
+  weft_tensor* const grad_output = f.Operand(4);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_grad_operand = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_scale = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_offset = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_grad(ctx, x, scale, mean, variance, grad_output, epsilon, feature_index, out_grad_operand, out_grad_scale, out_grad_offset))) return;
+  f.Keep(out_grad_operand);
+  f.Keep(out_grad_scale);
+  f.Keep(out_grad_offset);
+}
+
+void Call_weft_batch_norm_training(Fuzz& f) {
+  f.BeginOp(kOps[133]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_var = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_training(ctx, x, scale, offset, epsilon, feature_index, out_output, out_batch_mean, out_batch_var))) return;
+  f.Keep(out_output);
+  f.Keep(out_batch_mean);
+  f.Keep(out_batch_var);
+}
+
+void Call_weft_batch_norm_inference(Fuzz& f) {
+  f.BeginOp(kOps[134]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_tensor* const mean = f.Operand(3);
+  weft_tensor* const variance = f.Operand(4);
+  weft_batch_norm_inference_opts* const opts = f.Options<weft_batch_norm_inference_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_inference(ctx, x, scale, offset, mean, variance, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cross_entropy(Fuzz& f) {
+  f.BeginOp(kOps[135]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    opts->label_smoothing = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_dropout(Fuzz& f) {
   f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1281,80 +1364,6 @@ void Call_weft_gaussian_nll(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_gaussian_nll(ctx, x, y, var, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hinge_embedding(Fuzz& f) {
-  f.BeginOp(kOps[232]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_hinge_embedding_opts* const opts = f.Options<weft_hinge_embedding_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_hinge_embedding_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hinge_embedding(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_huber(Fuzz& f) {
-  f.BeginOp(kOps[233]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_huber_opts* const opts = f.Options<weft_huber_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HUBER_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_huber_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_HUBER_HAS_DELTA;
-    opts->delta = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_huber(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_kl_div(Fuzz& f) {
-  f.BeginOp(kOps[234]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_kl_div_opts* const opts = f.Options<weft_kl_div_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_KL_DIV_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_kl_div_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_KL_DIV_HAS_LOG_TARGET;
-    opts->log_target = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_kl_div(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_l1(Fuzz& f) {
-  f.BeginOp(kOps[235]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_l1_opts* const opts = f.Options<weft_l1_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_L1_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_l1_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
   f.Keep(out);
 }
 
