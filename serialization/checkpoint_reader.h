@@ -1,6 +1,7 @@
-// Opens a checkpoint and reads its tensors one by one. Opening verifies everything but the payloads (64 MiB chunks are not
-// touched), reading a tensor verifies its payload before it returns; together they cover every byte of the file.
-// Nothing is mapped: a file that shrinks under the reader gives an error, not a signal.
+// Opens a checkpoint and reads its tensors one by one. With Verify::kAll opening walks over everything but the payloads and
+// compares what it meets with the index; with the other two it reads trailer, footer and header, and a tensor that is asked for
+// by name costs one page of the index. Reading a tensor verifies its payload before it returns (kOff: it does not). Nothing is
+// mapped here: a file that shrinks under the reader gives an error, not a signal.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "serialization/checkpoint_schema.h"
@@ -23,11 +25,15 @@
 
 namespace weft {
 
+enum class Verify : uint8_t {
+  kUse,  // a tensor before it is handed out
+  kAll,  // that, and at opening all frames: prefixes, messages, paddings, root hash. One small read a tensor
+  kOff,  // no payload; only what is read to find it
+};
+
 struct OpenOptions {
   FileSystem* fs = nullptr;  // nullptr: PosixFileSystem()
-  // Walk all frames at opening: prefixes, descriptions, paddings, root hash. One small read a chunk (256 a GiB). Off: only
-  // what the footer leads to; damage between payloads then stays unnoticed.
-  bool verify_frames = true;
+  Verify verify = Verify::kAll;
 };
 
 class CheckpointReader {
@@ -36,63 +42,84 @@ class CheckpointReader {
                                                                 const OpenOptions& options = {});
 
   const HeaderRecord& header() const { return header_; }
-  // Tensor leaf i is tensor(i).
-  const Tree& tree() const { return tree_; }
-  size_t tensor_count() const { return tensors_.size(); }
-  const TensorRecord& tensor(uint32_t id) const { return tensors_[id]; }
-  // By path; an alias gives the tensor that it stands for.
-  std::optional<uint32_t> Find(std::string_view name) const;
-  uint64_t tensor_bytes() const { return total_; }
+  size_t tensor_count() const { return footer_.tensors; }
+  uint64_t tensor_bytes() const { return footer_.raw_bytes; }
   uint64_t file_bytes() const { return file_bytes_; }
+  const File& file() const { return file_; }
+  // By path; an alias gives the tensor that it stands for. From then on entry(id) is known.
+  absl::StatusOr<std::optional<uint32_t>> Find(std::string_view name);
+  // Makes all entries known, and the tree. Opening with Verify::kAll has done it.
+  absl::Status LoadAll();
+
+  // Tensor leaf i is entry(i). Empty before LoadAll.
+  const Tree& tree() const { return tree_; }
+  bool Knows(uint32_t id) const { return id < entries_.size() || found_.contains(id); }
+  // Of a tensor that is known. Lives as long as the reader.
+  const IndexRecord& entry(uint32_t id) const { return id < entries_.size() ? entries_[id] : found_.find(id)->second; }
+  const TensorRecord& tensor(uint32_t id) const { return entry(id).tensor; }
 
   // The whole tensor into `out`, which must have tensor(id).bytes bytes. On error the contents of `out` are undefined.
   absl::Status ReadTensor(uint32_t id, std::span<std::byte> out);
+  // Its bytes from `offset` on. What is verified is what is read: 4 MiB round it.
+  absl::Status ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out);
+  // The tensor's bytes, all of them, as they lie in memory that somebody mapped: verified as ReadTensor does.
+  absl::Status CheckBytes(uint32_t id, std::span<const std::byte> bytes) const;
 
-  // Reads every payload once and checks it; bounded memory. Opening has checked the rest.
+  // Reads every payload once and checks it; bounded memory. With Verify::kAll opening has checked the rest.
   absl::Status VerifyPayloads();
 
  private:
+  // What a walk over the frames has met.
+  struct Walk {
+    uint64_t payloads = 0;
+    std::vector<bool> seen;         // tensors
+    std::optional<uint32_t> whole;  // of the data frame before, whose sums come next
+  };
   CheckpointReader() = default;
   absl::Status Load(const OpenOptions& options);
-  absl::Status LoadIndex(const FooterRecord& footer, uint64_t index_end);
-  absl::Status CheckPlaces(uint64_t begin, uint64_t end) const;
-  absl::Status VerifyFrames(const Trailer& trailer, const FooterRecord& footer);
-  absl::Status MatchFrame(const Frame& frame, uint64_t* chunks, uint64_t* places, uint64_t* described,
-                          std::vector<bool>* seen) const;
+  absl::Status LoadHeader(const Prologue& prologue);
+  absl::Status LoadIndex();
+  absl::Status LoadTree();
+  absl::StatusOr<const Frame*> Page(size_t index);
+  absl::Status CheckPlace(const IndexRecord& entry) const;
+  absl::Status CheckPlaces() const;
+  absl::Status VerifyFrames();
+  absl::Status MatchFrame(const Frame& frame, Walk* walk) const;
+  absl::Status MatchPack(const Frame& frame, Walk* walk) const;
   absl::StatusOr<Frame> ReadFrame(uint64_t offset, uint64_t limit);
-  absl::Status ReadPayload(const ChunkRecord& chunk, std::span<std::byte> out, std::string_view what);
-  std::span<const ChunkRecord> ChunksOf(uint32_t id) const {
-    return std::span(chunks_).subspan(first_chunk_[id], first_chunk_[id + 1] - first_chunk_[id]);
-  }
-  bool InPack(uint32_t id) const {
-    const auto chunks = ChunksOf(id);
-    return chunks.size() == 1 && chunks[0].bytes != tensors_[id].bytes;
-  }
+  absl::Status ReadPack(const IndexRecord& entry);
+  absl::Status ReadSummed(const IndexRecord& entry, uint64_t index, std::span<std::byte> out);
+  // Where payloads end and the index begins.
+  uint64_t data_end() const { return footer_.pages.empty() ? trailer_.footer_offset : footer_.pages[0].offset; }
 
   File file_;
+  Verify verify_ = Verify::kAll;
   uint64_t file_bytes_ = 0;
+  Trailer trailer_;
   HeaderRecord header_;
+  FooterRecord footer_;
+  std::vector<std::unique_ptr<Frame>> pages_;  // that have been read; none once all entries are known
+  bool all_ = false;
   Tree tree_;
-  std::vector<TensorRecord> tensors_;
-  std::vector<uint32_t> by_name_;      // ids
-  std::vector<ChunkRecord> chunks_;    // by tensor
-  std::vector<uint64_t> first_chunk_;  // of each tensor, and one past the last
-  uint64_t total_ = 0;
-  uint64_t pack_offset_ = 0;     // of the pack in pack_; 0: none
-  std::vector<std::byte> pack_;  // the last one read: members come in order
+  std::vector<IndexRecord> entries_;  // by id, all of them or none
+  std::vector<uint32_t> by_name_;     // ids
+  absl::node_hash_map<uint32_t, IndexRecord> found_;
+  uint64_t kept_at_ = 0;         // of the payload, or of the part of one, in kept_; 0: none
+  std::vector<std::byte> kept_;  // the last one read: members of a pack come in order, and so do rows
 };
 
-// Reads a checkpoint from a pipe or socket as it arrives. Every byte is verified; a tensor that `piece` has seen completely is
-// good only when ReadCheckpointStream returns OK.
+// Reads a checkpoint from a pipe or socket as it arrives. Every byte is verified before it is handed out, so that a tensor is
+// held until its checksums, which come behind it; memory grows with what has arrived. The small ones that stand in the index
+// come last. All is good only when ReadCheckpointStream returns OK.
 struct StreamHandler {
-  // Before a tensor's first piece, or for inline ones their only sign.
+  // Before a tensor's first piece, or of empty ones their only sign. The name is still empty; the result has it.
   std::function<absl::Status(const TensorRecord&)> tensor;
   std::function<absl::Status(uint32_t id, uint64_t offset, std::span<const std::byte>)> piece;
 };
 struct StreamResult {
   HeaderRecord header;
   Tree tree;
-  std::vector<TensorRecord> tensors;
+  std::vector<IndexRecord> tensors;
 };
 absl::StatusOr<StreamResult> ReadCheckpointStream(int fd, const std::string& name, const StreamHandler& handler,
                                                   FileSystem* fs = nullptr);

@@ -62,67 +62,77 @@ DType FromStored(schema::DType stored) {
   return DType::kInvalid;
 }
 
-void PutTensor(const TensorRecord& tensor, schema::Tensor::Builder out) {
+// Tensor, or IndexEntry: what they have in common.
+template <typename Builder>
+void PutType(const TensorRecord& tensor, Builder out) {
   out.setId(tensor.id);
-  out.setName(ToText(tensor.name));
   out.setDtype(ToStored(tensor.dtype));
   out.setLogical(ToStored(tensor.logical));
+  if (tensor.dims.empty()) return;
   auto shape = out.initShape(static_cast<unsigned>(tensor.dims.size()));
   for (unsigned i = 0; i < tensor.dims.size(); ++i) shape.set(i, static_cast<uint64_t>(tensor.dims[i]));
-  out.setRawBytes(tensor.bytes);
-  if (tensor.is_inline) {
-    out.setInlineData(ToData(tensor.inline_data));
-    out.setHash(Checksum64(std::as_bytes(std::span(tensor.inline_data))));
-  }
 }
 
-absl::StatusOr<TensorRecord> GetTensor(schema::Tensor::Reader in, uint64_t offset, const std::string& file) {
+template <typename Reader>
+absl::StatusOr<TensorRecord> GetType(Reader in, std::string_view name, uint64_t offset, const std::string& file) {
   TensorRecord tensor;
   tensor.id = in.getId();
+  const std::string what = name.empty() ? absl::StrCat("tensor ", tensor.id) : absl::StrCat("tensor '", name, "'");
   if (tensor.id >= kMaxTensorsPerFile) return Damaged(file, offset, "tensor id ", tensor.id, " is larger than allowed");
-  if (in.getName().size() > kMaxNameBytes) {
-    return Damaged(file, offset, "the name of tensor ", tensor.id, " has ", in.getName().size(), " bytes; at most ",
-                   kMaxNameBytes, " are allowed");
-  }
-  tensor.name = FromText(in.getName());
   tensor.dtype = FromStored(in.getDtype());
   tensor.logical = FromStored(in.getLogical());
   if (tensor.dtype == DType::kInvalid || (tensor.logical != tensor.dtype && !IsHeldAs(tensor.logical, tensor.dtype))) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': tensor '", tensor.name,
-                       "' has an element type that this library does not read (number ",
-                       static_cast<int>(in.getDtype()), ", seen as ", static_cast<int>(in.getLogical()), ")");
-  }
-  if (in.hasBox() || in.hasQuant()) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': tensor '", tensor.name,
-                       "' is a shard or quantised; this library does not read these yet");
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': ", what,
+                       " has an element type that this library does not read (number ", static_cast<int>(in.getDtype()),
+                       ", seen as ", static_cast<int>(in.getLogical()), ")");
   }
   const auto shape = in.getShape();
-  if (shape.size() > kMaxRank)
-    return Damaged(file, offset, "tensor '", tensor.name, "' has ", shape.size(), " dimensions");
+  if (shape.size() > kMaxRank) return Damaged(file, offset, what, " has ", shape.size(), " dimensions");
   for (uint64_t dim : shape) {
-    if (dim > static_cast<uint64_t>(INT64_MAX))
-      return Damaged(file, offset, "tensor '", tensor.name, "' has a dimension of ", dim);
+    if (dim > static_cast<uint64_t>(INT64_MAX)) return Damaged(file, offset, what, " has a dimension of ", dim);
     tensor.dims.push_back(static_cast<int64_t>(dim));
   }
   const std::optional<uint64_t> bytes = StoredBytes(tensor.dtype, tensor.dims);
-  tensor.bytes = in.getRawBytes();
-  if (!bytes.has_value() || *bytes != tensor.bytes) {
-    return Damaged(file, offset, "tensor '", tensor.name, "' of ", NameOf(tensor.dtype), DimsToString(tensor.dims),
-                   " claims ", tensor.bytes, " bytes");
+  if (!bytes.has_value() || *bytes > kMaxDataBytes) {
+    return Damaged(file, offset, what, " of ", NameOf(tensor.dtype), DimsToString(tensor.dims),
+                   " has more bytes than a tensor can have");
   }
-  tensor.is_inline = in.hasInlineData() || tensor.bytes == 0;
-  if (in.hasInlineData()) {
-    const std::string_view data = FromData(in.getInlineData());
-    if (data.size() > kMaxInlineBytes || data.size() != tensor.bytes) {
-      return Damaged(file, offset, "tensor '", tensor.name, "' of ", tensor.bytes, " bytes holds ", data.size(),
-                     " bytes");
-    }
-    if (!ChecksumsMatch(in.getHash(), Checksum64(std::as_bytes(std::span(data))))) {
-      return Damaged(file, offset, "the checksum of tensor '", tensor.name, "' does not match");
-    }
-    tensor.inline_data = data;
-  }
+  tensor.bytes = *bytes;
   return tensor;
+}
+
+absl::StatusOr<IndexRecord> GetEntry(schema::IndexEntry::Reader in, uint64_t offset, const std::string& file) {
+  const std::string_view name = FromText(in.getName());
+  if (name.size() > kMaxNameBytes) {
+    return Damaged(file, offset, "the name of tensor ", in.getId(), " has ", name.size(), " bytes; at most ",
+                   kMaxNameBytes, " are allowed");
+  }
+  IndexRecord entry;
+  WEFT_ASSIGN_OR_RETURN(entry.tensor, GetType(in, name, offset, file));
+  entry.tensor.name = name;
+  entry.payload = in.getPayload();
+  entry.pack_bytes = in.getPackBytes();
+  entry.inner = in.getInner();
+  entry.pack_sum = in.getPackSum();
+  entry.inside = FromData(in.getInside());
+  for (const uint64_t sum : in.getSums()) entry.sums.push_back(sum);
+  const uint64_t bytes = entry.tensor.bytes;
+  const auto bad = [&](const auto&... why) {
+    return Damaged(file, offset, "the index entry of tensor '", name, "' ", why...);
+  };
+  const bool packed = entry.in_pack(), whole = entry.payload != 0 && !packed;
+  if (entry.is_inside() ? entry.inside.size() != bytes || bytes > kMaxInsideBytes : !entry.inside.empty()) {
+    return bad("has ", entry.inside.size(), " bytes inside, of ", bytes);
+  }
+  if (entry.sums.size() != (whole ? SumCount(bytes) : 0) || (whole && bytes == 0)) {
+    return bad("has ", entry.sums.size(), " checksums for ", bytes, " bytes");
+  }
+  if (!packed && (entry.inner != 0 || entry.pack_sum != 0)) return bad("has a place in a pack that it is not in");
+  if (packed && (entry.is_inside() || entry.pack_bytes > kMaxPackBytes || entry.inner + bytes > entry.pack_bytes)) {
+    return bad("places it outside its pack");
+  }
+  if (entry.payload % PayloadAlign(entry.payload_bytes()) != 0) return bad("has a payload at byte ", entry.payload);
+  return entry;
 }
 
 }  // namespace
@@ -146,8 +156,6 @@ absl::Status EncodeHeader(const HeaderRecord& header, Message* out) {
     root.setProducer(ToText(header.producer));
     root.setCreatedUnixNs(header.created_unix_ns);
     root.setStep(header.step);
-    root.setChunkBytes(header.chunk_bytes);
-    root.setPayloadAlignLog2(12);
     auto user = root.initUser(static_cast<unsigned>(header.user.size()));
     for (unsigned i = 0; i < header.user.size(); ++i) {
       user[i].setKey(ToText(header.user[i].first));
@@ -166,16 +174,11 @@ absl::StatusOr<HeaderRecord> DecodeHeader(const Frame& frame, const std::string&
           return Damaged(file, frame.offset,
                          "the header holds a version, uuid or number of user entries that is not allowed");
         }
-        if (root.hasShard()) {
-          return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file,
-                             "' is one shard of several; this library does not read these yet");
-        }
         header.required = root.getRequired();
         std::memcpy(header.uuid.data(), uuid.begin(), header.uuid.size());
         header.producer = FromText(root.getProducer());
         header.created_unix_ns = root.getCreatedUnixNs();
         header.step = root.getStep();
-        header.chunk_bytes = root.getChunkBytes();
         for (const auto pair : root.getUser())
           header.user.emplace_back(FromText(pair.getKey()), FromData(pair.getValue()));
         return absl::OkStatus();
@@ -183,145 +186,140 @@ absl::StatusOr<HeaderRecord> DecodeHeader(const Frame& frame, const std::string&
   return header;
 }
 
-absl::Status EncodeTensors(std::span<const TensorRecord> tensors, Message* out) {
-  size_t guess = 64;
-  for (const TensorRecord& t : tensors) guess += 160 + t.name.size() + t.dims.size() * 8 + t.inline_data.size();
-  return BuildMessage<schema::Tensors>("a tensors frame", guess, out, [&](schema::Tensors::Builder root) {
-    auto list = root.initTensors(static_cast<unsigned>(tensors.size()));
-    for (unsigned i = 0; i < tensors.size(); ++i) PutTensor(tensors[i], list[i]);
-  });
+absl::Status EncodeData(const TensorRecord& tensor, Message* out) {
+  return BuildMessage<schema::Payload>("a tensor's frame", 128 + tensor.dims.size() * 8, out,
+                                       [&](schema::Payload::Builder root) { PutType(tensor, root.initTensor()); });
 }
 
-absl::StatusOr<std::vector<TensorRecord>> DecodeTensors(const Frame& frame, const std::string& file) {
-  std::vector<TensorRecord> tensors;
-  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Tensors>(
-      absl::StrCat("'", file, "': a tensors frame"), frame.meta, [&](schema::Tensors::Reader root) -> absl::Status {
-        for (const auto in : root.getTensors()) {
-          WEFT_ASSIGN_OR_RETURN(TensorRecord tensor, GetTensor(in, frame.offset, file));
-          tensors.push_back(std::move(tensor));
-        }
-        return absl::OkStatus();
+absl::StatusOr<TensorRecord> DecodeData(const Frame& frame, const std::string& file) {
+  TensorRecord tensor;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Payload>(
+      absl::StrCat("'", file, "': a tensor's frame"), frame.meta, [&](schema::Payload::Reader root) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(tensor, GetType(root.getTensor(), {}, frame.offset, file));
+        if (tensor.bytes == frame.payload_bytes && tensor.bytes > 0) return absl::OkStatus();
+        return Damaged(file, frame.offset, "tensor ", tensor.id, " of ", NameOf(tensor.dtype),
+                       DimsToString(tensor.dims), " stands in a payload of ", frame.payload_bytes, " bytes");
       }));
-  return tensors;
+  return tensor;
 }
 
-absl::Status EncodeChunk(const ChunkFrameRecord& chunk, Message* out) {
-  return BuildMessage<schema::Chunk>("a chunk", 128 + chunk.members.size() * 16, out, [&](schema::Chunk::Builder root) {
-    root.setTensorId(chunk.tensor);
-    root.setOrdinal(chunk.ordinal);
-    root.setRawOffset(chunk.raw_offset);
-    root.setRawLen(chunk.bytes);
-    root.setStoredLen(chunk.bytes);
-    root.setRawHash(chunk.hash);
-    root.setStoredHash(chunk.hash);
-    if (chunk.members.empty()) return;
-    auto members = root.initMembers(static_cast<unsigned>(chunk.members.size()));
-    for (unsigned i = 0; i < chunk.members.size(); ++i) {
-      members[i].setTensorId(chunk.members[i].tensor);
-      members[i].setOffset(chunk.members[i].offset);
-      members[i].setLength(chunk.members[i].bytes);
+absl::Status EncodeSums(const SumsRecord& sums, Message* out) {
+  return BuildMessage<schema::Sums>("a tensor's checksums", 64 + sums.sums.size() * 8, out,
+                                    [&](schema::Sums::Builder root) {
+                                      root.setTensor(sums.tensor);
+                                      auto list = root.initSums(static_cast<unsigned>(sums.sums.size()));
+                                      for (unsigned i = 0; i < sums.sums.size(); ++i) list.set(i, sums.sums[i]);
+                                    });
+}
+
+absl::StatusOr<SumsRecord> DecodeSums(const Frame& frame, const std::string& file) {
+  SumsRecord sums;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Sums>(absl::StrCat("'", file, "': a tensor's checksums"), frame.meta,
+                                                 [&](schema::Sums::Reader root) {
+                                                   sums.tensor = root.getTensor();
+                                                   for (const uint64_t sum : root.getSums()) sums.sums.push_back(sum);
+                                                   return absl::OkStatus();
+                                                 }));
+  return sums;
+}
+
+absl::Status EncodePack(const PackRecord& pack, Message* out) {
+  size_t guess = 64;
+  for (const PackRecord::Member& member : pack.members) guess += 48 + member.tensor.dims.size() * 8;
+  return BuildMessage<schema::Pack>("a pack", guess, out, [&](schema::Pack::Builder root) {
+    root.setSum(pack.sum);
+    auto members = root.initMembers(static_cast<unsigned>(pack.members.size()));
+    for (unsigned i = 0; i < pack.members.size(); ++i) {
+      PutType(pack.members[i].tensor, members[i].initTensor());
+      members[i].setOffset(pack.members[i].offset);
     }
   });
 }
 
-absl::StatusOr<ChunkFrameRecord> DecodeChunk(const Frame& frame, const std::string& file) {
-  ChunkFrameRecord chunk;
-  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Chunk>(
-      absl::StrCat("'", file, "': a chunk"), frame.meta, [&](schema::Chunk::Reader root) -> absl::Status {
-        if (root.getCodec() != schema::Codec::NONE || root.getFilter() != schema::Filter::NONE) {
-          return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': the chunk at byte ", frame.offset,
-                             " is compressed; this library does not read these yet");
-        }
-        chunk = {root.getTensorId(), root.getOrdinal(), root.getRawOffset(), root.getRawLen(), root.getRawHash(), {}};
-        if (root.getStoredLen() != chunk.bytes || root.getStoredHash() != chunk.hash ||
-            frame.payload_bytes != chunk.bytes || chunk.bytes > kMaxChunkBytes || chunk.bytes == 0) {
-          return Damaged(file, frame.offset, "a chunk's lengths or checksums contradict each other");
-        }
-        for (const auto m : root.getMembers()) {
-          const uint64_t end = uint64_t{m.getOffset()} + m.getLength();
-          const uint64_t before = chunk.members.empty() ? 0 : chunk.members.back().offset + chunk.members.back().bytes;
-          if (end > chunk.bytes || m.getOffset() < before || m.getLength() == 0) {
+absl::StatusOr<PackRecord> DecodePack(const Frame& frame, const std::string& file) {
+  PackRecord pack;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Pack>(
+      absl::StrCat("'", file, "': a pack"), frame.meta, [&](schema::Pack::Reader root) -> absl::Status {
+        pack.sum = root.getSum();
+        uint64_t before = 0;
+        for (const auto in : root.getMembers()) {
+          PackRecord::Member member;
+          WEFT_ASSIGN_OR_RETURN(member.tensor, GetType(in.getTensor(), {}, frame.offset, file));
+          member.offset = in.getOffset();
+          const uint64_t bytes = member.tensor.bytes;
+          if (member.offset < before || bytes == 0 || bytes > frame.payload_bytes ||
+              member.offset > frame.payload_bytes - bytes) {
             return Damaged(file, frame.offset, "the members of a pack overlap or leave it");
           }
-          chunk.members.push_back({m.getTensorId(), m.getOffset(), m.getLength()});
+          before = member.offset + bytes;
+          pack.members.push_back(std::move(member));
         }
-        if ((frame.kind == FrameKind::kPack) != !chunk.members.empty()) {
-          return Damaged(file, frame.offset, "a pack without members, or a chunk with them");
-        }
-        return absl::OkStatus();
+        if (!pack.members.empty()) return absl::OkStatus();
+        return Damaged(file, frame.offset, "a pack has no members");
       }));
-  return chunk;
+  return pack;
+}
+
+size_t IndexEntryBytes(size_t name, size_t dims, size_t inside, size_t sums) {
+  return 64 + RoundUp(name + 1, 8) + dims * 8 + RoundUp(inside, 8) + sums * 8;
 }
 
 absl::Status EncodeIndexPage(std::span<const IndexRecord> entries, Message* out) {
   size_t guess = 64;
   for (const IndexRecord& e : entries) {
-    guess += 200 + e.tensor.name.size() + e.tensor.dims.size() * 8 + e.tensor.inline_data.size() + e.chunks.size() * 48;
+    guess += IndexEntryBytes(e.tensor.name.size(), e.tensor.dims.size(), e.inside.size(), e.sums.size());
   }
   return BuildMessage<schema::IndexPage>("an index page", guess, out, [&](schema::IndexPage::Builder root) {
     auto list = root.initEntries(static_cast<unsigned>(entries.size()));
     for (unsigned i = 0; i < entries.size(); ++i) {
-      PutTensor(entries[i].tensor, list[i].initTensor());
-      auto chunks = list[i].initChunks(static_cast<unsigned>(entries[i].chunks.size()));
-      for (unsigned k = 0; k < entries[i].chunks.size(); ++k) {
-        const ChunkRecord& chunk = entries[i].chunks[k];
-        chunks[k].setFileOffset(chunk.offset);
-        chunks[k].setStoredLen(chunk.bytes);
-        chunks[k].setRawLen(chunk.bytes);
-        chunks[k].setStoredHash(chunk.hash);
-        chunks[k].setRawHash(chunk.hash);
-        chunks[k].setInnerOffset(chunk.inner);
-      }
+      const IndexRecord& entry = entries[i];
+      PutType(entry.tensor, list[i]);
+      list[i].setName(ToText(entry.tensor.name));
+      list[i].setPayload(entry.payload);
+      list[i].setPackBytes(entry.pack_bytes);
+      list[i].setInner(entry.inner);
+      list[i].setPackSum(entry.pack_sum);
+      if (!entry.inside.empty()) list[i].setInside(ToData(entry.inside));
+      if (entry.sums.empty()) continue;
+      auto sums = list[i].initSums(static_cast<unsigned>(entry.sums.size()));
+      for (unsigned k = 0; k < entry.sums.size(); ++k) sums.set(k, entry.sums[k]);
     }
   });
 }
 
 absl::StatusOr<std::vector<IndexRecord>> DecodeIndexPage(const Frame& frame, const std::string& file) {
   std::vector<IndexRecord> entries;
-  const auto decode = [&](schema::IndexEntry::Reader in) -> absl::StatusOr<IndexRecord> {
-    IndexRecord entry;
-    WEFT_ASSIGN_OR_RETURN(entry.tensor, GetTensor(in.getTensor(), frame.offset, file));
-    const auto bad = [&](std::string_view why) {
-      return Damaged(file, frame.offset, "the index entry of tensor '", entry.tensor.name, "' ", why);
-    };
-    uint64_t sum = 0;
-    for (const auto c : in.getChunks()) {
-      if (c.getCodec() != schema::Codec::NONE || c.getFilter() != schema::Filter::NONE || c.getFile() != 0) {
-        return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': tensor '", entry.tensor.name,
-                           "' is compressed or in another file; this library does not read these yet");
-      }
-      const ChunkRecord chunk = {c.getFileOffset(), c.getRawHash(), c.getRawLen(), c.getInnerOffset()};
-      if (c.getStoredLen() != chunk.bytes || c.getStoredHash() != chunk.hash || chunk.bytes == 0 ||
-          chunk.bytes > kMaxChunkBytes || chunk.offset % PayloadAlign(chunk.bytes) != 0) {
-        return bad("has a chunk whose lengths, checksums or place contradict each other");
-      }
-      sum += chunk.bytes;
-      entry.chunks.push_back(chunk);
-    }
-    if (entry.tensor.is_inline) {
-      if (!entry.chunks.empty()) return bad("has its bytes twice");
-      return entry;
-    }
-    if (entry.chunks.size() == 1) {
-      // A member of a pack, or the only chunk; both lie wholly inside the payload.
-      if (uint64_t{entry.chunks[0].inner} + entry.tensor.bytes > sum) return bad("places it outside its pack");
-      return entry;
-    }
-    for (const ChunkRecord& chunk : entry.chunks) {
-      if (chunk.inner != 0) return bad("has a chunk that starts inside a pack");
-    }
-    if (sum != entry.tensor.bytes) return bad(absl::StrCat("has chunks of ", sum, " bytes for ", entry.tensor.bytes));
-    return entry;
-  };
-  WEFT_RETURN_IF_ERROR(ReadMessage<schema::IndexPage>(absl::StrCat("'", file, "': an index page"), frame.meta,
-                                                      [&](schema::IndexPage::Reader root) -> absl::Status {
-                                                        for (const auto in : root.getEntries()) {
-                                                          WEFT_ASSIGN_OR_RETURN(IndexRecord entry, decode(in));
-                                                          entries.push_back(std::move(entry));
-                                                        }
-                                                        return absl::OkStatus();
-                                                      }));
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::IndexPage>(
+      absl::StrCat("'", file, "': an index page"), frame.meta, [&](schema::IndexPage::Reader root) -> absl::Status {
+        for (const auto in : root.getEntries()) {
+          WEFT_ASSIGN_OR_RETURN(IndexRecord entry, GetEntry(in, frame.offset, file));
+          entries.push_back(std::move(entry));
+        }
+        return absl::OkStatus();
+      }));
   return entries;
+}
+
+absl::StatusOr<std::optional<IndexRecord>> FindInPage(const Frame& frame, std::string_view name,
+                                                      const std::string& file) {
+  std::optional<IndexRecord> found;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::IndexPage>(
+      absl::StrCat("'", file, "': an index page"), frame.meta, [&](schema::IndexPage::Reader root) -> absl::Status {
+        const auto entries = root.getEntries();
+        unsigned low = 0, high = entries.size();
+        while (low < high) {
+          const unsigned middle = low + (high - low) / 2;
+          if (FromText(entries[middle].getName()) < name) {
+            low = middle + 1;
+          } else {
+            high = middle;
+          }
+        }
+        if (low == entries.size() || FromText(entries[low].getName()) != name) return absl::OkStatus();
+        WEFT_ASSIGN_OR_RETURN(found, GetEntry(entries[low], frame.offset, file));
+        return absl::OkStatus();
+      }));
+  return found;
 }
 
 absl::Status EncodeFooter(const FooterRecord& footer, Message* out) {
@@ -341,10 +339,10 @@ absl::Status EncodeFooter(const FooterRecord& footer, Message* out) {
     root.setTreeFrames(footer.tree_frames);
     root.setTreeNodes(footer.tree_nodes);
     root.setTensors(footer.tensors);
-    root.setChunks(footer.chunks);
+    root.setPayloads(footer.payloads);
     root.setRawBytes(footer.raw_bytes);
-    const uint64_t hash[2] = {footer.root_hash.low, footer.root_hash.high};
-    root.setRootHash(ToData(std::as_bytes(std::span(hash))));
+    root.setRootLow(footer.root_hash.low);
+    root.setRootHigh(footer.root_hash.high);
   });
 }
 
@@ -352,17 +350,12 @@ absl::StatusOr<FooterRecord> DecodeFooter(const Frame& frame, const std::string&
   FooterRecord footer;
   WEFT_RETURN_IF_ERROR(ReadMessage<schema::Footer>(
       absl::StrCat("'", file, "': the footer"), frame.meta, [&](schema::Footer::Reader root) -> absl::Status {
-        const auto hash = root.getRootHash();
-        if (hash.size() != 16 || root.getRootKind() != 0) {
-          return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': unknown kind of root hash");
-        }
-        std::memcpy(&footer.root_hash.low, hash.begin(), 8);
-        std::memcpy(&footer.root_hash.high, hash.begin() + 8, 8);
+        footer.root_hash = {root.getRootLow(), root.getRootHigh()};
         footer.tree_offset = root.getTreeOffset();
         footer.tree_frames = root.getTreeFrames();
         footer.tree_nodes = root.getTreeNodes();
         footer.tensors = root.getTensors();
-        footer.chunks = root.getChunks();
+        footer.payloads = root.getPayloads();
         footer.raw_bytes = root.getRawBytes();
         if (footer.tensors > kMaxTensorsPerFile || footer.tree_nodes > kMaxTreeNodes) {
           return Damaged(file, frame.offset, "the footer announces ", footer.tensors, " tensors and ",

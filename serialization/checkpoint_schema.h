@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,21 +25,12 @@ using Message = std::vector<std::byte>;
 std::optional<uint64_t> StoredBytes(DType dtype, std::span<const int64_t> dims);
 
 struct HeaderRecord {
-  uint64_t required = kFeatureUnstable;
+  uint64_t required = 0;
   Uuid uuid{};
   std::string producer;
   int64_t created_unix_ns = 0;
   int64_t step = 0;
-  uint32_t chunk_bytes = 0;
   std::vector<std::pair<std::string, std::string>> user;
-};
-
-// Where a tensor's bytes lie: a whole chunk, or a place in a pack that several tensors share.
-struct ChunkRecord {
-  uint64_t offset = 0;  // of the payload in the file
-  uint64_t hash = 0;    // of the payload
-  uint32_t bytes = 0;   // of the payload
-  uint32_t inner = 0;   // in a pack
 };
 
 struct TensorRecord {
@@ -46,31 +38,41 @@ struct TensorRecord {
   DType dtype = DType::kInvalid;  // as stored
   DType logical =
       DType::kInvalid;  // as the user sees it: the same, or one that a mode holds as it (runtime/held_types.h)
-  bool is_inline = false;
-  uint64_t bytes = 0;  // as stored
+  uint64_t bytes = 0;   // as stored; follows from dtype and dims
   Dims dims;
-  std::string name;
-  std::string inline_data;
+  std::string name;  // only the index has it
+  bool SameType(const TensorRecord& other) const {
+    return dtype == other.dtype && logical == other.logical && dims == other.dims;
+  }
 };
 
+// A tensor with the place of its bytes: inside the index, in a pack that several tensors share, or a payload of its own.
 struct IndexRecord {
   TensorRecord tensor;
-  std::vector<ChunkRecord> chunks;
+  uint64_t payload = 0;     // offset of the payload in the file; 0: the bytes are `inside`
+  uint32_t pack_bytes = 0;  // of the pack's payload; 0: a payload of its own
+  uint32_t inner = 0;       // in a pack
+  uint64_t pack_sum = 0;
+  std::string inside;
+  std::vector<uint64_t> sums;  // of a payload of its own: SumCount(tensor.bytes) of them
+
+  bool is_inside() const { return payload == 0; }
+  bool in_pack() const { return pack_bytes != 0; }
+  uint64_t payload_bytes() const { return is_inside() ? 0 : in_pack() ? pack_bytes : tensor.bytes; }
 };
 
-struct PackMemberRecord {
+struct SumsRecord {
   uint32_t tensor = 0;
-  uint32_t offset = 0;
-  uint32_t bytes = 0;
+  std::vector<uint64_t> sums;
 };
 
-struct ChunkFrameRecord {
-  uint32_t tensor = 0;
-  uint32_t ordinal = 0;
-  uint64_t raw_offset = 0;
-  uint32_t bytes = 0;
-  uint64_t hash = 0;
-  std::vector<PackMemberRecord> members;  // a pack's
+struct PackRecord {
+  struct Member {
+    TensorRecord tensor;
+    uint32_t offset = 0;
+  };
+  std::vector<Member> members;
+  uint64_t sum = 0;
 };
 
 struct PageRecord {
@@ -87,21 +89,31 @@ struct FooterRecord {
   uint32_t tree_frames = 0;
   uint32_t tree_nodes = 0;
   uint64_t tensors = 0;
-  uint64_t chunks = 0;
+  uint64_t payloads = 0;  // frames of data and packs
   uint64_t raw_bytes = 0;
   Hash128 root_hash;
 };
 
 absl::Status EncodeHeader(const HeaderRecord& header, Message* out);
-absl::Status EncodeTensors(std::span<const TensorRecord> tensors, Message* out);
-absl::Status EncodeChunk(const ChunkFrameRecord& chunk, Message* out);
+absl::Status EncodeData(const TensorRecord& tensor, Message* out);
+absl::Status EncodeSums(const SumsRecord& sums, Message* out);
+absl::Status EncodePack(const PackRecord& pack, Message* out);
 absl::Status EncodeIndexPage(std::span<const IndexRecord> entries, Message* out);
 absl::Status EncodeFooter(const FooterRecord& footer, Message* out);
+// At most what an entry adds to a page's message.
+size_t IndexEntryBytes(size_t name, size_t dims, size_t inside, size_t sums);
+inline constexpr size_t kIndexPageOverhead = 128;  // frame and list of a page
 
 absl::StatusOr<HeaderRecord> DecodeHeader(const Frame& frame, const std::string& file);
-absl::StatusOr<std::vector<TensorRecord>> DecodeTensors(const Frame& frame, const std::string& file);
-absl::StatusOr<ChunkFrameRecord> DecodeChunk(const Frame& frame, const std::string& file);
+// Of the payload's length, too.
+absl::StatusOr<TensorRecord> DecodeData(const Frame& frame, const std::string& file);
+absl::StatusOr<SumsRecord> DecodeSums(const Frame& frame, const std::string& file);
+// Members lie apart, in order, inside the payload.
+absl::StatusOr<PackRecord> DecodePack(const Frame& frame, const std::string& file);
 absl::StatusOr<std::vector<IndexRecord>> DecodeIndexPage(const Frame& frame, const std::string& file);
+// The entry of that name, found without decoding the others.
+absl::StatusOr<std::optional<IndexRecord>> FindInPage(const Frame& frame, std::string_view name,
+                                                      const std::string& file);
 absl::StatusOr<FooterRecord> DecodeFooter(const Frame& frame, const std::string& file);
 
 // A tree as messages of at most 65,536 nodes and about 2 MiB each. Tensor leaves are numbered in preorder; the numbers are
@@ -115,7 +127,7 @@ class TreeDecoder {
   size_t nodes() const { return nodes_.size(); }
   uint32_t tensors() const { return tensors_; }
   // `tensors[id]`; their names must be the paths of the leaves.
-  absl::StatusOr<Tree> Build(std::span<const TensorRecord> tensors, const std::string& file) const;
+  absl::StatusOr<Tree> Build(std::span<const IndexRecord> tensors, const std::string& file) const;
 
  private:
   struct Flat {

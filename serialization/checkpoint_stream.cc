@@ -1,6 +1,7 @@
 // The forward reader: the same frames as they arrive on a pipe, checked against what the footer says at the end.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "serialization/checkpoint_reader.h"
 #include "serialization/limits.h"
@@ -17,16 +18,15 @@ class StreamReader {
   absl::StatusOr<StreamResult> Run();
 
  private:
-  // Where a tensor's next byte is expected; a tensor is complete when done == its bytes.
-  struct State {
-    uint64_t done = 0;
-    uint32_t chunks = 0;
-    bool known = false;
-  };
-  absl::Status Describe(const Frame& frame);
-  absl::Status Payload(const Frame& frame);
+  absl::Status Begin(const TensorRecord& tensor, uint64_t frame);
+  absl::Status Arrive(const Frame& frame);
+  absl::Status Data(const Frame& frame);
+  absl::Status Sums(const Frame& frame);
+  absl::Status Pack(const Frame& frame);
+  absl::Status Page(const Frame& frame);
   absl::Status Deliver(uint32_t id, uint64_t offset, std::span<const std::byte> data);
   absl::Status Finish(const Frame& frame, uint64_t end);
+  void Prepare();
 
   const std::string name_;
   const StreamHandler& handler_;
@@ -35,68 +35,137 @@ class StreamReader {
   RunningChecksum root_;
   TreeDecoder tree_;
   StreamResult result_;
+  enum State : uint8_t { kUnknown, kSeen, kIndexed };
   std::vector<State> states_;
-  std::vector<std::byte> buffer_;
-  uint64_t pages_ = 0, chunks_ = 0, described_ = 0, bytes_ = 0;
+  std::vector<std::vector<std::byte>> blocks_;  // of the payload that has arrived, 4 MiB each
+  std::optional<uint32_t> whole_;               // whose checksums come next
+  uint64_t pages_ = 0, payloads_ = 0, indexed_ = 0, bytes_ = 0;
 };
 
 absl::Status StreamReader::Deliver(uint32_t id, uint64_t offset, std::span<const std::byte> data) {
-  return handler_.piece ? handler_.piece(id, offset, data) : absl::OkStatus();
+  return handler_.piece && !data.empty() ? handler_.piece(id, offset, data) : absl::OkStatus();
 }
 
-absl::Status StreamReader::Describe(const Frame& frame) {
-  WEFT_ASSIGN_OR_RETURN(std::vector<TensorRecord> records, DecodeTensors(frame, name_));
-  for (TensorRecord& record : records) {
-    if (record.id >= tree_.tensors() || states_[record.id].known) {
-      return Damaged(name_, frame.offset, "tensor id ", record.id, " is used twice or not in the tree");
+// The first data: the tree has ended, so that the number of tensors is known.
+void StreamReader::Prepare() {
+  if (!states_.empty()) return;
+  states_.resize(tree_.tensors());
+  result_.tensors.resize(tree_.tensors());
+}
+
+absl::Status StreamReader::Begin(const TensorRecord& tensor, uint64_t frame) {
+  if (tensor.id >= states_.size() || states_[tensor.id] != kUnknown) {
+    return Damaged(name_, frame, "tensor id ", tensor.id, " is used twice or not in the tree");
+  }
+  states_[tensor.id] = kSeen;
+  result_.tensors[tensor.id].tensor = tensor;
+  return absl::OkStatus();
+}
+
+// The payload, to blocks_. The memory grows with what has arrived: a lie about the length costs no more than what was sent.
+absl::Status StreamReader::Arrive(const Frame& frame) {
+  blocks_.clear();
+  for (uint64_t at = 0; at < frame.payload_bytes;) {
+    const uint64_t n = std::min(kSumBytes, frame.payload_bytes - at);
+    std::vector<std::byte>& block = blocks_.emplace_back();
+    constexpr uint64_t kStep = 64 << 10;
+    for (uint64_t have = 0; have < n;) {
+      const uint64_t more = std::min(std::max(have, kStep), n - have);
+      block.resize(have + more);
+      WEFT_RETURN_IF_ERROR(scanner_.ReadPayload(std::span(block).subspan(have, more)));
+      have += more;
     }
-    states_[record.id].known = true;
-    if (record.is_inline) states_[record.id].done = record.bytes;
-    ++described_;
-    bytes_ += record.bytes;
-    result_.tensors[record.id] = std::move(record);
-    const TensorRecord& tensor = result_.tensors[record.id];
-    if (handler_.tensor) WEFT_RETURN_IF_ERROR(handler_.tensor(tensor));
-    if (tensor.is_inline && tensor.bytes > 0) {
-      WEFT_RETURN_IF_ERROR(Deliver(tensor.id, 0, std::as_bytes(std::span(tensor.inline_data))));
-    }
+    at += n;
   }
   return absl::OkStatus();
 }
 
-absl::Status StreamReader::Payload(const Frame& frame) {
-  WEFT_ASSIGN_OR_RETURN(const ChunkFrameRecord chunk, DecodeChunk(frame, name_));
-  ++chunks_;
-  // The memory grows with what has arrived: a lie about the length costs no more than what was sent.
-  buffer_.clear();
-  while (buffer_.size() < chunk.bytes) {
-    const size_t at = buffer_.size();
-    buffer_.resize(std::min<size_t>(chunk.bytes, at + (4 << 20)));
-    WEFT_RETURN_IF_ERROR(scanner_.ReadPayload(std::span(buffer_).subspan(at)));
+absl::Status StreamReader::Data(const Frame& frame) {
+  WEFT_ASSIGN_OR_RETURN(const TensorRecord tensor, DecodeData(frame, name_));
+  WEFT_RETURN_IF_ERROR(Begin(tensor, frame.offset));
+  ++payloads_;
+  whole_ = tensor.id;
+  result_.tensors[tensor.id].payload = frame.payload_offset;
+  return Arrive(frame);
+}
+
+absl::Status StreamReader::Sums(const Frame& frame) {
+  WEFT_ASSIGN_OR_RETURN(SumsRecord record, DecodeSums(frame, name_));
+  IndexRecord& entry = result_.tensors[*whole_];
+  const uint64_t bytes = entry.tensor.bytes, each = SumBytes(bytes);
+  if (record.tensor != *whole_ || record.sums.size() != SumCount(bytes)) {
+    return Damaged(name_, frame.offset, "these are not the checksums of tensor ", *whole_);
   }
-  if (!ChecksumsMatch(chunk.hash, Checksum64(buffer_))) {
-    return Damaged(name_, frame.payload_offset, "the checksum of ", chunk.bytes, " bytes does not match");
+  const uint64_t blocks = each / kSumBytes;  // under one checksum
+  for (uint64_t i = 0; i < record.sums.size(); ++i) {
+    const uint64_t first = i * blocks, last = std::min<uint64_t>(first + blocks, blocks_.size());
+    uint64_t sum = 0;
+    if (blocks == 1) {
+      sum = Checksum64(blocks_[first]);
+    } else {
+      std::vector<std::byte> part;
+      for (uint64_t k = first; k < last; ++k) part.insert(part.end(), blocks_[k].begin(), blocks_[k].end());
+      sum = Checksum64(part);
+    }
+    if (!ChecksumsMatch(record.sums[i], sum)) {
+      return Damaged(name_, entry.payload + i * each, "the checksum of tensor ", *whole_, " does not match");
+    }
   }
-  const auto wrong = [&] {
-    return Damaged(name_, frame.offset, "a chunk belongs to no tensor that was announced before it");
-  };
-  for (const PackMemberRecord& member : chunk.members) {
-    if (member.tensor >= states_.size()) return wrong();
-    State& state = states_[member.tensor];
-    if (!state.known || state.done != 0 || result_.tensors[member.tensor].bytes != member.bytes) return wrong();
-    state.done = member.bytes;
-    WEFT_RETURN_IF_ERROR(Deliver(member.tensor, 0, std::span(buffer_).subspan(member.offset, member.bytes)));
+  if (handler_.tensor) WEFT_RETURN_IF_ERROR(handler_.tensor(entry.tensor));
+  for (uint64_t k = 0; k < blocks_.size(); ++k) {
+    WEFT_RETURN_IF_ERROR(Deliver(*whole_, k * kSumBytes, blocks_[k]));
   }
-  if (!chunk.members.empty()) return absl::OkStatus();
-  if (chunk.tensor >= states_.size()) return wrong();
-  State& state = states_[chunk.tensor];
-  if (!state.known || state.done != chunk.raw_offset || state.chunks != chunk.ordinal ||
-      chunk.bytes > result_.tensors[chunk.tensor].bytes - state.done) {
-    return wrong();
+  blocks_.clear();
+  entry.sums = std::move(record.sums);
+  whole_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status StreamReader::Pack(const Frame& frame) {
+  WEFT_ASSIGN_OR_RETURN(const PackRecord pack, DecodePack(frame, name_));
+  ++payloads_;
+  std::vector<std::byte> payload;
+  WEFT_RETURN_IF_ERROR(Arrive(frame));
+  for (std::vector<std::byte>& block : blocks_) payload.insert(payload.end(), block.begin(), block.end());
+  blocks_.clear();
+  if (!ChecksumsMatch(pack.sum, Checksum64(payload))) {
+    return Damaged(name_, frame.payload_offset, "the checksum of ", payload.size(), " bytes does not match");
   }
-  state.done += chunk.bytes;
-  ++state.chunks;
-  return Deliver(chunk.tensor, chunk.raw_offset, buffer_);
+  for (const PackRecord::Member& member : pack.members) {
+    WEFT_RETURN_IF_ERROR(Begin(member.tensor, frame.offset));
+    IndexRecord& entry = result_.tensors[member.tensor.id];
+    entry.payload = frame.payload_offset;
+    entry.pack_bytes = static_cast<uint32_t>(frame.payload_bytes);
+    entry.inner = member.offset;
+    entry.pack_sum = pack.sum;
+    if (handler_.tensor) WEFT_RETURN_IF_ERROR(handler_.tensor(entry.tensor));
+    WEFT_RETURN_IF_ERROR(Deliver(member.tensor.id, 0, std::span(payload).subspan(member.offset, member.tensor.bytes)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StreamReader::Page(const Frame& frame) {
+  ++pages_;
+  WEFT_ASSIGN_OR_RETURN(std::vector<IndexRecord> entries, DecodeIndexPage(frame, name_));
+  for (IndexRecord& entry : entries) {
+    const uint32_t id = entry.tensor.id;
+    if (entry.is_inside()) WEFT_RETURN_IF_ERROR(Begin(entry.tensor, frame.offset));
+    const bool known = id < states_.size() && states_[id] == kSeen;
+    IndexRecord* seen = known ? &result_.tensors[id] : nullptr;
+    if (!known || seen->payload != entry.payload || seen->pack_bytes != entry.pack_bytes ||
+        seen->inner != entry.inner || seen->pack_sum != entry.pack_sum || seen->sums != entry.sums ||
+        !seen->tensor.SameType(entry.tensor)) {
+      return Damaged(name_, frame.offset, "the index entry of tensor '", entry.tensor.name, "' is not what came");
+    }
+    states_[id] = kIndexed;
+    ++indexed_;
+    bytes_ += entry.tensor.bytes;
+    *seen = std::move(entry);
+    if (!seen->is_inside()) continue;
+    if (handler_.tensor) WEFT_RETURN_IF_ERROR(handler_.tensor(seen->tensor));
+    WEFT_RETURN_IF_ERROR(Deliver(id, 0, std::as_bytes(std::span(seen->inside))));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StreamReader::Finish(const Frame& frame, uint64_t end) {
@@ -111,14 +180,9 @@ absl::Status StreamReader::Finish(const Frame& frame, uint64_t end) {
                     ChecksumsMatch(footer.root_hash, root_.Value()) &&
                     ChecksumsMatch(trailer.root_hash_low, footer.root_hash.low);
   if (!same) return Damaged(name_, frame.offset, "the root hash or the footer's checksum does not match");
-  if (footer.tensors != described_ || footer.chunks != chunks_ || footer.raw_bytes != bytes_ ||
-      footer.pages.size() != pages_ || footer.tree_nodes != tree_.nodes() || described_ != tree_.tensors()) {
+  if (footer.tensors != indexed_ || footer.payloads != payloads_ || footer.raw_bytes != bytes_ ||
+      footer.pages.size() != pages_ || footer.tree_nodes != tree_.nodes() || indexed_ != tree_.tensors()) {
     return Damaged(name_, frame.offset, "the stream does not hold what its footer says");
-  }
-  for (uint32_t id = 0; id < states_.size(); ++id) {
-    if (states_[id].done != result_.tensors[id].bytes) {
-      return Damaged(name_, frame.offset, "tensor '", result_.tensors[id].name, "' is incomplete");
-    }
   }
   return absl::OkStatus();
 }
@@ -139,11 +203,8 @@ absl::StatusOr<StreamResult> StreamReader::Run() {
       break;
     }
     root_.Add(frame.prefix);
-    const bool data =
-        frame.kind == FrameKind::kTensors || frame.kind == FrameKind::kChunk || frame.kind == FrameKind::kPack;
-    if (data && states_.empty()) {
-      states_.resize(tree_.tensors());
-      result_.tensors.resize(tree_.tensors());
+    if (whole_.has_value() != (frame.kind == FrameKind::kSums)) {
+      return Damaged(name_, frame.offset, "checksums do not follow the tensor that they are of");
     }
     switch (frame.kind) {
       case FrameKind::kHeader: {
@@ -156,11 +217,18 @@ absl::StatusOr<StreamResult> StreamReader::Run() {
         if (!states_.empty()) return Damaged(name_, frame.offset, "a part of the tree comes after data");
         WEFT_RETURN_IF_ERROR(tree_.Add(frame, name_));
         break;
-      case FrameKind::kTensors: WEFT_RETURN_IF_ERROR(Describe(frame)); break;
-      case FrameKind::kChunk:
-      case FrameKind::kPack: WEFT_RETURN_IF_ERROR(Payload(frame)); break;
+      case FrameKind::kData:
+        Prepare();
+        WEFT_RETURN_IF_ERROR(Data(frame));
+        break;
+      case FrameKind::kSums: WEFT_RETURN_IF_ERROR(Sums(frame)); break;
+      case FrameKind::kPack:
+        Prepare();
+        WEFT_RETURN_IF_ERROR(Pack(frame));
+        break;
       case FrameKind::kIndexPage:
-        ++pages_;  // says again what was seen; the root hash covers it
+        Prepare();
+        WEFT_RETURN_IF_ERROR(Page(frame));
         break;
       default: WEFT_RETURN_IF_ERROR(scanner_.SkipPayload(frame.payload_bytes));
     }

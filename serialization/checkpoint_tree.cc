@@ -60,17 +60,16 @@ absl::Status EncodeTree(const Tree& tree, std::vector<Message>* out, std::vector
         status = UserError("the path of a tensor has ", path.size(), " bytes; at most ", kMaxNameBytes,
                            " are allowed: '", path.substr(0, 64), "…'");
       }
-    } else if (node.kind == Tree::Kind::kAlias) {
-      placed.number = place[node.alias];
-      if (placed.number == ~uint32_t{0} && status.ok()) {
-        status = UserError("alias '", path, "' comes before '", tree.PathOf(node.alias),
-                           "', which it stands for; a checkpoint needs it after");
-      }
     }
     place[id] = static_cast<uint32_t>(order.size());
     order.push_back(placed);
   });
   WEFT_RETURN_IF_ERROR(status);
+  WEFT_RETURN_IF_ERROR(tree.CheckAliases());
+  for (PlacedNode& placed : order) {  // an alias may come before what it stands for
+    const Tree::Node& node = tree.node(placed.id);
+    if (node.kind == Tree::Kind::kAlias) placed.number = place[node.alias];
+  }
   if (tree_tensor_of_id->size() > kMaxTensorsPerFile)
     return UserError("a checkpoint holds at most ", kMaxTensorsPerFile, " tensors");
   for (size_t first = 0; first < order.size();) {
@@ -131,7 +130,6 @@ absl::Status TreeDecoder::Add(const Frame& frame, const std::string& file) {
       case schema::Node::ALIAS:
         node->kind = Tree::Kind::kAlias;
         node->number = in.getAlias();
-        if (node->number >= nodes_.size()) return bad("stands for node ", node->number, ", which comes later");
         break;
       case schema::Node::BOOL:
         node->kind = Tree::Kind::kBool;
@@ -174,7 +172,7 @@ absl::Status TreeDecoder::Add(const Frame& frame, const std::string& file) {
                                    });
 }
 
-absl::StatusOr<Tree> TreeDecoder::Build(std::span<const TensorRecord> tensors, const std::string& file) const {
+absl::StatusOr<Tree> TreeDecoder::Build(std::span<const IndexRecord> tensors, const std::string& file) const {
   const auto bad = [&](const auto&... text) { return Damaged(file, offset_, text...); };
   if (nodes_.empty()) return bad("the tree has no root");
   if (tensors.size() != tensors_) return bad("the tree has ", tensors_, " tensors, the index ", tensors.size());
@@ -186,10 +184,9 @@ absl::StatusOr<Tree> TreeDecoder::Build(std::span<const TensorRecord> tensors, c
     value.float64 = flat.float64;
     value.text = flat.text;
     if (flat.kind == Tree::Kind::kTensor) {
-      value.dtype = tensors[flat.number].logical;
-      value.dims = tensors[flat.number].dims;
+      value.dtype = tensors[flat.number].tensor.logical;
+      value.dims = tensors[flat.number].tensor.dims;
     }
-    if (flat.kind == Tree::Kind::kAlias) value.alias = flat.number;  // node ids of the new tree are preorder positions
     return value;
   };
   if (nodes_[0].kind == Tree::Kind::kAlias || nodes_[0].has_key || nodes_[0].parent != 0)
@@ -212,12 +209,20 @@ absl::StatusOr<Tree> TreeDecoder::Build(std::span<const TensorRecord> tensors, c
                  " were announced");
     }
   }
+  // Node ids of the new tree are preorder positions. An alias may come before what it stands for.
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].kind != Tree::Kind::kAlias) continue;
+    const absl::Status pointed = tree.PointAlias(i, nodes_[i].number);
+    if (!pointed.ok()) return bad("tree node ", i, ": ", pointed.message());
+  }
+  const absl::Status aliases = tree.CheckAliases();
+  if (!aliases.ok()) return bad(aliases.message());
   absl::Status names;
   tree.ForEachPath([&](Tree::NodeId id, const std::string& path) {
     const Tree::Node& node = tree.node(id);
-    if (node.kind == Tree::Kind::kTensor && tensors[node.tensor].name != path && names.ok()) {
-      names = bad("tensor ", node.tensor, " is called '", tensors[node.tensor].name, "', its place in the tree is '",
-                  path, "'");
+    if (node.kind == Tree::Kind::kTensor && tensors[node.tensor].tensor.name != path && names.ok()) {
+      names = bad("tensor ", node.tensor, " is called '", tensors[node.tensor].tensor.name,
+                  "', its place in the tree is '", path, "'");
     }
   });
   WEFT_RETURN_IF_ERROR(names);

@@ -1,5 +1,5 @@
-// Header, tree, then per tensor its description and chunks (small ones gathered into packs), index pages sorted by name,
-// footer, trailer. Never seeks back, so a file and a pipe get the same bytes.
+// Header, tree, then per tensor its bytes in one piece with their checksums behind (small ones gathered into packs, the smallest
+// only in the index), index pages sorted by name, footer, trailer. Never seeks back, so a file and a pipe get the same bytes.
 #include "serialization/checkpoint_writer.h"
 
 #include <algorithm>
@@ -18,16 +18,12 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kChunkBytes = 4 << 20;
-constexpr uint64_t kLargestChunk = 8 << 20;
-constexpr uint64_t kChunksPerTensor = 32768;  // before chunks double
-constexpr uint64_t kMostChunks = 65536;       // an index entry of 3 MiB: tensors up to 512 GiB
-constexpr uint64_t kInlineBelow = 65;         // bytes; readers accept up to 256
+constexpr uint64_t kPieceBytes = 4 << 20;  // read from the source at a time
+constexpr uint64_t kPackBytes = 4 << 20;
+constexpr uint64_t kMemberAlign = 64;  // in a pack
+constexpr uint64_t kInsideBelow = 65;  // bytes; readers accept up to 256
 constexpr uint64_t kPackBelow = kLargePayload;
-constexpr size_t kDescriptionsPerFrame = 4096;
-constexpr size_t kDescriptionBytes = 1 << 20;  // of names in one frame of descriptions
-constexpr size_t kEntriesPerPage = 8192;
-constexpr size_t kPageBytes = 2 << 20;
+constexpr size_t kMembersPerPack = 16384;
 constexpr uint64_t kDirectFrom = 16 << 20;  // below, the page cache is quicker than waiting for the disk
 
 // A large allocation through the hook.
@@ -38,7 +34,7 @@ struct Buffer {
     FreeLarge(data, size);
     size = 0;
     data = static_cast<std::byte*>(AllocateLarge(bytes, 4096));
-    if (data == nullptr) return NoLargeMemory(absl::StrCat(bytes, " bytes of a checkpoint's chunk"));
+    if (data == nullptr) return NoLargeMemory(absl::StrCat(bytes, " bytes of a checkpoint's payload"));
     size = bytes;
     return absl::OkStatus();
   }
@@ -46,12 +42,11 @@ struct Buffer {
   size_t size = 0;
 };
 
-// Where a tensor ended up; 16 bytes, because a state may have a million of them.
+// Where a tensor ended up; 12 bytes, because a state may have a million of them.
 struct Placed {
-  uint32_t first = 0;  // in chunks_, in packs_, or in inline_
+  uint32_t first = 0;  // in data_, in packs_, or in inside_
   uint32_t inner = 0;  // in a pack
-  uint32_t count = 0;  // chunks
-  enum : uint8_t { kChunks, kPack, kInline } where = kChunks;
+  enum : uint8_t { kData, kPack, kInside } where = kData;
 };
 
 class Writer {
@@ -62,19 +57,18 @@ class Writer {
   // Sizes of everything, before the first byte is written.
   absl::Status Plan();
   uint64_t total_bytes() const { return total_; }
-  uint64_t estimated_file_bytes() const {
-    return total_ + total_ / 512 + 400 * ids_.size() + 256 * tree_.size() + (64 << 10);
-  }
+  uint64_t estimated_file_bytes() const { return estimate_ + 256 * tree_.size() + (64 << 10); }
   absl::Status Run();
 
  private:
-  absl::Status WriteFrame(FrameKind kind, std::span<const std::byte> meta, std::span<const std::byte> payload,
-                          uint64_t* frame_hash = nullptr);
+  absl::Status BeginFrame(FrameKind kind, std::span<const std::byte> meta, uint64_t payload);
+  absl::Status EndFrame();
+  absl::Status WriteFrame(FrameKind kind, std::span<const std::byte> meta, std::span<const std::byte> payload);
   absl::Status WriteTensor(uint32_t id);
   absl::Status AddToPack(uint32_t id);
-  absl::Status WriteChunks(uint32_t id);
-  absl::Status WriteDescriptions();
+  absl::Status WriteData(uint32_t id);
   absl::Status WritePack();
+  IndexRecord Entry(uint32_t id) const;
   absl::Status WriteIndex(FooterRecord* footer);
   absl::Status Progress(uint64_t bytes);
 
@@ -97,23 +91,24 @@ class Writer {
   std::vector<uint32_t> ids_;  // file id → position in tree.tensors()
   std::string names_;          // all paths, back to back
   std::vector<uint64_t> name_ends_{0};
-  uint64_t total_ = 0, done_ = 0;
+  uint64_t total_ = 0, done_ = 0, estimate_ = 0;
 
+  struct PackPlace {
+    uint64_t payload, sum;
+    uint32_t bytes;
+  };
+  struct DataPlace {
+    uint64_t payload;
+    size_t first_sum;  // in sums_
+  };
   std::vector<Placed> placed_;
-  std::vector<ChunkRecord> chunks_, packs_;
-  std::string inline_;
-  void Postpone(uint32_t id) {
-    undescribed_.push_back(id);
-    undescribed_bytes_ += NameOf(id).size();
-  }
-  bool DescriptionsAreFull() const {
-    return undescribed_.size() >= kDescriptionsPerFrame || undescribed_bytes_ >= kDescriptionBytes;
-  }
-  std::vector<uint32_t> undescribed_;  // small tensors whose description waits for the next frame of them
-  size_t undescribed_bytes_ = 0;
-  Buffer chunk_, pack_;
+  std::vector<DataPlace> data_;
+  std::vector<PackPlace> packs_;
+  std::vector<uint64_t> sums_;
+  std::string inside_;
+  Buffer piece_, pack_;
   size_t pack_used_ = 0;
-  std::vector<PackMemberRecord> members_;
+  std::vector<PackRecord::Member> members_;
   RunningChecksum root_;
   Uuid uuid_ = NewUuid();
 };
@@ -140,10 +135,11 @@ absl::Status Writer::Plan() {
   });
   for (uint32_t id = 0; id < ids_.size(); ++id) {
     const std::optional<uint64_t> bytes = BytesOf(id);
-    if (!bytes.has_value() || *bytes > kMostChunks * kLargestChunk) {
+    if (!bytes.has_value() || *bytes > kMaxDataBytes) {
       return UserError("tensor '", NameOf(id), "' of ", weft::NameOf(Leaf(id).dtype), DimsToString(Leaf(id).dims),
-                       " is too large for a checkpoint (at most ", kMostChunks * kLargestChunk, " bytes a tensor)");
+                       " is too large for a checkpoint (at most ", kMaxDataBytes, " bytes a tensor)");
     }
+    estimate_ += *bytes + 2 * NameOf(id).size() + 512 + (*bytes >= kPackBelow ? PayloadAlign(*bytes) : 0);
     if (__builtin_add_overflow(total_, *bytes, &total_) || total_ > static_cast<uint64_t>(INT64_MAX) / 2) {
       return UserError("the tensors together are too large for a file");
     }
@@ -158,32 +154,55 @@ TensorRecord Writer::Describe(uint32_t id) const {
   record.dtype = options_.held.Of(record.logical);
   record.dims = Leaf(id).dims;
   record.bytes = *BytesOf(id);
-  record.name = NameOf(id);
-  if (placed_[id].where == Placed::kInline) {
-    record.is_inline = true;
-    record.inline_data = inline_.substr(placed_[id].first, record.bytes);
-  }
   return record;
 }
 
-absl::Status Writer::WriteFrame(FrameKind kind, std::span<const std::byte> meta, std::span<const std::byte> payload,
-                                uint64_t* frame_hash) {
+IndexRecord Writer::Entry(uint32_t id) const {
+  IndexRecord entry;
+  entry.tensor = Describe(id);
+  entry.tensor.name = NameOf(id);
+  const Placed& place = placed_[id];
+  if (place.where == Placed::kInside) {
+    entry.inside = inside_.substr(place.first, entry.tensor.bytes);
+  } else if (place.where == Placed::kPack) {
+    const PackPlace& pack = packs_[place.first];
+    entry.payload = pack.payload;
+    entry.pack_bytes = pack.bytes;
+    entry.inner = place.inner;
+    entry.pack_sum = pack.sum;
+  } else {
+    const DataPlace& data = data_[place.first];
+    entry.payload = data.payload;
+    const auto first = sums_.begin() + static_cast<ptrdiff_t>(data.first_sum);
+    entry.sums.assign(first, first + static_cast<ptrdiff_t>(SumCount(entry.tensor.bytes)));
+  }
+  return entry;
+}
+
+absl::Status Writer::BeginFrame(FrameKind kind, std::span<const std::byte> meta, uint64_t payload) {
   std::byte prefix[kPrefixBytes];
-  EncodePrefix(kind, meta, payload.size(), prefix);
+  EncodePrefix(kind, meta, payload, prefix);
   const uint64_t offset = out_.position();
   if (kind != FrameKind::kFooter) root_.Add(prefix);
   WEFT_RETURN_IF_ERROR(out_.Append(prefix));
   WEFT_RETURN_IF_ERROR(out_.Append(meta));
-  WEFT_RETURN_IF_ERROR(out_.AppendZeros(PayloadOffset(offset, meta.size(), payload.size()) - out_.position()));
+  return out_.AppendZeros(PayloadOffset(offset, meta.size(), payload) - out_.position());
+}
+
+absl::Status Writer::EndFrame() { return out_.AppendZeros(RoundUp(out_.position(), kFrameAlign) - out_.position()); }
+
+absl::Status Writer::WriteFrame(FrameKind kind, std::span<const std::byte> meta, std::span<const std::byte> payload) {
+  WEFT_RETURN_IF_ERROR(BeginFrame(kind, meta, payload.size()));
   if (!payload.empty()) WEFT_RETURN_IF_ERROR(out_.Append(payload));
-  WEFT_RETURN_IF_ERROR(out_.AppendZeros(FrameEnd(offset, meta.size(), payload.size()) - out_.position()));
-  if (frame_hash != nullptr) {  // of frames without payload, which are small
-    std::vector<std::byte> whole(out_.position() - offset);
-    std::memcpy(whole.data(), prefix, kPrefixBytes);
-    std::memcpy(whole.data() + kPrefixBytes, meta.data(), meta.size());
-    *frame_hash = Checksum64(whole);
-  }
-  return absl::OkStatus();
+  return EndFrame();
+}
+
+// Of a frame without payload, which are small.
+uint64_t HashOfFrame(FrameKind kind, std::span<const std::byte> meta) {
+  std::vector<std::byte> whole(RoundUp(kPrefixBytes + meta.size(), kFrameAlign));
+  EncodePrefix(kind, meta, 0, whole.data());
+  std::ranges::copy(meta, whole.begin() + kPrefixBytes);
+  return Checksum64(whole);
 }
 
 absl::Status Writer::Progress(uint64_t bytes) {
@@ -191,31 +210,18 @@ absl::Status Writer::Progress(uint64_t bytes) {
   return options_.progress ? options_.progress(done_, total_) : absl::OkStatus();
 }
 
-absl::Status Writer::WriteDescriptions() {
-  if (undescribed_.empty()) return absl::OkStatus();
-  std::vector<TensorRecord> records;
-  for (uint32_t id : undescribed_) records.push_back(Describe(id));
-  undescribed_.clear();
-  undescribed_bytes_ = 0;
-  Message message;
-  WEFT_RETURN_IF_ERROR(EncodeTensors(records, &message));
-  return WriteFrame(FrameKind::kTensors, message, {});
-}
-
 absl::Status Writer::WritePack() {
-  WEFT_RETURN_IF_ERROR(WriteDescriptions());
   if (members_.empty()) return absl::OkStatus();
   const std::span<const std::byte> payload(pack_.data, pack_used_);
-  ChunkFrameRecord frame;
-  frame.bytes = static_cast<uint32_t>(pack_used_);
-  frame.hash = Checksum64(payload);
-  frame.members.swap(members_);
+  PackRecord record;
+  record.sum = Checksum64(payload);
+  record.members.swap(members_);
   Message message;
-  WEFT_RETURN_IF_ERROR(EncodeChunk(frame, &message));
+  WEFT_RETURN_IF_ERROR(EncodePack(record, &message));
   const uint64_t at = PayloadOffset(out_.position(), message.size(), payload.size());
-  packs_.push_back({at, frame.hash, frame.bytes, 0});
+  packs_.push_back({at, record.sum, static_cast<uint32_t>(pack_used_)});
   uint64_t bytes = 0;
-  for (const PackMemberRecord& member : frame.members) bytes += member.bytes;
+  for (const PackRecord::Member& member : record.members) bytes += member.tensor.bytes;
   pack_used_ = 0;
   WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kPack, message, payload));
   return Progress(bytes);
@@ -223,62 +229,52 @@ absl::Status Writer::WritePack() {
 
 absl::Status Writer::AddToPack(uint32_t id) {
   const uint64_t bytes = *BytesOf(id);
-  WEFT_RETURN_IF_ERROR(pack_.Ensure(kChunkBytes));
-  size_t at = RoundUp(pack_used_, kSmallAlign);
-  if (at + bytes > kChunkBytes || DescriptionsAreFull()) {
+  WEFT_RETURN_IF_ERROR(pack_.Ensure(kPackBytes));
+  size_t at = RoundUp(pack_used_, kMemberAlign);
+  if (at + bytes > kPackBytes || members_.size() >= kMembersPerPack) {
     WEFT_RETURN_IF_ERROR(WritePack());
     at = 0;
   }
   std::memset(pack_.data + pack_used_, 0, at - pack_used_);
   WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], 0, {pack_.data + at, static_cast<size_t>(bytes)}));
   pack_used_ = at + bytes;
-  members_.push_back({id, static_cast<uint32_t>(at), static_cast<uint32_t>(bytes)});
-  placed_[id] = {static_cast<uint32_t>(packs_.size()), static_cast<uint32_t>(at), 1, Placed::kPack};
-  Postpone(id);
+  members_.push_back({Describe(id), static_cast<uint32_t>(at)});
+  placed_[id] = {static_cast<uint32_t>(packs_.size()), static_cast<uint32_t>(at), Placed::kPack};
   return absl::OkStatus();
 }
 
-absl::Status Writer::WriteChunks(uint32_t id) {
-  const Tree::TensorLeaf& leaf = Leaf(id);
-  const uint64_t bytes = *BytesOf(id);
-  uint64_t chunk = kChunkBytes;
-  if ((bytes + chunk - 1) / chunk > kChunksPerTensor) chunk = kLargestChunk;
-  // Whole rows where a row fits, so that a range of rows is a range of chunks.
-  const uint64_t rows = leaf.dims.empty() ? 1 : static_cast<uint64_t>(leaf.dims[0]);
-  const uint64_t row = bytes / rows;
-  if (row * rows == bytes && row <= chunk / 4 && row > 0) chunk = chunk / row * row;
-  WEFT_RETURN_IF_ERROR(chunk_.Ensure(std::max<uint64_t>(kChunkBytes, chunk)));
-
-  Postpone(id);
-  WEFT_RETURN_IF_ERROR(WriteDescriptions());
-  placed_[id].first = static_cast<uint32_t>(chunks_.size());
+absl::Status Writer::WriteData(uint32_t id) {
+  const uint64_t bytes = *BytesOf(id), each = SumBytes(bytes);
+  WEFT_RETURN_IF_ERROR(piece_.Ensure(std::max(kPieceBytes, each)));
   Message message;
-  for (uint64_t offset = 0; offset < bytes; offset += chunk) {
-    const size_t n = static_cast<size_t>(std::min(chunk, bytes - offset));
-    const std::span<std::byte> payload(chunk_.data, n);
-    WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], offset, payload));
-    ChunkFrameRecord frame = {id, placed_[id].count++, offset, static_cast<uint32_t>(n), Checksum64(payload), {}};
-    WEFT_RETURN_IF_ERROR(EncodeChunk(frame, &message));
-    chunks_.push_back({PayloadOffset(out_.position(), message.size(), n), frame.hash, frame.bytes, 0});
-    WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kChunk, message, payload));
-    WEFT_RETURN_IF_ERROR(Progress(n));
+  WEFT_RETURN_IF_ERROR(EncodeData(Describe(id), &message));
+  const uint64_t at = PayloadOffset(out_.position(), message.size(), bytes);
+  WEFT_RETURN_IF_ERROR(BeginFrame(FrameKind::kData, message, bytes));
+  SumsRecord record{.tensor = id, .sums = {}};
+  for (uint64_t offset = 0; offset < bytes; offset += each) {
+    const std::span<std::byte> piece(piece_.data, static_cast<size_t>(std::min(each, bytes - offset)));
+    WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], offset, piece));
+    record.sums.push_back(Checksum64(piece));
+    WEFT_RETURN_IF_ERROR(out_.Append(piece));
+    WEFT_RETURN_IF_ERROR(Progress(piece.size()));
   }
-  return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(EndFrame());
+  placed_[id] = {static_cast<uint32_t>(data_.size()), 0, Placed::kData};
+  data_.push_back({at, sums_.size()});
+  sums_.insert(sums_.end(), record.sums.begin(), record.sums.end());
+  WEFT_RETURN_IF_ERROR(EncodeSums(record, &message));
+  return WriteFrame(FrameKind::kSums, message, {});
 }
 
 absl::Status Writer::WriteTensor(uint32_t id) {
   const uint64_t bytes = *BytesOf(id);
-  if (bytes < kInlineBelow) {
-    std::byte data[kInlineBelow];
-    if (bytes > 0) WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], 0, {data, static_cast<size_t>(bytes)}));
-    placed_[id] = {static_cast<uint32_t>(inline_.size()), 0, 0, Placed::kInline};
-    inline_.append(reinterpret_cast<const char*>(data), bytes);
-    Postpone(id);
-    if (bytes > 0) WEFT_RETURN_IF_ERROR(Progress(bytes));
-    // Descriptions of a pack's members must stand before the pack, so both go out together.
-    return DescriptionsAreFull() ? WritePack() : absl::OkStatus();
-  }
-  return bytes < kPackBelow ? AddToPack(id) : WriteChunks(id);
+  if (bytes >= kPackBelow) return WriteData(id);
+  if (bytes >= kInsideBelow) return AddToPack(id);
+  std::byte data[kInsideBelow];
+  if (bytes > 0) WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], 0, {data, static_cast<size_t>(bytes)}));
+  placed_[id] = {static_cast<uint32_t>(inside_.size()), 0, Placed::kInside};
+  inside_.append(reinterpret_cast<const char*>(data), bytes);
+  return bytes > 0 ? Progress(bytes) : absl::OkStatus();
 }
 
 absl::Status Writer::WriteIndex(FooterRecord* footer) {
@@ -289,19 +285,13 @@ absl::Status Writer::WriteIndex(FooterRecord* footer) {
   Message message;
   for (size_t first = 0; first < order.size();) {
     entries.clear();
-    size_t bytes = 0;
-    for (; first < order.size() && entries.size() < kEntriesPerPage; ++first) {
-      const uint32_t id = order[first];
-      const Placed& place = placed_[id];
-      const size_t more = 512 + NameOf(id).size() + place.count * 48;
-      if (!entries.empty() && bytes + more > kPageBytes) break;
+    size_t bytes = kIndexPageOverhead;
+    for (; first < order.size(); ++first) {
+      IndexRecord entry = Entry(order[first]);
+      const size_t more =
+          IndexEntryBytes(entry.tensor.name.size(), entry.tensor.dims.size(), entry.inside.size(), entry.sums.size());
+      if (!entries.empty() && bytes + more > kMaxPageBytes) break;
       bytes += more;
-      IndexRecord entry;
-      entry.tensor = Describe(id);
-      for (uint32_t k = 0; k < place.count; ++k) {
-        entry.chunks.push_back((place.where == Placed::kPack ? packs_ : chunks_)[place.first + k]);
-        entry.chunks.back().inner = place.inner;
-      }
       entries.push_back(std::move(entry));
     }
     PageRecord page;
@@ -309,7 +299,8 @@ absl::Status Writer::WriteIndex(FooterRecord* footer) {
     page.count = static_cast<uint32_t>(entries.size());
     page.offset = out_.position();
     WEFT_RETURN_IF_ERROR(EncodeIndexPage(entries, &message));
-    WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kIndexPage, message, {}, &page.hash));
+    page.hash = HashOfFrame(FrameKind::kIndexPage, message);
+    WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kIndexPage, message, {}));
     page.bytes = static_cast<uint32_t>(out_.position() - page.offset);
     footer->pages.push_back(std::move(page));
   }
@@ -329,7 +320,6 @@ absl::Status Writer::Run() {
   header.producer = options_.producer;
   header.created_unix_ns = UnixNow();
   header.step = options_.step;
-  header.chunk_bytes = kChunkBytes;
   header.user = options_.user;
   Message message;
   WEFT_RETURN_IF_ERROR(EncodeHeader(header, &message));
@@ -347,7 +337,7 @@ absl::Status Writer::Run() {
   for (uint32_t id = 0; id < ids_.size(); ++id) WEFT_RETURN_IF_ERROR(WriteTensor(id));
   WEFT_RETURN_IF_ERROR(WritePack());
   footer.tensors = ids_.size();
-  footer.chunks = chunks_.size() + packs_.size();
+  footer.payloads = data_.size() + packs_.size();
   footer.raw_bytes = total_;
   WEFT_RETURN_IF_ERROR(WriteIndex(&footer));
   footer.root_hash = root_.Value();
@@ -355,7 +345,8 @@ absl::Status Writer::Run() {
   Trailer trailer;
   trailer.footer_offset = out_.position();
   WEFT_RETURN_IF_ERROR(EncodeFooter(footer, &message));
-  WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kFooter, message, {}, &trailer.footer_hash));
+  trailer.footer_hash = HashOfFrame(FrameKind::kFooter, message);
+  WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kFooter, message, {}));
   trailer.footer_bytes = out_.position() - trailer.footer_offset;
   trailer.file_bytes = out_.position() + kTrailerBytes;
   trailer.root_hash_low = footer.root_hash.low;
@@ -366,7 +357,7 @@ absl::Status Writer::Run() {
   stats_.file_bytes = trailer.file_bytes;
   stats_.tensor_bytes = total_;
   stats_.tensors = ids_.size();
-  stats_.chunks = footer.chunks;
+  stats_.payloads = footer.payloads;
   return absl::OkStatus();
 }
 

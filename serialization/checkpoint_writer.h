@@ -1,5 +1,5 @@
 // Writes a tree with its tensors as a checkpoint: to a file that appears whole or not at all, or down a pipe. Memory is
-// about 20 MiB whatever the size of the state (one 4 MiB chunk, one 4 MiB pack, a ring of three blocks) plus about 130
+// about 20 MiB whatever the size of the state (one 4 MiB piece, one 4 MiB pack, a ring of three blocks) plus about 130
 // bytes a tensor, and 170 for the exported function's snapshot of it; the bytes come from a TensorSource piece by piece.
 #pragma once
 
@@ -37,7 +37,7 @@ struct SaveOptions {
   int64_t step = 0;
   std::string producer = "weft";
   std::vector<std::pair<std::string, std::string>> user;  // in order; at most 1 MiB together
-  // Called after every chunk with payload bytes done and in total; an error stops the save and comes back from it.
+  // Called after every 4 MiB or tensor with payload bytes done and in total; an error stops the save and comes back from it.
   std::function<absl::Status(uint64_t done, uint64_t total)> progress;
 };
 
@@ -45,8 +45,8 @@ struct SaveStats {
   uint64_t file_bytes = 0;
   uint64_t tensor_bytes = 0;
   uint64_t tensors = 0;
-  uint64_t chunks = 0;
-  bool direct = false;  // whether the page cache was bypassed
+  uint64_t payloads = 0;  // tensors by themselves, and packs
+  bool direct = false;    // whether the page cache was bypassed
 };
 
 // Replaces `path` atomically. On any error the old file is as it was and no temporary is left; only if the last step fails,

@@ -18,6 +18,7 @@ static_assert(std::endian::native == std::endian::little, "checkpoints are littl
 
 constexpr uint64_t kTrailerMagic = 0x4B4354646E45D70Au;
 constexpr uint32_t kFrameMagic = 0x6D724657;  // "WFrm"
+constexpr uint8_t kHugeAlignLog2 = std::countr_zero(kHugeAlign), kSumBytesLog2 = std::countr_zero(kSumBytes);
 
 template <typename T>
 void Put(std::byte* base, size_t offset, T value) {
@@ -38,8 +39,8 @@ uint32_t PrefixHash(const std::byte prefix[kPrefixBytes]) {
 }
 
 std::string_view NameOfKind(uint8_t kind) {
-  constexpr std::string_view kNames[] = {"?",    "header",     "tree",   "tensors", "chunk",
-                                         "pack", "index page", "footer", "blob",    "pad"};
+  constexpr std::string_view kNames[] = {"?",    "header",     "tree",   "sums", "data",
+                                         "pack", "index page", "footer", "blob", "pad"};
   return kind < std::size(kNames) ? kNames[kind] : kNames[0];
 }
 
@@ -67,8 +68,8 @@ void EncodePrologue(const Prologue& prologue, std::byte out[kPrologueBytes]) {
   std::memcpy(out, kCheckpointMagic, 8);
   Put<uint16_t>(out, 8, kFormatMajor);
   Put<uint16_t>(out, 10, kFormatMinor);
-  Put<uint8_t>(out, 12, 12);  // log2 of kPageAlign
-  Put<uint8_t>(out, 13, prologue.chunk_log2);
+  Put<uint8_t>(out, 12, kHugeAlignLog2);
+  Put<uint8_t>(out, 13, kSumBytesLog2);
   Put<uint64_t>(out, 16, prologue.required);
   std::memcpy(out + 24, prologue.uuid.data(), 16);
   Put<uint64_t>(out, 56, Checksum64({out, 56}));
@@ -88,15 +89,19 @@ absl::StatusOr<Prologue> DecodePrologue(std::span<const std::byte> bytes, const 
   }
   Prologue prologue;
   prologue.required = Get<uint64_t>(in, 16);
+  if ((prologue.required & kFeatureUnstable) != 0) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file,
+                       "' was written before the format was final, marked unstable, and this library does not read it; "
+                       "load it with the release that wrote it and save it as safetensors there");
+  }
   if ((prologue.required & ~kKnownFeatures) != 0) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file,
                        "' needs features that this library does not have (bits ",
                        absl::Hex(prologue.required & ~kKnownFeatures), " of ", absl::Hex(prologue.required), ")");
   }
-  prologue.chunk_log2 = Get<uint8_t>(in, 13);
   const bool zeros = Get<uint16_t>(in, 14) == 0 && Get<uint64_t>(in, 40) == 0 && Get<uint64_t>(in, 48) == 0;
-  if (Get<uint8_t>(in, 12) != 12 || prologue.chunk_log2 < 12 || prologue.chunk_log2 > 26 || !zeros) {
-    return Damaged(file, 12, "the prologue holds an alignment, chunk size or reserved field that is not allowed");
+  if (Get<uint8_t>(in, 12) != kHugeAlignLog2 || Get<uint8_t>(in, 13) != kSumBytesLog2 || !zeros) {
+    return Damaged(file, 12, "the prologue holds an alignment, checksum size or reserved field that is not allowed");
   }
   std::memcpy(prologue.uuid.data(), in + 24, 16);
   return prologue;
@@ -170,7 +175,7 @@ absl::Status DecodePrefix(std::span<const std::byte> bytes, uint64_t offset, uin
   const bool carries = kind == 4 || kind == 5 || kind == 8 || kind == 9 || !known;
   if (!carries && frame->payload_bytes != 0)
     return Damaged(file, offset, "a ", NameOfKind(kind), " frame has a payload");
-  if (meta > kMaxMetaBytes || frame->payload_bytes > kMaxChunkBytes + (1 << 20)) {
+  if (meta > kMaxMetaBytes || frame->payload_bytes > (kind == 4 ? kMaxDataBytes : kMaxPackBytes)) {
     return Damaged(file, offset, "a ", NameOfKind(kind), " frame of ", meta, " + ", frame->payload_bytes,
                    " bytes is larger than allowed");
   }
@@ -303,9 +308,14 @@ absl::Status FrameScanner::Finish(const Frame& frame) { return ReadZeros(frame.e
 
 absl::Status FrameScanner::ReadZeros(uint64_t count) {
   std::byte padding[kPageAlign];
-  const uint64_t offset = source_->position();
-  WEFT_RETURN_IF_ERROR(source_->Read({padding, static_cast<size_t>(count)}));
-  return CheckZero({padding, static_cast<size_t>(count)}, offset, source_->name());
+  while (count > 0) {
+    const auto n = static_cast<size_t>(std::min<uint64_t>(count, sizeof(padding)));
+    const uint64_t offset = source_->position();
+    WEFT_RETURN_IF_ERROR(source_->Read({padding, n}));
+    WEFT_RETURN_IF_ERROR(CheckZero({padding, n}, offset, source_->name()));
+    count -= n;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace weft

@@ -25,20 +25,24 @@ inline constexpr size_t kPrologueBytes = 64;
 inline constexpr size_t kTrailerBytes = 64;
 inline constexpr size_t kPrefixBytes = 32;
 inline constexpr uint64_t kFrameAlign = 64;
-inline constexpr uint64_t kLargePayload = 64 << 10;  // payloads from here on are page aligned, smaller ones 256
+inline constexpr uint64_t kLargePayload = 64 << 10;  // payloads from here on start at a page of 4 KiB …
+inline constexpr uint64_t kHugePayload = 1 << 20;    // … and from here on at one of 64 KiB, which some machines have
 inline constexpr uint64_t kPageAlign = 4096;
+inline constexpr uint64_t kHugeAlign = 65536;
 inline constexpr uint64_t kSmallAlign = 256;
+inline constexpr uint64_t kSumBytes = 4 << 20;  // of a payload under one checksum, while that makes at most kMostSums
+inline constexpr uint64_t kMostSums = 16384;
 inline constexpr uint16_t kFormatMajor = 1;
 inline constexpr uint16_t kFormatMinor = 0;
 // Required feature bits. A reader that meets one it does not know refuses the file.
-inline constexpr uint64_t kFeatureUnstable = 1;  // the format may still change: set until it is frozen
-inline constexpr uint64_t kKnownFeatures = kFeatureUnstable;
+inline constexpr uint64_t kFeatureUnstable = 1;  // the layouts before the final one; no reader knows them any more
+inline constexpr uint64_t kKnownFeatures = 0;
 
 enum class FrameKind : uint8_t {
   kHeader = 1,
   kTree = 2,
-  kTensors = 3,
-  kChunk = 4,
+  kSums = 3,
+  kData = 4,
   kPack = 5,
   kIndexPage = 6,
   kFooter = 7,
@@ -48,7 +52,16 @@ enum class FrameKind : uint8_t {
 inline constexpr uint8_t kFrameSkippable = 1;  // flag: a reader that does not know the kind may pass over it
 
 constexpr uint64_t RoundUp(uint64_t value, uint64_t align) { return (value + align - 1) / align * align; }
-constexpr uint64_t PayloadAlign(uint64_t payload) { return payload >= kLargePayload ? kPageAlign : kSmallAlign; }
+constexpr uint64_t PayloadAlign(uint64_t payload) {
+  return payload >= kHugePayload ? kHugeAlign : payload >= kLargePayload ? kPageAlign : kSmallAlign;
+}
+// How many bytes of a tensor of `bytes` are under one checksum: 4 MiB, doubled until there are at most 16,384.
+constexpr uint64_t SumBytes(uint64_t bytes) {
+  uint64_t each = kSumBytes;
+  while (bytes > each * kMostSums) each *= 2;
+  return each;
+}
+constexpr uint64_t SumCount(uint64_t bytes) { return (bytes + SumBytes(bytes) - 1) / SumBytes(bytes); }
 // Where the payload of a frame at `offset` starts, and where the next frame does.
 constexpr uint64_t PayloadOffset(uint64_t offset, uint64_t meta_bytes, uint64_t payload) {
   const uint64_t end = offset + kPrefixBytes + meta_bytes;
@@ -59,8 +72,7 @@ constexpr uint64_t FrameEnd(uint64_t offset, uint64_t meta_bytes, uint64_t paylo
 }
 
 struct Prologue {
-  uint64_t required = kFeatureUnstable;
-  uint8_t chunk_log2 = 22;
+  uint64_t required = 0;
   Uuid uuid{};
 };
 void EncodePrologue(const Prologue& prologue, std::byte out[kPrologueBytes]);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "serialization/checksum.h"
@@ -108,19 +109,62 @@ absl::Status Tree::Check(NodeId container, std::string_view key, const Value& va
                          kMaxValueBytes, " are allowed (use a tensor of u8 for more)");
       }
       break;
-    case Kind::kAlias: {
-      if (value.alias >= nodes_.size())
-        return UserError("an alias stands for tree node ", value.alias, ", which does not exist");
-      if (nodes_[value.alias].kind == Kind::kAlias)
-        return UserError("an alias in a tree cannot stand for another alias");
-      // A container as alias of its own ancestor would be a cycle.
-      for (NodeId at = container;; at = nodes_[at].parent) {
-        if (at == value.alias) return UserError("an alias in a tree cannot stand for a container that holds it");
-        if (at == root()) break;
-      }
+    case Kind::kAlias:
+      if (value.alias != kNoNode) return CheckTarget(container, value.alias);
       break;
-    }
     default: break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Tree::CheckTarget(NodeId container, NodeId target) const {
+  if (target >= nodes_.size()) return UserError("an alias stands for tree node ", target, ", which does not exist");
+  if (nodes_[target].kind == Kind::kAlias) return UserError("an alias in a tree cannot stand for another alias");
+  // A container as alias of its own ancestor would be a cycle.
+  for (NodeId at = container;; at = nodes_[at].parent) {
+    if (at == target) return UserError("an alias in a tree cannot stand for a container that holds it");
+    if (at == root()) return absl::OkStatus();
+  }
+}
+
+absl::Status Tree::PointAlias(NodeId alias, NodeId target) {
+  if (alias == root() || alias >= nodes_.size() || nodes_[alias].kind != Kind::kAlias) {
+    return UserError("tree node ", alias, " is no alias");
+  }
+  WEFT_RETURN_IF_ERROR(CheckTarget(nodes_[alias].parent, target));
+  nodes_[alias].alias = target;
+  return absl::OkStatus();
+}
+
+absl::Status Tree::CheckAliases() const {
+  bool to_container = false;
+  for (NodeId id = 0; id < nodes_.size(); ++id) {
+    const Node& node = nodes_[id];
+    if (node.kind != Kind::kAlias) continue;
+    if (node.alias == kNoNode) return UserError("alias '", PathOf(id), "' stands for nothing");
+    to_container = to_container || IsContainer(nodes_[node.alias].kind);
+  }
+  if (!to_container) return absl::OkStatus();
+  // A walk down that follows aliases: a node that is met again while it is open is its own descendant.
+  enum State : uint8_t { kNew, kOpen, kDone };
+  std::vector<State> states(nodes_.size(), kNew);
+  struct Level {
+    NodeId container, child;
+  };
+  std::vector<Level> open = {{root(), nodes_[root()].first_child}};
+  states[root()] = kOpen;
+  while (!open.empty()) {
+    if (open.back().child == kNoNode) {
+      states[open.back().container] = kDone;
+      open.pop_back();
+      continue;
+    }
+    const NodeId child = std::exchange(open.back().child, nodes_[open.back().child].next_sibling);
+    const NodeId at = Resolve(child);
+    if (!IsContainer(nodes_[at].kind) || states[at] == kDone) continue;
+    if (states[at] == kOpen) return UserError("alias '", PathOf(child), "' leads round in a circle to what holds it");
+    states[at] = kOpen;
+    open.push_back({at, nodes_[at].first_child});
   }
   return absl::OkStatus();
 }

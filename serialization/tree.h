@@ -60,7 +60,7 @@ class Tree {
     uint32_t children = 0;
     uint32_t depth = 0;
     uint32_t tensor = 0;     // kTensor
-    NodeId alias = kNoNode;  // kAlias: what it stands for, never an alias itself
+    NodeId alias = kNoNode;  // kAlias: what it stands for, never an alias itself; kNoNode until PointAlias has said it
     int64_t int64 = 0;
     double float64 = 0;
     std::string key;   // in a dict
@@ -97,6 +97,10 @@ class Tree {
 
   // Appends a child. A dict needs a key that it does not have yet; a list or tuple takes none.
   absl::StatusOr<NodeId> Add(NodeId container, std::string_view key, const Value& value);
+  // Says what an alias stands for that was added as Alias(kNoNode), because that node did not exist yet.
+  absl::Status PointAlias(NodeId alias, NodeId target);
+  // INVALID_ARGUMENT where an alias stands for nothing yet, or where aliases of containers lead round in a circle.
+  absl::Status CheckAliases() const;
   // Removes the newest nodes, from `first` on.
   void TakeBack(NodeId first);
   absl::StatusOr<NodeId> Append(NodeId container, const Value& value) { return Add(container, {}, value); }
@@ -129,6 +133,7 @@ class Tree {
  private:
   static void AppendKey(std::string_view key, std::string* path);
   absl::Status Check(NodeId container, std::string_view key, const Value& value) const;
+  absl::Status CheckTarget(NodeId container, NodeId target) const;
   void Fill(NodeId id, const Value& value);
 
   std::vector<Node> nodes_;

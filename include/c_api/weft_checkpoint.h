@@ -39,6 +39,24 @@ typedef enum weft_file_format {
   WEFT_FILE_FORMAT_FORCE32 = 0x7FFFFFFF
 } weft_file_format;
 
+/* How a reader brings tensors into memory. */
+typedef enum weft_open_mode {
+  WEFT_OPEN_COPY = 0, /* each tensor into memory of its own */
+  WEFT_OPEN_MAP = 1, /* the file's own pages, read when they are touched and copied when they are written to (the file never changes): tensors of 64 KiB or more of a checkpoint, and those of safetensors and .npy files that are aligned to their element, on the host; others are copied. Whoever cuts the file off later ends the process (SIGBUS) */
+  WEFT_OPEN_AUTO = 2, /* map where the file lies on ext4, xfs, btrfs or tmpfs of this machine and can be mapped, else copy */
+  WEFT_OPEN_MODE_FORCE32 = 0x7FFFFFFF
+} weft_open_mode;
+
+/* What a reader checks of a checkpoint. Other formats have no checksums, but for ZIP archives, which are always
+ * checked.
+ */
+typedef enum weft_verify {
+  WEFT_VERIFY_USE = 0, /* a tensor before any pointer to it leaves the library */
+  WEFT_VERIFY_ALL = 1, /* that, and when it is opened the frames and paddings between all tensors */
+  WEFT_VERIFY_OFF = 2, /* only what is read to find a tensor; its bytes may then be anything */
+  WEFT_VERIFY_FORCE32 = 0x7FFFFFFF
+} weft_verify;
+
 /* What a file that knows no aliases gets for a tensor's second and further names. */
 typedef enum weft_tied {
   WEFT_TIED_REFUSE = 0, /* an error that names them */
@@ -61,6 +79,27 @@ typedef struct weft_checkpoint_options {
 } weft_checkpoint_options;
 #define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0}
 WEFT_API void weft_checkpoint_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How a file of tensors is opened. Since 1.2. */
+typedef struct weft_open_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  weft_open_mode mode;
+  weft_verify verify;
+  uint64_t memory_budget; /* bytes of tensors that one call may make by copying; more is RESOURCE_EXHAUSTED before anything is read; 0: as many as the machine has */
+} weft_open_options;
+#define WEFT_OPEN_OPTIONS_INIT {sizeof(weft_open_options), NULL, (weft_open_mode)0, (weft_verify)0, 0}
+WEFT_API void weft_open_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How weft_checkpoint_load_into treats what does not fit. Since 1.2. */
+typedef struct weft_load_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  int32_t convert; /* among floats (rounded once) and among integers (OUT_OF_RANGE where a value does not fit); 0: other types are INVALID_ARGUMENT */
+  int32_t partial; /* 0: a tensor that is missing, unexpected or of another shape is INVALID_ARGUMENT before anything is loaded; else what fits is loaded */
+} weft_load_options;
+#define WEFT_LOAD_OPTIONS_INIT {sizeof(weft_load_options), NULL, 0, 0}
+WEFT_API void weft_load_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* One tensor of a checkpoint. path is borrowed from the reader. Since 1.0. */
 typedef struct weft_checkpoint_entry {
@@ -353,6 +392,59 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_r
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* weft_checkpoint_reader_open with a say in how tensors come into memory and what is checked. Of a checkpoint, opening
+ * reads its trailer, its footer and its header, whatever its size, and a tensor that is asked for by path costs one
+ * page of the index, of at most 256 KiB, beside its bytes; WEFT_VERIFY_ALL reads something of every tensor. What a file
+ * lacks by being damaged is therefore found when it is used.
+ *   path: path_length bytes
+ *   options: may be NULL; NULL: copy, WEFT_VERIFY_USE, no budget
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
+ * FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open_with(weft_context* ctx, const char* path,
+    size_t path_length, const weft_open_options* options, weft_checkpoint_reader** out) WEFT_NOEXCEPT;
+
+/* Reads a box of one tensor: in dimension d the sizes[d] elements from starts[d] on. Of a checkpoint, what is read and
+ * checked is the 4 MiB round each row that is touched; of safetensors and .npy files the rows; of other formats and of
+ * types of less than a byte the whole.
+ *   path: path_length bytes
+ *   starts: may be NULL; rank entries; NULL where rank is 0
+ *   sizes: may be NULL; rank entries; NULL where rank is 0
+ *   rank: the tensor's
+ *   device: may be NULL; NULL = default
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION,
+ * PERMISSION_DENIED. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_box(weft_checkpoint_reader* reader, const char* path,
+    size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Reads several tensors, in the order in which they lie in the file, whatever the order of the call: all or none.
+ * memory_budget is for all of them together.
+ *   indices: count entries; as weft_checkpoint_reader_find gives them
+ *   device: may be NULL; NULL = default
+ *   out: count entries; each yours: release them
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION,
+ * PERMISSION_DENIED. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_many(weft_checkpoint_reader* reader,
+    const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Gives the tensors of a tree the values that a file has under their paths, as weft_tensor_assign does: on their
+ * devices, one after the other, so that memory for the largest is needed and not for all. Whatever does not fit is
+ * found before the first is assigned; where reading fails after that, the error says how many have their new values.
+ * What of the tree is no tensor stays as it is.
+ *   options: may be NULL
+ *   out_report: may be NULL; yours: release it; a dict of lists of text: "missing" and "shape_differs", paths of the
+ *   tree, and "unexpected", names of the file
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION,
+ * PERMISSION_DENIED. Threads: any. May block. May call hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load_into(weft_checkpoint_reader* reader, weft_tree* tree,
+    const weft_load_options* options, weft_tree** out_report) WEFT_NOEXCEPT;
 
 /* The user's metadata as a dict of text (bytes where it is not UTF-8 without NUL), of GGUF also of numbers and lists;
  * empty if there is none.

@@ -274,6 +274,10 @@ struct weft_api_v1 {
   weft_error* (*optimizer_step_groups)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
   weft_error* (*clip_by_global_norm)(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
   weft_error* (*schedule_rate)(const weft_schedule_options* schedule, int64_t step, double* out_rate);
+  weft_error* (*checkpoint_reader_open_with)(weft_context* ctx, const char* path, size_t path_length, const weft_open_options* options, weft_checkpoint_reader** out);
+  weft_error* (*checkpoint_reader_load_box)(weft_checkpoint_reader* reader, const char* path, size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device, weft_tensor** out);
+  weft_error* (*checkpoint_reader_load_many)(weft_checkpoint_reader* reader, const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out);
+  weft_error* (*checkpoint_load_into)(weft_checkpoint_reader* reader, weft_tree* tree, const weft_load_options* options, weft_tree** out_report);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

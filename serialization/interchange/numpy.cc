@@ -53,6 +53,11 @@ class NpyFile final : public ForeignFile {
   absl::Status ReadStored(uint32_t, std::span<std::byte> out) override {
     return file_.ReadAt(static_cast<int64_t>(array_.header_bytes), out);
   }
+  std::optional<Lying> LyingAt(uint32_t id) const override {
+    const bool as_it_is = tensors_[id].loadable && !array_.swapped && (!array_.fortran_order || array_.dims.size() < 2);
+    if (!as_it_is) return std::nullopt;
+    return Lying{&file_, array_.header_bytes, file_bytes_};
+  }
 
  protected:
   absl::Status Read(uint32_t id, std::span<std::byte> out) override {

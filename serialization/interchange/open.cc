@@ -21,13 +21,15 @@ class WeftFile final : public TensorFile {
   explicit WeftFile(std::unique_ptr<CheckpointReader> reader) : reader_(std::move(reader)) {}
   FileFormat format() const override { return FileFormat::kWeft; }
   const HeaderRecord& header() const override { return reader_->header(); }
+  absl::Status LoadAll() override { return reader_->LoadAll(); }
+  bool Knows(uint32_t id) const override { return reader_->Knows(id); }
   const Tree& tree() const override { return reader_->tree(); }
   size_t tensor_count() const override { return reader_->tensor_count(); }
   FileTensor tensor(uint32_t id) const override {
     const TensorRecord& t = reader_->tensor(id);
     return {t.name, t.dtype, t.logical, t.dims, t.bytes, t.bytes, {}, true};
   }
-  std::optional<uint32_t> Find(std::string_view name) const override { return reader_->Find(name); }
+  absl::StatusOr<std::optional<uint32_t>> Find(std::string_view name) override { return reader_->Find(name); }
   uint64_t tensor_bytes() const override { return reader_->tensor_bytes(); }
   uint64_t file_bytes() const override { return reader_->file_bytes(); }
   absl::StatusOr<Tree> Metadata() const override {
@@ -40,6 +42,17 @@ class WeftFile final : public TensorFile {
   }
   absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) override { return reader_->ReadTensor(id, out); }
   absl::Status ReadStored(uint32_t id, std::span<std::byte> out) override { return reader_->ReadTensor(id, out); }
+  absl::Status ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out) override {
+    return reader_->ReadPart(id, offset, out);
+  }
+  std::optional<Lying> LyingAt(uint32_t id) const override {
+    const IndexRecord& entry = reader_->entry(id);
+    if (entry.is_inside() || entry.in_pack()) return std::nullopt;  // small: a copy costs less than a page
+    return Lying{&reader_->file(), entry.payload, reader_->file_bytes()};
+  }
+  absl::Status CheckBytes(uint32_t id, std::span<const std::byte> bytes) override {
+    return reader_->CheckBytes(id, bytes);
+  }
   absl::Status Verify() override { return reader_->VerifyPayloads(); }
 
  private:
@@ -63,8 +76,8 @@ absl::StatusOr<std::unique_ptr<TensorFile>> OpenArchive(File file, uint64_t file
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& path, FileSystem* fs) {
-  if (fs == nullptr) fs = PosixFileSystem();
+absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& path, const OpenOptions& options) {
+  FileSystem* const fs = options.fs != nullptr ? options.fs : PosixFileSystem();
   FileInfo info;
   WEFT_ASSIGN_OR_RETURN(File file, File::OpenToRead(fs, path, &info));
   const auto file_bytes = static_cast<uint64_t>(info.size);
@@ -82,7 +95,7 @@ absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& pa
   if (IsTar(file, file_bytes)) {
     return NotForWeft(path, "a tar archive, as PyTorch before 0.1.10 wrote them; load and save it with PyTorch");
   }
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(path, {.fs = fs}));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(path, options));
   return std::make_unique<WeftFile>(std::move(reader));
 }
 

@@ -30,6 +30,10 @@ class SafetensorsFile final : public ForeignFile {
   absl::Status ReadStored(uint32_t id, std::span<std::byte> out) override {
     return files_[file_of_[id]].ReadAt(static_cast<int64_t>(tensors_[id].offset), out);
   }
+  std::optional<Lying> LyingAt(uint32_t id) const override {
+    if (!tensors_[id].loadable) return std::nullopt;
+    return Lying{&files_[file_of_[id]], tensors_[id].offset, sizes_[file_of_[id]]};
+  }
 
  protected:
   absl::Status Read(uint32_t id, std::span<std::byte> out) override { return ReadStored(id, out); }
@@ -45,6 +49,7 @@ class SafetensorsFile final : public ForeignFile {
   }
 
   std::vector<File> files_;
+  std::vector<uint64_t> sizes_;    // of each file
   std::vector<uint32_t> file_of_;  // of each tensor
 };
 
@@ -84,6 +89,7 @@ absl::Status SafetensorsFile::AddFile(FileSystem* fs, const std::string& path,
   }
   file_bytes_ += bytes;
   files_.push_back(std::move(file));
+  sizes_.push_back(bytes);
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 #include "serialization/interchange/tensor_file.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/numbers.h"
 #include "serialization/framing.h"
@@ -19,7 +20,7 @@ FileTensor ForeignFile::tensor(uint32_t id) const {
   return {t.name, t.dtype, t.dtype, t.dims, t.bytes, t.file_bytes, t.encoding, t.loadable};
 }
 
-std::optional<uint32_t> ForeignFile::Find(std::string_view name) const {
+absl::StatusOr<std::optional<uint32_t>> ForeignFile::Find(std::string_view name) {
   const auto found = by_name_.find(name);
   if (found != by_name_.end()) return found->second;
   Tree::NodeId node = tree_.Find(Tree::root(), name);  // an alias's name, as it stands
@@ -86,9 +87,33 @@ absl::Status ForeignFile::ReadTensor(uint32_t id, std::span<std::byte> out) {
                       ", which Weft has no type for; weft_checkpoint_reader_load_bytes gives its bytes");
   }
   WEFT_RETURN_IF_ERROR(Read(id, out));
+  return CheckBytes(id, out);
+}
+
+absl::Status ForeignFile::ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out) {
+  const ForeignTensor& t = tensors_[id];
+  if (offset > t.bytes || out.size() > t.bytes - offset) {
+    return InternalError("bytes ", offset, " to ", offset + out.size(), " of tensor '", t.name, "' of ", t.bytes);
+  }
+  if (const std::optional<Lying> lying = LyingAt(id)) {
+    WEFT_RETURN_IF_ERROR(lying->file->ReadAt(static_cast<int64_t>(lying->offset + offset), out));
+    return CheckBytes(id, out);
+  }
+  if (kept_id_ != id) {
+    kept_id_.reset();
+    kept_.resize(t.bytes);
+    WEFT_RETURN_IF_ERROR(ReadTensor(id, kept_));
+    kept_id_ = id;
+  }
+  if (!out.empty()) std::memcpy(out.data(), kept_.data() + offset, out.size());
+  return absl::OkStatus();
+}
+
+absl::Status ForeignFile::CheckBytes(uint32_t id, std::span<const std::byte> bytes) {
+  const ForeignTensor& t = tensors_[id];
   if (t.dtype != DType::kBool) return absl::OkStatus();
-  const auto bad = std::find_if(out.begin(), out.end(), [](std::byte b) { return static_cast<uint8_t>(b) > 1; });
-  if (bad == out.end()) return absl::OkStatus();
+  const auto bad = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return static_cast<uint8_t>(b) > 1; });
+  if (bad == bytes.end()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("'", path_, "': tensor '", t.name, "' of bool holds the byte ",
                                           static_cast<int>(*bad), "; only 0 and 1 are allowed"));
 }

@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "serialization/checkpoint_reader.h"
 #include "serialization/checkpoint_schema.h"
 #include "serialization/tree.h"
 #include "src/runtime/io.h"
@@ -48,17 +49,31 @@ class TensorFile {
   virtual ~TensorFile() = default;
   virtual FileFormat format() const = 0;
   virtual const HeaderRecord& header() const = 0;  // step, time, producer; nothing of the rest is used
-  virtual const Tree& tree() const = 0;            // tensor leaf i is tensor(i)
+  // Reads what is known of all tensors, once. Before it tree() is empty and tensor(id) is known only of what Find found.
+  virtual absl::Status LoadAll() { return absl::OkStatus(); }
+  virtual bool Knows(uint32_t /*id*/) const { return true; }
+  virtual const Tree& tree() const = 0;  // tensor leaf i is tensor(i)
   virtual size_t tensor_count() const = 0;
   virtual FileTensor tensor(uint32_t id) const = 0;
   // By name, or by path as Tree::PathOf writes it; an alias gives the tensor that it stands for.
-  virtual std::optional<uint32_t> Find(std::string_view name) const = 0;
+  virtual absl::StatusOr<std::optional<uint32_t>> Find(std::string_view name) = 0;
   virtual uint64_t tensor_bytes() const = 0;
   virtual uint64_t file_bytes() const = 0;  // of all files where there are several
   virtual absl::StatusOr<Tree> Metadata() const = 0;
 
   // The whole tensor into `out`, which has tensor(id).bytes bytes. On error the contents of `out` are undefined.
   virtual absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) = 0;
+  // Bytes of it from `offset` on. Where a format allows no less, the whole is read for it.
+  virtual absl::Status ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out) = 0;
+  // Where the bytes that ReadTensor gives lie in a file as they are, one after the other; a file that is mapped has them there.
+  struct Lying {
+    const File* file = nullptr;
+    uint64_t offset = 0;
+    uint64_t file_bytes = 0;
+  };
+  virtual std::optional<Lying> LyingAt(uint32_t /*id*/) const { return std::nullopt; }
+  // Checks all bytes of a tensor that somebody found there as ReadTensor would.
+  virtual absl::Status CheckBytes(uint32_t id, std::span<const std::byte> bytes) = 0;
   // Its bytes as they lie in the file, tensor(id).file_bytes of them.
   virtual absl::Status ReadStored(uint32_t id, std::span<std::byte> out) = 0;
   // Reads every payload once and checks what can be checked.
@@ -67,7 +82,8 @@ class TensorFile {
 
 // The bytes of the file decide its format, not its name. INVALID_ARGUMENT says what a file is
 // that holds no tensors that can be read.
-absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& path, FileSystem* fs = nullptr);
+// `options.verify` is for Weft's own; the others have no checksums, but for the archives, which check theirs.
+absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& path, const OpenOptions& options = {});
 
 // A tensor of another's file. Usually 100 to 2,000 a file.
 struct ForeignTensor {
@@ -88,11 +104,13 @@ class ForeignFile : public TensorFile {
   const Tree& tree() const final { return tree_; }
   size_t tensor_count() const final { return tensors_.size(); }
   FileTensor tensor(uint32_t id) const final;
-  std::optional<uint32_t> Find(std::string_view name) const final;
+  absl::StatusOr<std::optional<uint32_t>> Find(std::string_view name) final;
   uint64_t tensor_bytes() const final { return total_; }
   uint64_t file_bytes() const final { return file_bytes_; }
   absl::StatusOr<Tree> Metadata() const override { return metadata_; }
   absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) final;
+  absl::Status ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out) final;
+  absl::Status CheckBytes(uint32_t id, std::span<const std::byte> bytes) final;
   absl::Status ReadStored(uint32_t id, std::span<std::byte> out) override = 0;
   absl::Status Verify() override;
 
@@ -117,6 +135,8 @@ class ForeignFile : public TensorFile {
  private:
   const FileFormat format_;
   uint64_t total_ = 0;
+  std::optional<uint32_t> kept_id_;  // whose bytes kept_ has, for the parts of a tensor that is read whole
+  std::vector<std::byte> kept_;
   absl::flat_hash_map<std::string_view, uint32_t> by_name_;  // views of tensors_, which changes no more
 };
 

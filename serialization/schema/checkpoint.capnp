@@ -20,55 +20,37 @@ struct Kv {
   value @1 :Data;
 }
 
-struct Shard {
-  checkpointUuid @0 :Data;  # 16 bytes
-  rank @1 :UInt32;
-  world @2 :UInt32;
-}
-
 struct Header {
   major @0 :UInt16;
   minor @1 :UInt16;
   required @2 :UInt64;  # feature bits a reader must know; equal to the prologue's
-  optional @3 :UInt64;
+  optional @3 :UInt64;  # feature bits that a reader may pass over
   uuid @4 :Data;        # 16 bytes, equal to the prologue's
   producer @5 :Text;
   createdUnixNs @6 :Int64;
   step @7 :Int64;
-  chunkBytes @8 :UInt32;
-  payloadAlignLog2 @9 :UInt8;
-  user @10 :List(Kv);
-  shard @11 :Shard;     # absent: the only file
+  user @8 :List(Kv);
 }
 
 # A tree is its nodes in preorder: the children of a container follow it, each with its own descendants.
-enum KeyKind { none @0; text @1; int @2; bool @3; noneKey @4; }
-
-struct Ext {
-  typeName @0 :Text;
-  version @1 :UInt32;
-  payload @2 :Data;
-}
+enum KeyKind { none @0; text @1; }
 
 struct Node {
   parent @0 :UInt32;    # index of the container; the root is its own parent
-  keyKind @1 :KeyKind;
+  keyKind @1 :KeyKind;  # text below a dict, none elsewhere
   keyText @2 :Text;
-  keyInt @3 :Int64;
   union {
-    none @4 :Void;
-    dict @5 :UInt32;    # number of children
-    list @6 :UInt32;
-    tuple @7 :UInt32;
-    tensor @8 :UInt32;  # Tensor.id
-    alias @9 :UInt32;   # index of an earlier node that is no alias
-    bool @10 :Bool;
-    int64 @11 :Int64;
-    float64 @12 :Float64;
-    text @13 :Text;
-    bytes @14 :Data;
-    bigInt @15 :Text;
-    ext @16 :Ext;
+    none @3 :Void;
+    dict @4 :UInt32;    # number of children
+    list @5 :UInt32;
+    tuple @6 :UInt32;
+    tensor @7 :UInt32;  # the tensor's id
+    alias @8 :UInt32;   # index of a node that is no alias; it may come later
+    bool @9 :Bool;
+    int64 @10 :Int64;
+    float64 @11 :Float64;
+    text @12 :Text;
+    bytes @13 :Data;
   }
 }
 
@@ -77,69 +59,47 @@ struct Tree {
   first @1 :UInt32;     # index of nodes[0] in the whole tree
 }
 
-struct Box {
-  globalShape @0 :List(UInt64);
-  start @1 :List(UInt64);
-  replica @2 :UInt32;
-}
-
 struct Tensor {
   id @0 :UInt32;
-  name @1 :Text;        # path of the leaf: keys joined by ".", "." and "\" inside a key escaped by "\"
-  dtype @2 :DType;      # as stored
-  logical @3 :DType;    # as the user sees it
-  shape @4 :List(UInt64);
-  rawBytes @5 :UInt64;
-  box @6 :Box;          # absent: the whole tensor
-  inlineData @7 :Data;  # tensors of at most 256 bytes
-  hash @8 :UInt64;      # XXH3-64 of inlineData
-  flags @9 :UInt32;
-  quant @10 :Ext;
+  dtype @1 :DType;      # as stored
+  logical @2 :DType;    # as the user sees it
+  shape @3 :List(UInt64);
 }
 
-# Frame kind 3: tensors whose bytes follow in Chunk frames or in the next Pack.
-struct Tensors {
-  tensors @0 :List(Tensor);
+# Frame kind 4: the payload is the whole of one tensor.
+struct Payload {
+  tensor @0 :Tensor;
 }
 
-enum Codec { none @0; zstd @1; zero @2; }
-enum Filter { none @0; byteShuffle @1; }
+# Frame kind 3, directly behind a tensor's data.
+struct Sums {
+  tensor @0 :UInt32;
+  sums @1 :List(UInt64);  # XXH3-64 of each 4 MiB of the payload (docs/formats.md: of more in tensors past 64 GiB)
+}
 
 struct PackMember {
-  tensorId @0 :UInt32;
-  offset @1 :UInt32;
-  length @2 :UInt32;
+  tensor @0 :Tensor;
+  offset @1 :UInt32;  # in the payload
 }
 
-struct Chunk {
-  tensorId @0 :UInt32;
-  ordinal @1 :UInt32;
-  rawOffset @2 :UInt64;
-  rawLen @3 :UInt32;
-  storedLen @4 :UInt32;
-  codec @5 :Codec;
-  filter @6 :Filter;
-  elemBytes @7 :UInt8;
-  rawHash @8 :UInt64;
-  storedHash @9 :UInt64;
-  members @10 :List(PackMember);  # only in a Pack
-}
-
-struct ChunkRef {
-  fileOffset @0 :UInt64;  # of the payload
-  storedLen @1 :UInt32;
-  rawLen @2 :UInt32;      # of the whole payload; a pack's members share one payload
-  storedHash @3 :UInt64;
-  rawHash @4 :UInt64;
-  innerOffset @5 :UInt32; # where the tensor starts in a pack
-  codec @6 :Codec;
-  filter @7 :Filter;
-  file @8 :UInt32;        # 0: this file
+# Frame kind 5: the payload is several tensors.
+struct Pack {
+  members @0 :List(PackMember);
+  sum @1 :UInt64;  # XXH3-64 of the payload
 }
 
 struct IndexEntry {
-  tensor @0 :Tensor;
-  chunks @1 :List(ChunkRef);
+  id @0 :UInt32;
+  dtype @1 :DType;
+  logical @2 :DType;
+  name @3 :Text;         # path of the leaf: keys joined by ".", "." and "\" inside a key escaped by "\"
+  shape @4 :List(UInt64);
+  payload @5 :UInt64;    # where the payload starts in the file; 0: the bytes are `inside`
+  packBytes @6 :UInt32;  # length of the pack's payload; 0: the payload is the tensor alone
+  inner @7 :UInt32;      # where the tensor starts in its pack
+  packSum @8 :UInt64;    # the pack's sum
+  inside @9 :Data;       # tensors of at most 256 bytes
+  sums @10 :List(UInt64);  # as in Sums; empty unless the payload is the tensor alone
 }
 
 struct IndexPage {
@@ -149,8 +109,8 @@ struct IndexPage {
 struct PageRef {
   firstName @0 :Text;
   offset @1 :UInt64;  # of the frame
-  length @2 :UInt32;  # of the frame
-  hash @3 :UInt64;    # XXH3-64 of the whole frame
+  hash @2 :UInt64;    # XXH3-64 of the whole frame
+  length @3 :UInt32;  # of the frame
   count @4 :UInt32;
 }
 
@@ -158,12 +118,10 @@ struct Footer {
   pages @0 :List(PageRef);
   treeOffset @1 :UInt64;
   treeFrames @2 :UInt32;
-  treeNodes @10 :UInt32;
-  tensors @3 :UInt64;
-  chunks @4 :UInt64;  # Chunk and Pack frames
-  rawBytes @5 :UInt64;
-  rootHash @6 :Data;  # XXH3-128 of the 32-byte prefixes of all frames before the footer, low half first
-  rootKind @7 :UInt8; # 0: XXH3-128
-  signature @8 :Data;
-  previousFooter @9 :UInt64;
+  treeNodes @3 :UInt32;
+  tensors @4 :UInt64;
+  payloads @5 :UInt64;  # frames of data and packs
+  rawBytes @6 :UInt64;  # of all tensors
+  rootLow @7 :UInt64;   # XXH3-128 of the 32-byte prefixes of all frames before the footer
+  rootHigh @8 :UInt64;
 }

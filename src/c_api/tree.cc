@@ -71,6 +71,7 @@ absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TensorTree::Tied() const 
   Tree tied(Tree::Value{.kind = tree.node(Tree::root()).kind});  // a container, or there would be one tensor at most
   std::vector<Tree::NodeId> copies(tree.size(), Tree::kNoNode);
   std::unordered_map<const lazy::Tensor*, Tree::NodeId> first;
+  std::vector<std::pair<Tree::NodeId, Tree::NodeId>> later;  // aliases that come before what they stand for
   absl::Status status;
   tree.ForEachPreorder([&](Tree::NodeId id) {
     if (!status.ok()) return;
@@ -81,6 +82,7 @@ absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TensorTree::Tied() const 
     const Tree::Node& node = tree.node(id);
     Tree::Value value = ValueOf(node);
     if (node.kind == Tree::Kind::kAlias) value.alias = copies[node.alias];
+    const bool early = value.kind == Tree::Kind::kAlias && value.alias == Tree::kNoNode;
     if (node.kind == Tree::Kind::kTensor) {
       const auto [known, is_new] = first.try_emplace(values[node.tensor].get(), Tree::kNoNode);
       if (is_new) {
@@ -90,20 +92,17 @@ absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TensorTree::Tied() const 
         value = Tree::Alias(known->second);
       }
     }
-    if (value.kind == Tree::Kind::kAlias && value.alias == Tree::kNoNode) {
-      status = UserError("alias '", tree.PathOf(id), "' comes before '", tree.PathOf(node.alias),
-                         "', which it stands for; a checkpoint needs it after");
-      return;
-    }
     const absl::StatusOr<Tree::NodeId> added = tied.Add(copies[node.parent], node.key, value);
     if (!added.ok()) {
       status = added.status();
       return;
     }
-    copies[id] = tied.Resolve(*added);  // what stands for an alias would be one of an alias
+    if (early) later.emplace_back(*added, node.alias);
+    copies[id] = early ? *added : tied.Resolve(*added);  // what stands for an alias would be one of an alias
     if (node.kind == Tree::Kind::kTensor) first[values[node.tensor].get()] = copies[id];
   });
-  if (!status.ok()) return status;
+  WEFT_RETURN_IF_ERROR(status);
+  for (const auto& [alias, target] : later) WEFT_RETURN_IF_ERROR(tied.PointAlias(alias, copies[target]));
   return std::pair(std::move(tied), std::move(leaves));
 }
 
@@ -129,6 +128,7 @@ absl::StatusOr<Tree::NodeId> TensorTree::AddTree(Tree::NodeId parent, std::strin
       value = Tree::Tensor(leaf.dtype, leaf.dims);
     }
     if (node.kind == Tree::Kind::kAlias) value.alias = copies[node.alias];
+    const bool early = value.kind == Tree::Kind::kAlias && value.alias == Tree::kNoNode;
     WEFT_ASSIGN_OR_RETURN(copies[id], tree.Add(under, name, value));
     values.resize(tree.tensors().size());
   }

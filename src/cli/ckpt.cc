@@ -62,7 +62,10 @@ struct Work {
   bool Open(std::string_view path, Reader* reader, std::vector<Entry>* entries) {
     weft_checkpoint_reader* opened = nullptr;
     size_t count = 0;
-    if (!Done(weft_checkpoint_reader_open(context.get(), path.data(), path.size(), &opened))) return false;
+    weft_open_options options = WEFT_OPEN_OPTIONS_INIT;
+    options.verify = WEFT_VERIFY_ALL;
+    if (!Done(weft_checkpoint_reader_open_with(context.get(), path.data(), path.size(), &options, &opened)))
+      return false;
     reader->reset(opened);
     weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
     if (!Done(weft_checkpoint_reader_info(opened, &info))) return false;

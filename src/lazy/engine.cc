@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/backends/host_writable.h"
 #include "src/lazy/engine_record.h"
 #include "src/lazy/live_report.h"
 #include "src/ops/build.h"
@@ -154,16 +155,8 @@ absl::Status Engine::Close() {
 
 // --- Leaves --------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
-                                             std::span<const std::byte> bytes) {
-  std::vector<std::byte, LargeStdAllocator<std::byte>> stored;
-  if (const DType held = options_.held.Of(dtype); held != dtype) {
-    stored.resize(static_cast<size_t>(CountOf(dims) * BytesOf(held)));
-    ConvertHeld(dtype, bytes, held, stored);
-    dtype = held;
-    bytes = stored;
-  }
-  absl::StatusOr<Ref<Buffer>> buffer = device->backend->ToDevice(device, dtype, dims, bytes);
+absl::StatusOr<Ref<Buffer>> Engine::WithRoom(Device* device, absl::FunctionRef<absl::StatusOr<Ref<Buffer>>()> make) {
+  absl::StatusOr<Ref<Buffer>> buffer = make();
   if (!absl::IsResourceExhausted(buffer.status())) return buffer;
   Ref<Event> running;
   {
@@ -173,7 +166,7 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
   if (running && !running->done()) {
     const absl::Status status = services_.WaitFor(*running, Part::kMemory);
     if (!running->done()) return status;  // its outcome is not ours
-    buffer = device->backend->ToDevice(device, dtype, dims, bytes);
+    buffer = make();
     if (!absl::IsResourceExhausted(buffer.status())) return buffer;
   }
   Lock lock(recorder_, Lock::To::kNote);
@@ -181,6 +174,18 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
   absl::Status status = UserErrorOf(absl::StatusCode::kResourceExhausted, buffer.status().message(), largest);
   const bool mendable = buffer.status().GetPayload(kPayloadRetry).has_value();
   return mendable ? RetryAfterRelease(std::move(status)) : status;
+}
+
+absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
+                                             std::span<const std::byte> bytes) {
+  std::vector<std::byte, LargeStdAllocator<std::byte>> stored;
+  if (const DType held = options_.held.Of(dtype); held != dtype) {
+    stored.resize(static_cast<size_t>(CountOf(dims) * BytesOf(held)));
+    ConvertHeld(dtype, bytes, held, stored);
+    dtype = held;
+    bytes = stored;
+  }
+  return WithRoom(device, [&] { return device->backend->ToDevice(device, dtype, dims, bytes); });
 }
 
 absl::StatusOr<Shards> Engine::Upload(const Placement& placement, DType dtype, std::span<const int64_t> dims,
@@ -249,6 +254,46 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
   metrics_->Add(Sample::kUpload, now - part.start(), now);
   metrics_->Add(Sample::kUploadBytes, sent, now);
   return NewBufferTensor(*placement, type, std::move(shards), location);
+}
+
+absl::StatusOr<Ref<Tensor>> Engine::FromFilled(const Where& where, DType dtype, std::span<const int64_t> dims,
+                                               FillBytes fill, ir::Location location) {
+  WEFT_RETURN_IF_ERROR(CheckShape("tensor from host memory", dtype, dims));
+  std::optional<Placement> placement;
+  bool literal = false;
+  {
+    Lock lock(recorder_, Lock::To::kNote);
+    WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
+    placement = place.state->whole();
+    literal = place.frame != nullptr;
+  }
+  const std::span<Device* const> holders = placement->mesh().holders();
+  Ref<Buffer> buffer;
+  void* data = nullptr;
+  HostWritable* const writable = dynamic_cast<HostWritable*>(holders[0]->backend);
+  if (!literal && holders.size() == 1 && writable != nullptr && options_.held.Of(dtype) == dtype) {
+    WEFT_ASSIGN_OR_RETURN(buffer, WithRoom(holders[0], [&]() -> absl::StatusOr<Ref<Buffer>> {
+                            WEFT_ASSIGN_OR_RETURN(HostWritable::Writable made,
+                                                  writable->NewWritable(holders[0], dtype, dims));
+                            data = made.data;
+                            return std::move(made.buffer);
+                          }));
+  }
+  const auto bytes = static_cast<size_t>(CountOf(dims) * BytesOf(dtype));
+  if (buffer == nullptr) {
+    std::vector<std::byte, LargeStdAllocator<std::byte>> copied(bytes);
+    WEFT_RETURN_IF_ERROR(fill(copied));
+    return FromHost(where, dtype, dims, copied, location);
+  }
+  PartScope part(*metrics_, Part::kCopying);
+  WEFT_RETURN_IF_ERROR(fill({static_cast<std::byte*>(data), bytes}));
+  const int64_t now = MonotonicNow();
+  part.End(now);
+  metrics_->Add(Counter::kBytesToDevice, static_cast<int64_t>(bytes));
+  metrics_->Add(Sample::kUpload, now - part.start(), now);
+  metrics_->Add(Sample::kUploadBytes, static_cast<int64_t>(bytes), now);
+  return NewBufferTensor(*placement, ir::Type::Tensor(dtype, Dims(dims.begin(), dims.end())), Shards{std::move(buffer)},
+                         location);
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,

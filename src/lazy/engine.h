@@ -64,6 +64,11 @@ class Engine final : public RefCounted {
   absl::StatusOr<Ref<Tensor>> FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes, ir::Location location = {},
                                        std::string_view spec = {});
+  // The same of bytes that `fill` writes: into the tensor's own memory where the host writes to the device's and it holds such
+  // elements as they are, else into memory that is copied. Called once, or not at all, under no lock.
+  using FillBytes = absl::FunctionRef<absl::Status(std::span<std::byte>)>;
+  absl::StatusOr<Ref<Tensor>> FromFilled(const Where& where, DType dtype, std::span<const int64_t> dims, FillBytes fill,
+                                         ir::Location location = {});
   // Foreign memory without a copy where the device can and holds such elements as they are; never donated. `release` runs exactly
   // once, also on failure, with no lock of ours held and on a thread of the caller's: within a call into the engine or where the last reference goes.
   absl::StatusOr<Ref<Tensor>> Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
@@ -209,6 +214,8 @@ class Engine final : public RefCounted {
 
   bool lazy() const { return options_.mode == Mode::kLazy; }
   // Copies host bytes, as what is held for them; where there is no room it waits for what runs, then names what holds the memory.
+  // What `make` makes on the device. Where there is no memory for it, once more when what runs has ended.
+  absl::StatusOr<Ref<Buffer>> WithRoom(Device* device, absl::FunctionRef<absl::StatusOr<Ref<Buffer>>()> make);
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes);
   // The same for each holder its part.

@@ -8,8 +8,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -195,6 +197,18 @@ class Posix final : public FileSystem {
     }
     return -errno;
   }
+  void* Map(int fd, size_t size, int* error) override {
+    // No page is reserved for a copy of it: most are never written to.
+    void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+    if (memory != MAP_FAILED) return memory;
+    *error = -errno;
+    return nullptr;
+  }
+  void Unmap(void* memory, size_t size) override { munmap(memory, size); }
+  int64_t TypeOf(int fd) override {
+    struct statfs info;
+    return fstatfs(fd, &info) == 0 ? static_cast<int64_t>(info.f_type) : -errno;
+  }
 };
 
 absl::StatusCode CodeOfErrno(int error) {
@@ -221,6 +235,13 @@ absl::StatusCode CodeOfErrno(int error) {
 }
 
 }  // namespace
+
+void* FileSystem::Map(int /*fd*/, size_t /*size*/, int* error) {
+  *error = -ENODEV;
+  return nullptr;
+}
+void FileSystem::Unmap(void* /*memory*/, size_t /*size*/) {}
+int64_t FileSystem::TypeOf(int /*fd*/) { return -ENOSYS; }
 
 FileSystem* PosixFileSystem() {
   static Posix posix;  // stateless, so it needs no construction and outlives every user

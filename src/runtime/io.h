@@ -78,6 +78,10 @@ class FileSystem {
   virtual int MakeDirectory(int folder, const char* path, uint32_t mode) = 0;
   virtual int Touch(int folder, const char* path) = 0;                                  // modification time := now
   virtual int List(int folder, const char* path, std::vector<std::string>* names) = 0;  // without "." and ".."
+  // The first `size` bytes as memory that copies a page when it is written to. Null where they cannot be mapped, and why.
+  virtual void* Map(int fd, size_t size, int* error);
+  virtual void Unmap(void* memory, size_t size);
+  virtual int64_t TypeOf(int fd);  // statfs's number of the kind of file system
 };
 
 // The operating system's. Lives forever.

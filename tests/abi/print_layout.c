@@ -150,6 +150,17 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, reserved);
   OFFSET(weft_checkpoint_options, format);
   OFFSET(weft_checkpoint_options, tied);
+  SIZE(weft_open_options);
+  OFFSET(weft_open_options, struct_size);
+  OFFSET(weft_open_options, next);
+  OFFSET(weft_open_options, mode);
+  OFFSET(weft_open_options, verify);
+  OFFSET(weft_open_options, memory_budget);
+  SIZE(weft_load_options);
+  OFFSET(weft_load_options, struct_size);
+  OFFSET(weft_load_options, next);
+  OFFSET(weft_load_options, convert);
+  OFFSET(weft_load_options, partial);
   SIZE(weft_checkpoint_entry);
   OFFSET(weft_checkpoint_entry, struct_size);
   OFFSET(weft_checkpoint_entry, next);
@@ -197,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_metric_summary, p5);
   OFFSET(weft_metric_summary, p10);
   OFFSET(weft_metric_summary, p20);
+}
+
+static void part_1(void) {
   OFFSET(weft_metric_summary, p50);
   OFFSET(weft_metric_summary, p80);
   OFFSET(weft_metric_summary, p90);
@@ -208,9 +222,6 @@ static void part_0(void) {
   OFFSET(weft_program_stats, flops);
   OFFSET(weft_program_stats, transcendentals);
   OFFSET(weft_program_stats, argument_bytes);
-}
-
-static void part_1(void) {
   OFFSET(weft_program_stats, result_bytes);
   OFFSET(weft_program_stats, temporary_bytes);
   OFFSET(weft_program_stats, code_bytes);
@@ -400,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_cummax_opts, present);
   OFFSET(weft_cummax_opts, axis);
   OFFSET(weft_cummax_opts, reverse);
+}
+
+static void part_2(void) {
   OFFSET(weft_cummax_opts, reserved);
   SIZE(weft_cummin_opts);
   OFFSET(weft_cummin_opts, struct_size);
@@ -411,9 +425,6 @@ static void part_1(void) {
   SIZE(weft_cumprod_opts);
   OFFSET(weft_cumprod_opts, struct_size);
   OFFSET(weft_cumprod_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_cumprod_opts, present);
   OFFSET(weft_cumprod_opts, axis);
   OFFSET(weft_cumprod_opts, reverse);
@@ -603,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_conv_transpose_opts, pads_count);
   OFFSET(weft_conv_transpose_opts, output_padding);
   OFFSET(weft_conv_transpose_opts, output_padding_count);
+}
+
+static void part_3(void) {
   OFFSET(weft_conv_transpose_opts, dilation);
   OFFSET(weft_conv_transpose_opts, dilation_count);
   OFFSET(weft_conv_transpose_opts, groups);
@@ -614,9 +628,6 @@ static void part_2(void) {
   OFFSET(weft_convolution_opts, present);
   OFFSET(weft_convolution_opts, feature_group_count);
   OFFSET(weft_convolution_opts, batch_group_count);
-}
-
-static void part_3(void) {
   OFFSET(weft_convolution_opts, window_reversal);
   OFFSET(weft_convolution_opts, window_reversal_count);
   OFFSET(weft_convolution_opts, dtype);
@@ -806,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_allclose_opts, struct_size);
   OFFSET(weft_allclose_opts, next);
   OFFSET(weft_allclose_opts, present);
+}
+
+static void part_4(void) {
   OFFSET(weft_allclose_opts, rtol);
   OFFSET(weft_allclose_opts, atol);
   OFFSET(weft_allclose_opts, equal_nan);
@@ -817,9 +831,6 @@ static void part_3(void) {
   OFFSET(weft_isclose_opts, rtol);
   OFFSET(weft_isclose_opts, atol);
   OFFSET(weft_isclose_opts, equal_nan);
-}
-
-static void part_4(void) {
   OFFSET(weft_isclose_opts, reserved);
   SIZE(weft_logit_opts);
   OFFSET(weft_logit_opts, struct_size);
@@ -1009,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_nansum_opts, dims_count);
   OFFSET(weft_nansum_opts, keepdims);
   OFFSET(weft_nansum_opts, reserved);
+}
+
+static void part_5(void) {
   SIZE(weft_norm_opts);
   OFFSET(weft_norm_opts, struct_size);
   OFFSET(weft_norm_opts, next);
@@ -1020,9 +1034,6 @@ static void part_4(void) {
   OFFSET(weft_norm_opts, p);
   SIZE(weft_quantile_opts);
   OFFSET(weft_quantile_opts, struct_size);
-}
-
-static void part_5(void) {
   OFFSET(weft_quantile_opts, next);
   OFFSET(weft_quantile_opts, present);
   OFFSET(weft_quantile_opts, axis);
@@ -1212,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_affine_grid_opts, next);
   OFFSET(weft_affine_grid_opts, present);
   OFFSET(weft_affine_grid_opts, align_corners);
+}
+
+static void part_6(void) {
   OFFSET(weft_affine_grid_opts, reserved);
   SIZE(weft_grid_sample_opts);
   OFFSET(weft_grid_sample_opts, struct_size);
@@ -1223,9 +1237,6 @@ static void part_5(void) {
   OFFSET(weft_grid_sample_opts, reserved);
   SIZE(weft_group_norm_opts);
   OFFSET(weft_group_norm_opts, struct_size);
-}
-
-static void part_6(void) {
   OFFSET(weft_group_norm_opts, next);
   OFFSET(weft_group_norm_opts, present);
   OFFSET(weft_group_norm_opts, axis);
@@ -1415,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_LOG_WARNING);
   VALUE(WEFT_LOG_ERROR);
   VALUE(WEFT_LOG_OFF);
+}
+
+static void part_7(void) {
   SIZE(weft_value_type);
   VALUE(WEFT_VALUE_NONE);
   VALUE(WEFT_VALUE_INT);
@@ -1426,9 +1440,6 @@ static void part_6(void) {
   VALUE(WEFT_VALUE_DOUBLES);
   VALUE(WEFT_VALUE_TEXT);
   SIZE(weft_mode);
-}
-
-static void part_7(void) {
   VALUE(WEFT_MODE_DEFAULT);
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
@@ -1496,6 +1507,14 @@ static void part_7(void) {
   VALUE(WEFT_FORMAT_NPZ);
   VALUE(WEFT_FORMAT_PYTORCH);
   VALUE(WEFT_FORMAT_GGUF);
+  SIZE(weft_open_mode);
+  VALUE(WEFT_OPEN_COPY);
+  VALUE(WEFT_OPEN_MAP);
+  VALUE(WEFT_OPEN_AUTO);
+  SIZE(weft_verify);
+  VALUE(WEFT_VERIFY_USE);
+  VALUE(WEFT_VERIFY_ALL);
+  VALUE(WEFT_VERIFY_OFF);
   SIZE(weft_tied);
   VALUE(WEFT_TIED_REFUSE);
   VALUE(WEFT_TIED_TWICE);
@@ -1610,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT);
   SIZE(weft_rng_bit_generator_rng_algorithm);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT);
+}
+
+static void part_8(void) {
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX);
   SIZE(weft_bce_reduction);
@@ -1629,9 +1651,6 @@ static void part_7(void) {
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_SUM);
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_NONE);
   SIZE(weft_huber_reduction);
-}
-
-static void part_8(void) {
   VALUE(WEFT_HUBER_REDUCTION_MEAN);
   VALUE(WEFT_HUBER_REDUCTION_SUM);
   VALUE(WEFT_HUBER_REDUCTION_NONE);
@@ -1813,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
   VALUE(WEFT_TOP_K_HAS_AXIS);
+}
+
+static void part_9(void) {
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS);
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_FILL);
   VALUE(WEFT_MASKED_SELECT_STATIC_HAS_FILL);
@@ -1832,9 +1854,6 @@ static void part_8(void) {
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
   VALUE(WEFT_AVG_POOL_HAS_CEIL_MODE);
-}
-
-static void part_9(void) {
   VALUE(WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD);
   VALUE(WEFT_AVG_POOL_HAS_DIVISOR);
   VALUE(WEFT_CONV_HAS_STRIDES);
@@ -2016,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_COL2IM_HAS_STRIDES);
   VALUE(WEFT_COL2IM_HAS_PADS);
   VALUE(WEFT_COL2IM_HAS_DILATION);
+}
+
+static void part_10(void) {
   VALUE(WEFT_IM2COL_HAS_STRIDES);
   VALUE(WEFT_IM2COL_HAS_PADS);
   VALUE(WEFT_IM2COL_HAS_DILATION);
@@ -2035,9 +2057,6 @@ static void part_9(void) {
   VALUE(WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS);
   VALUE(WEFT_GROUP_NORM_HAS_AXIS);
   VALUE(WEFT_GROUP_NORM_HAS_EPSILON);
-}
-
-static void part_10(void) {
   VALUE(WEFT_INSTANCE_NORM_HAS_AXIS);
   VALUE(WEFT_INSTANCE_NORM_HAS_EPSILON);
   VALUE(WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS);
@@ -2219,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, op_apply_many);
   OFFSET(struct weft_api_v1, op_vjp);
   OFFSET(struct weft_api_v1, split);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, chunk);
   OFFSET(struct weft_api_v1, unstack);
   OFFSET(struct weft_api_v1, function_begin);
@@ -2238,9 +2260,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, case_);
   OFFSET(struct weft_api_v1, for_);
   OFFSET(struct weft_api_v1, scan);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, function_from_stablehlo);
   OFFSET(struct weft_api_v1, function_key);
   OFFSET(struct weft_api_v1, function_save);
@@ -2328,6 +2347,10 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, optimizer_step_groups);
   OFFSET(struct weft_api_v1, clip_by_global_norm);
   OFFSET(struct weft_api_v1, schedule_rate);
+  OFFSET(struct weft_api_v1, checkpoint_reader_open_with);
+  OFFSET(struct weft_api_v1, checkpoint_reader_load_box);
+  OFFSET(struct weft_api_v1, checkpoint_reader_load_many);
+  OFFSET(struct weft_api_v1, checkpoint_load_into);
 }
 
 int main(void) {

@@ -17,7 +17,8 @@ INVALID_ARGUMENT = 3
 TEXT = b"func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %a : tensor<4xf32>\n}\n"
 KINDS = {"folder": "a directory", "fifo": "a FIFO", "link": "a FIFO", "socket": "a socket", "device": "a device"}
 # Parameters called path that name something inside a file or a tree; one called file is the position of a line of source.
-INSIDE = {"weft_tree_find", "weft_checkpoint_reader_load", "weft_checkpoint_reader_load_as", "weft_checkpoint_reader_find"}
+INSIDE = {"weft_tree_find", "weft_checkpoint_reader_load", "weft_checkpoint_reader_load_as", "weft_checkpoint_reader_load_box",
+          "weft_checkpoint_reader_find"}
 
 
 def parameters():
@@ -62,6 +63,7 @@ class Library:
             "weft_checkpoint_save": lambda p: self.outcome("weft_checkpoint_save", self.context, p, size(p), self.tree, None, None),
             "weft_checkpoint_load": lambda p: self.outcome("weft_checkpoint_load", self.context, p, size(p), None, out),
             "weft_checkpoint_reader_open": lambda p: self.outcome("weft_checkpoint_reader_open", self.context, p, size(p), out),
+            "weft_checkpoint_reader_open_with": lambda p: self.outcome("weft_checkpoint_reader_open_with", self.context, p, size(p), None, out),
             "weft_idx_read": lambda p: self.outcome("weft_idx_read", self.context, p, size(p), None, out),
             "weft_custom_register_symbol": lambda p: self.outcome("weft_custom_register_symbol", self.context, b"f", c.c_size_t(1), p, size(p), b"f",
                                                                   c.c_size_t(1), b"float(float)", c.c_size_t(12), None),

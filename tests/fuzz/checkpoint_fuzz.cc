@@ -27,12 +27,13 @@ class Gather final : public testing::OneFile {
 
 std::string ValidFile() {
   Tree tree;
-  const std::vector<int64_t> small = {3, 5}, middle = {40, 4}, none = {};
+  const std::vector<int64_t> small = {3, 5}, middle = {40, 4}, large = {70'000}, none = {};
   const auto model = tree.Add(0, "model", Tree::Dict()).value();
   const auto weight = tree.Add(model, "w", Tree::Tensor(DType::kF32, middle)).value();
   tree.Add(model, "b", Tree::Tensor(DType::kBF16, small)).value();
   tree.Add(model, "m", Tree::Tensor(DType::kBool, middle)).value();
   tree.Add(model, "s", Tree::Tensor(DType::kF64, none)).value();
+  tree.Add(model, "z", Tree::Tensor(DType::kU8, large)).value();
   tree.Add(0, "tied", Tree::Alias(weight)).value();
   const auto list = tree.Add(0, "l", Tree::List()).value();
   tree.Append(list, Tree::Int64(1)).value();
@@ -48,14 +49,18 @@ std::string ValidFile() {
 }
 
 void ReadAll(testing::OneFile* file) {
-  for (const bool verify : {true, false}) {
-    auto reader = CheckpointReader::Open("file", {.fs = file, .verify_frames = verify});
+  for (const Verify verify : {Verify::kAll, Verify::kUse, Verify::kOff}) {
+    auto reader = CheckpointReader::Open("file", {.fs = file, .verify = verify});
     if (!reader.ok()) continue;
+    (void)(*reader)->Find("model.w");
+    (void)(*reader)->Find("tied");
+    if (!(*reader)->LoadAll().ok()) continue;
     for (uint32_t i = 0; i < (*reader)->tensor_count(); ++i) {
       const uint64_t bytes = (*reader)->tensor(i).bytes;
       if (bytes > file->bytes.size()) continue;  // readers bring their own memory, and would not bring this much
       std::vector<std::byte> out(bytes);
       (void)(*reader)->ReadTensor(i, out);
+      if (bytes > 1) (void)(*reader)->ReadPart(i, bytes / 2, std::span(out).first(1));
     }
     (void)(*reader)->VerifyPayloads();
   }

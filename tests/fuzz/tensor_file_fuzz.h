@@ -20,15 +20,16 @@ namespace weft::testing {
 inline int ReadTensorFile(const uint8_t* data, size_t size) {
   OneFile fs;
   fs.bytes.assign(reinterpret_cast<const char*>(data), size);
-  const auto file = OpenTensorFile("file", &fs);
+  const auto file = OpenTensorFile("file", {.fs = &fs});
   if (!file.ok()) {
     if (file.status().code() == absl::StatusCode::kInternal) std::abort();
     return 0;
   }
+  if (!(*file)->LoadAll().ok()) return 0;
   (void)(*file)->Metadata();
   for (uint32_t id = 0; id < (*file)->tensor_count(); ++id) {
     const FileTensor tensor = (*file)->tensor(id);
-    if ((*file)->Find(tensor.name) != id) std::abort();
+    if ((*file)->Find(tensor.name).value() != id) std::abort();
     constexpr uint64_t kMost = 1 << 22;
     std::vector<std::byte> out(std::min(tensor.bytes, kMost)), stored(std::min(tensor.file_bytes, kMost));
     if (out.size() == tensor.bytes) (void)(*file)->ReadTensor(id, out);
@@ -132,7 +133,7 @@ inline size_t Mutate(FileFormat format, uint8_t* data, size_t size, size_t max_s
   if (size < 16 && max_size >= valid.size()) {
     OneFile fs;
     fs.bytes = valid;
-    if (!OpenTensorFile("file", &fs).ok()) std::abort();  // no start at all otherwise
+    if (!OpenTensorFile("file", {.fs = &fs}).ok()) std::abort();  // no start at all otherwise
     std::memcpy(data, valid.data(), valid.size());
     return valid.size();
   }

@@ -147,15 +147,17 @@ TEST(CheckpointDamage, BoolsOtherThanZeroAndOneAreRefused) {
               HasSubstr("tensor 'flags' of bool holds the byte 2; only 0 and 1 are allowed"));
 }
 
-TEST(CheckpointDamage, AnAliasBeforeItsTargetIsRefusedAtSaving) {
-  TempDir dir;
-  State state;
-  const auto first = state.Add(0, "first", Tree::List());
-  const auto second = state.AddTensor(0, "second", DType::kF32, {1});
-  state.Add(first, "", Tree::Alias(second));
-  EXPECT_EQ(SaveCheckpoint(dir / "a", state.tree, state, {}).message(),
-            "saving checkpoint '" + (dir / "a") +
-                "': alias 'first.0' comes before 'second', which it stands for; a checkpoint needs it after");
+TEST(CheckpointDamage, AFileOfALayoutBeforeTheFinalOneIsRefused) {
+  OneFile file;
+  file.bytes = SmallFile();
+  file.bytes[16] = 1;  // the bit "unstable", with a right checksum
+  file.bytes[12] = 12;
+  const uint64_t hash = Checksum64(std::as_bytes(std::span(file.bytes).subspan(0, 56)));
+  std::memcpy(file.bytes.data() + 56, &hash, 8);
+  for (const absl::Status& status : {OpenAndReadAll("file", &file), Stream(file)}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("was written before the format was final, marked unstable"));
+  }
 }
 
 TEST(CheckpointDamage, WrongPlacesToSaveToAreNamed) {

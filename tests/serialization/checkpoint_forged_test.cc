@@ -15,33 +15,36 @@ using ::testing::HasSubstr;
 struct Parts {
   HeaderRecord header;
   Tree tree;
-  std::vector<TensorRecord> tensors;
-  std::vector<ChunkFrameRecord> chunks;   // hash and bytes are filled in from the payload
-  std::vector<std::vector<std::byte>> payloads;
-  std::vector<IndexRecord> index;         // filled in while the frames are written
+  TensorRecord whole;                       // tensor a
+  std::vector<std::byte> data, packed;
+  std::vector<FrameKind> order = {FrameKind::kData, FrameKind::kSums, FrameKind::kPack};
+  SumsRecord sums;                          // filled in where empty
+  PackRecord pack;
+  std::vector<IndexRecord> index;           // payloads and sums are filled in while the frames are written
   FooterRecord footer;
-  FrameKind extra{};                      // an empty frame of this kind before the index
+  FrameKind extra{};                        // an empty frame of this kind before the index
   std::function<void(Parts&)> tamper = [](Parts&) {};  // after the frames, before index and footer
 };
 
 Parts GoodParts() {
   Parts p;
-  const std::vector<int64_t> dims = {70'000}, small = {100};
-  p.tree.Add(0, "a", Tree::Tensor(DType::kU8, dims)).value();
-  p.tree.Add(0, "b", Tree::Tensor(DType::kU8, small)).value();
-  p.tree.Add(0, "c", Tree::Tensor(DType::kU8, small)).value();
-  for (uint32_t i = 0; i < 3; ++i) {
-    TensorRecord t;
-    t.id = i;
-    t.name = std::string(1, static_cast<char>('a' + i));
-    t.dtype = t.logical = DType::kU8;
-    t.dims = {i == 0 ? 70'000 : 100};
-    t.bytes = i == 0 ? 70'000 : 100;
-    p.tensors.push_back(t);
+  const std::vector<int64_t> dims = {5'000'000}, small = {100}, least = {4};
+  for (const char* name : {"a", "b", "c", "d"}) {
+    const auto& shape = *name == 'a' ? dims : *name == 'd' ? least : small;
+    IndexRecord entry;
+    entry.tensor.id = static_cast<uint32_t>(*name - 'a');
+    entry.tensor.name = name;
+    entry.tensor.dtype = entry.tensor.logical = DType::kU8;
+    entry.tensor.dims.assign(shape.begin(), shape.end());
+    entry.tensor.bytes = static_cast<uint64_t>(shape[0]);
+    p.index.push_back(entry);
+    p.tree.Add(0, name, Tree::Tensor(DType::kU8, shape)).value();
   }
-  p.payloads = {std::vector<std::byte>(40'000, std::byte{1}), std::vector<std::byte>(30'000, std::byte{2}),
-                std::vector<std::byte>(356, std::byte{3})};
-  p.chunks = {{.tensor = 0}, {.tensor = 0, .ordinal = 1, .raw_offset = 40'000}, {.members = {{1, 0, 100}, {2, 256, 100}}}};
+  p.whole = p.index[0].tensor;
+  p.data.assign(5'000'000, std::byte{1});
+  p.packed.assign(356, std::byte{3});
+  p.pack.members = {{p.index[1].tensor, 0}, {p.index[2].tensor, 256}};
+  p.index[3].inside = "four";
   return p;
 }
 
@@ -68,23 +71,35 @@ std::string Assemble(Parts p) {
   p.footer.tree_frames = static_cast<uint32_t>(trees.size());
   p.footer.tree_nodes = static_cast<uint32_t>(p.tree.size());
   for (const Message& part : trees) frame(FrameKind::kTree, part, {});
-  EXPECT_TRUE(EncodeTensors(p.tensors, &meta).ok());
-  frame(FrameKind::kTensors, meta, {});
-  for (const TensorRecord& t : p.tensors) p.index.push_back({t, {}});
-  for (size_t i = 0; i < p.chunks.size(); ++i) {
-    ChunkFrameRecord& c = p.chunks[i];
-    c.bytes = static_cast<uint32_t>(p.payloads[i].size());
-    c.hash = Checksum64(p.payloads[i]);
-    EXPECT_TRUE(EncodeChunk(c, &meta).ok());
-    const uint64_t at = PayloadOffset(file.size(), meta.size(), p.payloads[i].size());
-    frame(c.members.empty() ? FrameKind::kChunk : FrameKind::kPack, meta, p.payloads[i]);
-    if (c.members.empty()) p.index[c.tensor].chunks.push_back({at, c.hash, c.bytes, 0});
-    for (const PackMemberRecord& m : c.members) p.index[m.tensor].chunks.push_back({at, c.hash, c.bytes, m.offset});
+  if (p.sums.sums.empty()) {
+    p.sums.sums = {Checksum64(std::span(p.data).first(4 << 20)), Checksum64(std::span(p.data).subspan(4 << 20))};
+  }
+  p.pack.sum = Checksum64(p.packed);
+  for (const FrameKind kind : p.order) {
+    if (kind == FrameKind::kData) {
+      EXPECT_TRUE(EncodeData(p.whole, &meta).ok());
+      p.index[0].payload = PayloadOffset(file.size(), meta.size(), p.data.size());
+      p.index[0].sums = p.sums.sums;
+      frame(kind, meta, p.data);
+    } else if (kind == FrameKind::kSums) {
+      EXPECT_TRUE(EncodeSums(p.sums, &meta).ok());
+      frame(kind, meta, {});
+    } else {
+      EXPECT_TRUE(EncodePack(p.pack, &meta).ok());
+      for (const PackRecord::Member& m : p.pack.members) {
+        IndexRecord& entry = p.index[m.tensor.id];
+        entry.payload = PayloadOffset(file.size(), meta.size(), p.packed.size());
+        entry.pack_bytes = static_cast<uint32_t>(p.packed.size());
+        entry.inner = m.offset;
+        entry.pack_sum = p.pack.sum;
+      }
+      frame(kind, meta, p.packed);
+    }
   }
   if (p.extra != FrameKind{}) frame(p.extra, {}, {});
-  p.footer.tensors = p.tensors.size();
-  p.footer.chunks = p.chunks.size();
-  for (const TensorRecord& t : p.tensors) p.footer.raw_bytes += t.bytes;
+  p.footer.tensors = p.index.size();
+  p.footer.payloads = 2;
+  for (const IndexRecord& t : p.index) p.footer.raw_bytes += t.tensor.bytes;
   p.tamper(p);
   if (!p.index.empty()) {
     PageRecord page;
@@ -126,41 +141,50 @@ TEST(CheckpointForged, TheUntamperedFileIsGood) {
 }
 
 TEST(CheckpointForged, IndexesThatLieAreRefused) {
-  const auto with = [](std::function<void(Parts&)> tamper) {
+  const auto with = [](std::function<void(std::vector<IndexRecord>&)> tamper) {
     Parts p = GoodParts();
-    p.tamper = std::move(tamper);
+    p.tamper = [&](Parts& parts) { tamper(parts.index); };
     return Refusal(p);
   };
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks[1].offset = p.index[0].chunks[0].offset; }), HasSubstr("contradicts another"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks[0].offset -= 256; }), HasSubstr("is not where the index says"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks[0].offset += 1; }), HasSubstr("contradict each other"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks[0].offset = 0; }), HasSubstr("lies outside the data"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks[0].offset = uint64_t{1} << 62; }), HasSubstr("lies outside the data"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks[0].bytes = 0; }), HasSubstr("contradict each other"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks[0].bytes = 0xFFFFFFFF; }), HasSubstr("contradict each other"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks.pop_back(); }), HasSubstr("outside its pack"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks.clear(); }), HasSubstr("has chunks of 0 bytes for 70000"));
-  EXPECT_THAT(with([](Parts& p) { p.index[0].chunks[1].hash ^= 1; }), HasSubstr("is not where the index says"));
-  EXPECT_THAT(with([](Parts& p) { p.index[2].chunks[0].inner = 50; }), HasSubstr("overlaps another in the same pack"));
-  EXPECT_THAT(with([](Parts& p) { p.index[2].chunks[0].inner = 300; }), HasSubstr("outside its pack"));
-  EXPECT_THAT(with([](Parts& p) { p.index[2].chunks[0].inner = 200; }), HasSubstr("a pack does not hold what the index says"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.id = 0; }), HasSubstr("tensor id 0 is used twice"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.id = 77; }), HasSubstr("tensor id 77 is used twice or larger"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.id = 0xFFFFFFFF; }), HasSubstr("is larger than allowed"));
-  EXPECT_THAT(with([](Parts& p) { std::swap(p.index[1], p.index[2]); }), HasSubstr("the index is not sorted at 'b'"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.name = "a"; }), HasSubstr("the index is not sorted at 'a'"));
-  EXPECT_THAT(with([](Parts& p) { p.index[2].tensor.name = "d"; }), HasSubstr("is called 'd', its place in the tree is 'c'"));
-  EXPECT_THAT(with([](Parts& p) { p.index[2].tensor.name = std::string(5000, 'z'); }), HasSubstr("has 5000 bytes; at most 4096"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dims = {10, 10}; }), HasSubstr("is not what the index says"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dims = {101}; }), HasSubstr("claims 100 bytes"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dims = {int64_t{1} << 62, 64}; }), HasSubstr("claims 100 bytes"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dims.resize(33, 1); }), HasSubstr("has 33 dimensions"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dtype = p.index[1].tensor.logical = DType::kI8; }), HasSubstr("is not what the index says"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.logical = DType::kF32; }),
+  using I = std::vector<IndexRecord>&;
+  EXPECT_THAT(with([](I i) { i[0].payload += 65536; }), HasSubstr("lies outside the data"));
+  EXPECT_THAT(with([](I i) { i[0].payload += 4096; }), HasSubstr("has a payload at byte"));
+  EXPECT_THAT(with([](I i) { i[1].payload += 64; }), HasSubstr("has a payload at byte"));
+  EXPECT_THAT(with([](I i) { i[0].payload = 0; }), HasSubstr("has 0 bytes inside, of 5000000"));
+  EXPECT_THAT(with([](I i) { i[0].payload = uint64_t{1} << 62; }), HasSubstr("lies outside the data"));
+  EXPECT_THAT(with([](I i) { i[0].payload = 0xFFFFFFFFFFFF0000u; }), HasSubstr("lies outside the data"));
+  EXPECT_THAT(with([](I i) { i[0].sums.pop_back(); }), HasSubstr("has 1 checksums for 5000000 bytes"));
+  EXPECT_THAT(with([](I i) { i[0].sums[1] ^= 1; }), HasSubstr("the checksums of tensor 0 are not what the index says"));
+  EXPECT_THAT(with([](I i) { i[0].inside = "x"; }), HasSubstr("has 1 bytes inside"));
+  EXPECT_THAT(with([](I i) { i[0].inner = 64; }), HasSubstr("has a place in a pack that it is not in"));
+  EXPECT_THAT(with([](I i) { i[2].inner = 50; }), HasSubstr("overlaps another in the same pack"));
+  EXPECT_THAT(with([](I i) { i[2].inner = 300; }), HasSubstr("outside its pack"));
+  EXPECT_THAT(with([](I i) { i[2].inner = 200; }), HasSubstr("a pack does not hold what the index says"));
+  EXPECT_THAT(with([](I i) { i[2].pack_bytes = 357; }), HasSubstr("contradicts another in the same pack"));
+  EXPECT_THAT(with([](I i) { i[2].pack_bytes = 0xFFFFFFFF; }), HasSubstr("outside its pack"));
+  EXPECT_THAT(with([](I i) { i[2].pack_sum ^= 1; }), HasSubstr("contradicts another in the same pack"));
+  EXPECT_THAT(with([](I i) { i[1].sums = {1}; }), HasSubstr("has 1 checksums for 100 bytes"));
+  EXPECT_THAT(with([](I i) { i[3].inside = "fo"; }), HasSubstr("has 2 bytes inside, of 4"));
+  EXPECT_THAT(with([](I i) { i[3] = {i[3].tensor, i[1].payload, 356, 128, i[1].pack_sum, {}, {}}; }),
+              HasSubstr("tensor 'd' does not stand where the index says"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.id = 0; }), HasSubstr("tensor id 0 is used twice"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.id = 77; }), HasSubstr("tensor id 77 is used twice or larger"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.id = 0xFFFFFFFF; }), HasSubstr("is larger than allowed"));
+  EXPECT_THAT(with([](I i) { std::swap(i[1], i[2]); }), HasSubstr("the index is not sorted at 'b'"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.name = "a"; }), HasSubstr("the index is not sorted at 'a'"));
+  EXPECT_THAT(with([](I i) { i[3].tensor.name = "e"; }), HasSubstr("is called 'e', its place in the tree is 'd'"));
+  EXPECT_THAT(with([](I i) { i[3].tensor.name = std::string(5000, 'z'); }), HasSubstr("has 5000 bytes; at most 4096"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.dims = {10, 10}; }), HasSubstr("a pack does not hold what the index says"));
+  EXPECT_THAT(with([](I i) { i[0].tensor.dims = {5'000, 1'000}; }), HasSubstr("is not what the index says"));
+  EXPECT_THAT(with([](I i) { i[3].tensor.dims = {5}; }), HasSubstr("has 4 bytes inside, of 5"));
+  EXPECT_THAT(with([](I i) { i[0].tensor.dims = {int64_t{1} << 62, 64}; }), HasSubstr("more bytes than a tensor can have"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.dims.resize(33, 1); }), HasSubstr("has 33 dimensions"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.dtype = i[1].tensor.logical = DType::kI8; }), HasSubstr("does not hold what the index says"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.logical = DType::kF32; }),
               HasSubstr("has an element type that this library does not read (number 5, seen as 17)"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dtype = DType::kInvalid; }), HasSubstr("has an element type that this library"));
-  EXPECT_THAT(with([](Parts& p) { p.index.pop_back(); }), HasSubstr("the index has 2 tensors"));
-  EXPECT_THAT(with([](Parts& p) { p.index.clear(); }), HasSubstr("the index has 0 tensors"));
+  EXPECT_THAT(with([](I i) { i[1].tensor.dtype = DType::kInvalid; }), HasSubstr("has an element type that this library"));
+  EXPECT_THAT(with([](I i) { i.pop_back(); }), HasSubstr("the index has 3 tensors"));
+  EXPECT_THAT(with([](I i) { i.clear(); }), HasSubstr("the index has 0 tensors"));
 }
 
 TEST(CheckpointForged, FootersThatLieAreRefused) {
@@ -171,27 +195,35 @@ TEST(CheckpointForged, FootersThatLieAreRefused) {
   };
   EXPECT_THAT(with([](FooterRecord& f) { f.tensors = 16 << 20; }), HasSubstr("more tensors are announced than the file can hold"));
   EXPECT_THAT(with([](FooterRecord& f) { f.tensors = ~uint64_t{0}; }), HasSubstr("more than allowed"));
-  EXPECT_THAT(with([](FooterRecord& f) { f.tensors = 2; }), HasSubstr("tensor id 2 is used twice or larger"));
-  EXPECT_THAT(with([](FooterRecord& f) { f.chunks = 9; }), HasSubstr("the footer says 9"));
-  EXPECT_THAT(with([](FooterRecord& f) { f.raw_bytes = 1; }), HasSubstr("the footer says 3 of 1"));
+  EXPECT_THAT(with([](FooterRecord& f) { f.tensors = 2; }), HasSubstr("the index has 4 tensors, the footer says 2"));
+  EXPECT_THAT(with([](FooterRecord& f) { f.payloads = 9; }), HasSubstr("the footer says 9"));
+  EXPECT_THAT(with([](FooterRecord& f) { f.raw_bytes = 1; }), HasSubstr("of 5000204 bytes, the footer says 1"));
   EXPECT_THAT(with([](FooterRecord& f) { f.tree_offset = 0; }), HasSubstr("a frame was expected here"));
   EXPECT_THAT(with([](FooterRecord& f) { f.tree_offset = 64; }), HasSubstr("a frame of the tree is missing"));
   EXPECT_THAT(with([](FooterRecord& f) { f.tree_offset = ~uint64_t{0}; }), HasSubstr("no frame can start here"));
   EXPECT_THAT(with([](FooterRecord& f) { f.tree_frames = 1'000'000; }), HasSubstr("a frame of the tree is missing"));
-  EXPECT_THAT(with([](FooterRecord& f) { f.tree_nodes = 5; }), HasSubstr("the tree has 4 nodes, the footer says 5"));
-  EXPECT_THAT(with([](FooterRecord& f) { f.pages.push_back({"a", 64, 128, 0, 1}); }), HasSubstr("the checksum of an index page"));
+  EXPECT_THAT(with([](FooterRecord& f) { f.tree_nodes = 6; }), HasSubstr("the tree has 5 nodes, the footer says 6"));
+  EXPECT_THAT(with([](FooterRecord& f) { f.pages.push_back({"a", 64, 128, 0, 1}); }), HasSubstr("an index page does not stand where"));
 }
 
 TEST(CheckpointForged, FramesThatContradictEachOtherAreRefused) {
   Parts p = GoodParts();
-  std::swap(p.chunks[0], p.chunks[1]);
-  std::swap(p.payloads[0], p.payloads[1]);
-  EXPECT_THAT(Refusal(p), HasSubstr("is not where the index says"));
+  p.order = {FrameKind::kSums, FrameKind::kData, FrameKind::kPack};
+  EXPECT_THAT(Refusal(p), HasSubstr("checksums do not follow the tensor that they are of"));
   p = GoodParts();
-  p.chunks[1].raw_offset = 39'999;
-  EXPECT_THAT(Refusal(p), HasSubstr("a chunk of a tensor is out of order"));
+  p.order = {FrameKind::kData, FrameKind::kPack, FrameKind::kSums};
+  EXPECT_THAT(Refusal(p), HasSubstr("checksums do not follow the tensor that they are of"));
   p = GoodParts();
-  p.chunks[2].members[1].offset = 50;
+  p.sums.tensor = 2;
+  EXPECT_THAT(Refusal(p), HasSubstr("the checksums of tensor 0 are not what the index says"));
+  p = GoodParts();
+  p.whole.dims = {2'500'000, 2};
+  EXPECT_THAT(Refusal(p), HasSubstr("tensor 0 is not what the index says"));
+  p = GoodParts();
+  p.whole.dims = {4'999'999};
+  EXPECT_THAT(Refusal(p), HasSubstr("stands in a payload of 5000000 bytes"));
+  p = GoodParts();
+  p.pack.members[1].offset = 50;
   EXPECT_THAT(Refusal(p), HasSubstr("overlaps another in the same pack"));
   p = GoodParts();
   p.extra = FrameKind::kHeader;
@@ -200,34 +232,46 @@ TEST(CheckpointForged, FramesThatContradictEachOtherAreRefused) {
   p.extra = static_cast<FrameKind>(42);
   EXPECT_THAT(Refusal(p), HasSubstr("a frame of unknown kind 42"));
   p = GoodParts();
-  p.extra = FrameKind::kTensors;
+  p.extra = FrameKind::kPack;
   EXPECT_THAT(Refusal(p), HasSubstr("is not a valid message: its length is 0 bytes"));
   p = GoodParts();
   p.header.uuid[0] = std::byte{1};
   EXPECT_THAT(Refusal(p), HasSubstr("prologue and header disagree"));
   p = GoodParts();
-  p.tree.Add(0, "d", Tree::Tensor(DType::kU8, {})).value();
-  EXPECT_THAT(Refusal(p), HasSubstr("the tree has 4 tensors, the index 3"));
+  p.tree.Add(0, "e", Tree::Tensor(DType::kU8, {})).value();
+  EXPECT_THAT(Refusal(p), HasSubstr("the tree has 5 tensors, the index 4"));
 }
 
 TEST(CheckpointForged, StreamsThatLieAreRefused) {
   const auto refusal = [](const Parts& p) {
     OneFile file;
     file.bytes = Assemble(p);
-    return std::string(ReadCheckpointStream(3, "file", {}, &file).status().message());
+    uint64_t handed_out = 0;
+    StreamHandler handler;
+    handler.piece = [&](uint32_t id, uint64_t, std::span<const std::byte> data) {
+      if (id == 0) handed_out += data.size();
+      return absl::OkStatus();
+    };
+    const absl::Status status = ReadCheckpointStream(3, "file", handler, &file).status();
+    return absl::StrCat(status.message(), handed_out == 0 ? "; nothing of a was handed out" : "");
   };
   Parts p = GoodParts();
-  std::swap(p.chunks[0], p.chunks[1]);
-  std::swap(p.payloads[0], p.payloads[1]);
-  EXPECT_THAT(refusal(p), HasSubstr("a chunk belongs to no tensor that was announced before it"));
+  p.order = {FrameKind::kData, FrameKind::kPack, FrameKind::kSums};
+  EXPECT_THAT(refusal(p), HasSubstr("checksums do not follow the tensor that they are of; nothing of a was handed out"));
   p = GoodParts();
-  p.payloads[1].resize(30'001);
-  EXPECT_THAT(refusal(p), HasSubstr("a chunk belongs to no tensor that was announced before it"));
+  p.sums.sums = {1, 2};
+  EXPECT_THAT(refusal(p), HasSubstr("the checksum of tensor 0 does not match; nothing of a was handed out"));
   p = GoodParts();
-  p.payloads[1].resize(29'999);
-  EXPECT_THAT(refusal(p), HasSubstr("tensor 'a' is incomplete"));
+  p.sums.sums = {1};
+  EXPECT_THAT(refusal(p), HasSubstr("these are not the checksums of tensor 0; nothing of a was handed out"));
   p = GoodParts();
-  p.tamper = [](Parts& parts) { parts.footer.chunks = 7; };
+  p.order = {FrameKind::kData, FrameKind::kSums};
+  EXPECT_THAT(refusal(p), HasSubstr("the index entry of tensor 'b' has 0 bytes inside, of 100"));
+  p = GoodParts();
+  p.tamper = [](Parts& parts) { parts.index[2].inner = 128; };
+  EXPECT_THAT(refusal(p), HasSubstr("the index entry of tensor 'c' is not what came"));
+  p = GoodParts();
+  p.tamper = [](Parts& parts) { parts.footer.payloads = 7; };
   EXPECT_THAT(refusal(p), HasSubstr("the stream does not hold what its footer says"));
 }
 

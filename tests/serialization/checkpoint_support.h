@@ -87,7 +87,7 @@ inline void ExpectSameState(CheckpointReader& reader, const State& state) {
     ASSERT_TRUE(out == state.values[order[i]]) << reader.tensor(i).name;
     const Tree::NodeId node = state.tree.tensors()[order[i]].node;
     ASSERT_EQ(state.tree.FindPath(reader.tensor(i).name), node);
-    ASSERT_EQ(reader.Find(reader.tensor(i).name), i);
+    ASSERT_EQ(reader.Find(reader.tensor(i).name).value(), i);
   }
 }
 
@@ -101,9 +101,10 @@ inline void WriteContents(const std::string& path, std::string_view bytes) {
 }
 
 // Everything a careful user does with a file: open, read all.
-inline absl::Status OpenAndReadAll(const std::string& path, FileSystem* fs = nullptr) {
-  absl::StatusOr<std::unique_ptr<CheckpointReader>> reader = CheckpointReader::Open(path, {.fs = fs});
+inline absl::Status OpenAndReadAll(const std::string& path, FileSystem* fs = nullptr, Verify verify = Verify::kAll) {
+  absl::StatusOr<std::unique_ptr<CheckpointReader>> reader = CheckpointReader::Open(path, {.fs = fs, .verify = verify});
   if (!reader.ok()) return reader.status();
+  if (const absl::Status all = (*reader)->LoadAll(); !all.ok()) return all;
   for (uint32_t i = 0; i < (*reader)->tensor_count(); ++i) {
     std::vector<std::byte> out((*reader)->tensor(i).bytes);
     absl::Status status = (*reader)->ReadTensor(i, out);

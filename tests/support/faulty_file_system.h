@@ -67,6 +67,15 @@ class FaultyFileSystem final : public FileSystem {
   int MakeDirectory(int d, const char* p, uint32_t m) override { return Gate("mkdir", [&] { return base_->MakeDirectory(d, p, m); }); }
   int Touch(int d, const char* p) override { return Gate("utimensat", [&] { return base_->Touch(d, p); }); }
   int List(int d, const char* p, std::vector<std::string>* n) override { return Gate("readdir", [&] { return base_->List(d, p, n); }); }
+  void* Map(int fd, size_t n, int* error) override {
+    *error = Next("mmap");
+    return *error != 0 ? nullptr : base_->Map(fd, n, error);
+  }
+  void Unmap(void* memory, size_t n) override { base_->Unmap(memory, n); }
+  int64_t TypeOf(int fd) override {
+    const int error = Next("fstatfs");
+    return error != 0 ? error : base_->TypeOf(fd);
+  }
 
  private:
   // 0: go on; otherwise the error to return.

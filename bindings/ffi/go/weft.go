@@ -254,6 +254,22 @@ const (
 	WEFT_FORMAT_GGUF FileFormat = 5
 )
 
+type OpenMode uint32
+
+const (
+	WEFT_OPEN_COPY OpenMode = 0
+	WEFT_OPEN_MAP OpenMode = 1
+	WEFT_OPEN_AUTO OpenMode = 2
+)
+
+type Verify uint32
+
+const (
+	WEFT_VERIFY_USE Verify = 0
+	WEFT_VERIFY_ALL Verify = 1
+	WEFT_VERIFY_OFF Verify = 2
+)
+
 type Tied uint32
 
 const (
@@ -1233,6 +1249,21 @@ type CheckpointOptions struct {
 	Reserved int32
 	Format FileFormat
 	Tied Tied
+}
+
+type OpenOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Mode OpenMode
+	Verify Verify
+	MemoryBudget uint64
+}
+
+type LoadOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Convert int32
+	Partial int32
 }
 
 type CheckpointEntry struct {
@@ -3009,6 +3040,10 @@ type ApiV1 struct {
 	OptimizerStepGroups uintptr
 	ClipByGlobalNorm uintptr
 	ScheduleRate uintptr
+	CheckpointReaderOpenWith uintptr
+	CheckpointReaderLoadBox uintptr
+	CheckpointReaderLoadMany uintptr
+	CheckpointLoadInto uintptr
 }
 
 // The functions, after Load.
@@ -3191,6 +3226,10 @@ var (
 	CheckpointReaderEntry func(reader CheckpointReader, index uintptr, out *CheckpointEntry) Error
 	CheckpointReaderLoad func(reader CheckpointReader, path *byte, path_length uintptr, device Device, out *Tensor) Error
 	CheckpointReaderLoadAs func(reader CheckpointReader, path *byte, path_length uintptr, dtype Dtype, device Device, out *Tensor) Error
+	CheckpointReaderOpenWith func(ctx Context, path *byte, path_length uintptr, options *OpenOptions, out *CheckpointReader) Error
+	CheckpointReaderLoadBox func(reader CheckpointReader, path *byte, path_length uintptr, starts *int64, sizes *int64, rank uintptr, device Device, out *Tensor) Error
+	CheckpointReaderLoadMany func(reader CheckpointReader, indices *uint64, count uintptr, device Device, out *Tensor) Error
+	CheckpointLoadInto func(reader CheckpointReader, tree Tree, options *LoadOptions, out_report *Tree) Error
 	CheckpointReaderMetadata func(reader CheckpointReader, out *Tree) Error
 	CheckpointReaderTree func(reader CheckpointReader, device Device, out *Tree) Error
 	CheckpointReaderInfo func(reader CheckpointReader, out *CheckpointInfo) Error
@@ -3273,6 +3312,8 @@ var (
 	AdamOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScheduleOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointOptionsInit func(options unsafe.Pointer, size uintptr)
+	OpenOptionsInit func(options unsafe.Pointer, size uintptr)
+	LoadOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointEntryInit func(options unsafe.Pointer, size uintptr)
 	CheckpointInfoInit func(options unsafe.Pointer, size uintptr)
 	CacheStatsInit func(options unsafe.Pointer, size uintptr)
@@ -3937,6 +3978,10 @@ var Functions = map[string]any{
 	"weft_checkpoint_reader_entry": &CheckpointReaderEntry,
 	"weft_checkpoint_reader_load": &CheckpointReaderLoad,
 	"weft_checkpoint_reader_load_as": &CheckpointReaderLoadAs,
+	"weft_checkpoint_reader_open_with": &CheckpointReaderOpenWith,
+	"weft_checkpoint_reader_load_box": &CheckpointReaderLoadBox,
+	"weft_checkpoint_reader_load_many": &CheckpointReaderLoadMany,
+	"weft_checkpoint_load_into": &CheckpointLoadInto,
 	"weft_checkpoint_reader_metadata": &CheckpointReaderMetadata,
 	"weft_checkpoint_reader_tree": &CheckpointReaderTree,
 	"weft_checkpoint_reader_info": &CheckpointReaderInfo,
@@ -4019,6 +4064,8 @@ var Functions = map[string]any{
 	"weft_adam_options_init": &AdamOptionsInit,
 	"weft_schedule_options_init": &ScheduleOptionsInit,
 	"weft_checkpoint_options_init": &CheckpointOptionsInit,
+	"weft_open_options_init": &OpenOptionsInit,
+	"weft_load_options_init": &LoadOptionsInit,
 	"weft_checkpoint_entry_init": &CheckpointEntryInit,
 	"weft_checkpoint_info_init": &CheckpointInfoInit,
 	"weft_cache_stats_init": &CacheStatsInit,

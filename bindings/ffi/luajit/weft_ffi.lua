@@ -192,6 +192,18 @@ typedef enum weft_file_format {
   WEFT_FORMAT_GGUF = 5,
   WEFT_FILE_FORMAT_FORCE32 = 2147483647,
 } weft_file_format;
+typedef enum weft_open_mode {
+  WEFT_OPEN_COPY = 0,
+  WEFT_OPEN_MAP = 1,
+  WEFT_OPEN_AUTO = 2,
+  WEFT_OPEN_MODE_FORCE32 = 2147483647,
+} weft_open_mode;
+typedef enum weft_verify {
+  WEFT_VERIFY_USE = 0,
+  WEFT_VERIFY_ALL = 1,
+  WEFT_VERIFY_OFF = 2,
+  WEFT_VERIFY_FORCE32 = 2147483647,
+} weft_verify;
 typedef enum weft_tied {
   WEFT_TIED_REFUSE = 0,
   WEFT_TIED_TWICE = 1,
@@ -693,6 +705,19 @@ typedef struct weft_checkpoint_options {
   weft_file_format format;
   weft_tied tied;
 } weft_checkpoint_options;
+typedef struct weft_open_options {
+  size_t struct_size;
+  const void* next;
+  weft_open_mode mode;
+  weft_verify verify;
+  uint64_t memory_budget;
+} weft_open_options;
+typedef struct weft_load_options {
+  size_t struct_size;
+  const void* next;
+  int32_t convert;
+  int32_t partial;
+} weft_load_options;
 typedef struct weft_checkpoint_entry {
   size_t struct_size;
   const void* next;
@@ -2301,6 +2326,10 @@ struct weft_api_v1 {
   weft_error* (*optimizer_step_groups)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
   weft_error* (*clip_by_global_norm)(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
   weft_error* (*schedule_rate)(const weft_schedule_options* schedule, int64_t step, double* out_rate);
+  weft_error* (*checkpoint_reader_open_with)(weft_context* ctx, const char* path, size_t path_length, const weft_open_options* options, weft_checkpoint_reader** out);
+  weft_error* (*checkpoint_reader_load_box)(weft_checkpoint_reader* reader, const char* path, size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device, weft_tensor** out);
+  weft_error* (*checkpoint_reader_load_many)(weft_checkpoint_reader* reader, const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out);
+  weft_error* (*checkpoint_load_into)(weft_checkpoint_reader* reader, weft_tree* tree, const weft_load_options* options, weft_tree** out_report);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2480,6 +2509,10 @@ weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader, size_t*
 weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index, weft_checkpoint_entry* out);
 weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
 weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out);
+weft_error* weft_checkpoint_reader_open_with(weft_context* ctx, const char* path, size_t path_length, const weft_open_options* options, weft_checkpoint_reader** out);
+weft_error* weft_checkpoint_reader_load_box(weft_checkpoint_reader* reader, const char* path, size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device, weft_tensor** out);
+weft_error* weft_checkpoint_reader_load_many(weft_checkpoint_reader* reader, const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out);
+weft_error* weft_checkpoint_load_into(weft_checkpoint_reader* reader, weft_tree* tree, const weft_load_options* options, weft_tree** out_report);
 weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft_tree** out);
 weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device, weft_tree** out);
 weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader, weft_checkpoint_info* out);
@@ -2562,6 +2595,8 @@ void weft_sgd_options_init(void* options, size_t size);
 void weft_adam_options_init(void* options, size_t size);
 void weft_schedule_options_init(void* options, size_t size);
 void weft_checkpoint_options_init(void* options, size_t size);
+void weft_open_options_init(void* options, size_t size);
+void weft_load_options_init(void* options, size_t size);
 void weft_checkpoint_entry_init(void* options, size_t size);
 void weft_checkpoint_info_init(void* options, size_t size);
 void weft_cache_stats_init(void* options, size_t size);

@@ -481,6 +481,14 @@ WEFT_FORMAT_NPY = 2
 WEFT_FORMAT_NPZ = 3
 WEFT_FORMAT_PYTORCH = 4
 WEFT_FORMAT_GGUF = 5
+weft_open_mode = c.c_uint32
+WEFT_OPEN_COPY = 0
+WEFT_OPEN_MAP = 1
+WEFT_OPEN_AUTO = 2
+weft_verify = c.c_uint32
+WEFT_VERIFY_USE = 0
+WEFT_VERIFY_ALL = 1
+WEFT_VERIFY_OFF = 2
 weft_tied = c.c_uint32
 WEFT_TIED_REFUSE = 0
 WEFT_TIED_TWICE = 1
@@ -991,6 +999,25 @@ class weft_checkpoint_options(c.Structure):
         ("reserved", c.c_int32),
         ("format", weft_file_format),
         ("tied", weft_tied),
+    ]
+
+
+class weft_open_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("mode", weft_open_mode),
+        ("verify", weft_verify),
+        ("memory_budget", c.c_uint64),
+    ]
+
+
+class weft_load_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("convert", c.c_int32),
+        ("partial", c.c_int32),
     ]
 
 
@@ -3098,6 +3125,10 @@ class weft_api_v1(c.Structure):
         ("optimizer_step_groups", c.CFUNCTYPE(weft_error, weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t)),
         ("clip_by_global_norm", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.c_double, c.POINTER(weft_tensor), c.POINTER(weft_tensor))),
         ("schedule_rate", c.CFUNCTYPE(weft_error, c.POINTER(weft_schedule_options), c.c_int64, c.POINTER(c.c_double))),
+        ("checkpoint_reader_open_with", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_open_options), c.POINTER(weft_checkpoint_reader))),
+        ("checkpoint_reader_load_box", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.c_void_p, c.c_size_t, c.POINTER(c.c_int64), c.POINTER(c.c_int64), c.c_size_t, weft_device, c.POINTER(weft_tensor))),
+        ("checkpoint_reader_load_many", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.POINTER(c.c_uint64), c.c_size_t, weft_device, c.POINTER(weft_tensor))),
+        ("checkpoint_load_into", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, weft_tree, c.POINTER(weft_load_options), c.POINTER(weft_tree))),
     ]
 
 
@@ -3281,6 +3312,10 @@ FUNCTIONS = {
     "weft_checkpoint_reader_entry": (weft_error, [weft_checkpoint_reader, c.c_size_t, c.POINTER(weft_checkpoint_entry)]),
     "weft_checkpoint_reader_load": (weft_error, [weft_checkpoint_reader, c.c_char_p, c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
     "weft_checkpoint_reader_load_as": (weft_error, [weft_checkpoint_reader, c.c_char_p, c.c_size_t, weft_dtype, weft_device, c.POINTER(weft_tensor)]),
+    "weft_checkpoint_reader_open_with": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_open_options), c.POINTER(weft_checkpoint_reader)]),
+    "weft_checkpoint_reader_load_box": (weft_error, [weft_checkpoint_reader, c.c_char_p, c.c_size_t, c.POINTER(c.c_int64), c.POINTER(c.c_int64), c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
+    "weft_checkpoint_reader_load_many": (weft_error, [weft_checkpoint_reader, c.POINTER(c.c_uint64), c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
+    "weft_checkpoint_load_into": (weft_error, [weft_checkpoint_reader, weft_tree, c.POINTER(weft_load_options), c.POINTER(weft_tree)]),
     "weft_checkpoint_reader_metadata": (weft_error, [weft_checkpoint_reader, c.POINTER(weft_tree)]),
     "weft_checkpoint_reader_tree": (weft_error, [weft_checkpoint_reader, weft_device, c.POINTER(weft_tree)]),
     "weft_checkpoint_reader_info": (weft_error, [weft_checkpoint_reader, c.POINTER(weft_checkpoint_info)]),
@@ -3363,6 +3398,8 @@ FUNCTIONS = {
     "weft_adam_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_schedule_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_open_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_load_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_entry_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_info_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cache_stats_init": (None, [c.c_void_p, c.c_size_t]),

@@ -10,7 +10,7 @@ from .model import declarator
 FOLDER = "tests/fuzz/abi_fuzz/generated/"
 PART = 100  # functions per file
 
-SPECIAL = """weft_error_new weft_error_new_with_data weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_collective_permute weft_tensor_from_host_sharded weft_tensor_to_host
+SPECIAL = """weft_error_new weft_error_new_with_data weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_collective_permute weft_checkpoint_reader_load_box weft_checkpoint_reader_load_many weft_tensor_from_host_sharded weft_tensor_to_host
 weft_tensor_from_dlpack weft_tensor_from_dlpack_legacy weft_tensor_to_dlpack weft_tensor_to_dlpack_legacy weft_scope_mark
 weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on weft_op_apply_in
 weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step
@@ -32,12 +32,12 @@ TEXTS_OF = {
     ("weft_device_by_name", "name"): "Words::kDevices", ("weft_metric_get", "name"): "Words::kMetrics", ("weft_metric_samples", "name"): "Words::kMetrics",
     ("weft_metric_add", "name"): "Words::kMetrics", ("weft_metric_record", "name"): "Words::kMetrics", ("weft_span_begin", "name"): "Words::kMetrics",
     ("weft_tree_find", "path"): "Words::kKeys", ("weft_checkpoint_reader_load", "path"): "Words::kKeys", ("weft_checkpoint_reader_find", "path"): "Words::kKeys",
-    ("weft_checkpoint_reader_load_as", "path"): "Words::kKeys",
+    ("weft_checkpoint_reader_load_as", "path"): "Words::kKeys", ("weft_checkpoint_reader_open_with", "path"): "Words::kReadFiles",
 }
 # Chosen once in so many times that it could have been: what waits, writes files or makes threads.
 RARELY = {
     "weft_context_create": 200, "weft_context_release": 200, "weft_context_retain": 50, "weft_checkpoint_save": 40,
-    "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
+    "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_checkpoint_reader_open_with": 3, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
     "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_list": 5, "weft_memory_report": 5, "weft_trace_start": 20, "weft_trace_stop": 20, "weft_trace_write": 40, "weft_trace_report": 20, "weft_compiles_settled": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
 }
 TYPES = {"float": 1, "signed integer": 2, "unsigned integer": 4, "bool": 8, "complex": 16}  # classes of dtypes

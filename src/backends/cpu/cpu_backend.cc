@@ -303,6 +303,15 @@ absl::StatusOr<Ref<Buffer>> CpuBackend::ToDevice(Device* device, DType dtype, st
   return Ref<Buffer>(new CpuBuffer(device, dtype, Dims(dims.begin(), dims.end()), Event::Done(), std::move(block)));
 }
 
+absl::StatusOr<HostWritable::Writable> CpuBackend::NewWritable(Device* device, DType dtype,
+                                                               std::span<const int64_t> dims) {
+  if (device->backend != this) return UserError("the buffer's device is not one of this backend");
+  WEFT_ASSIGN_OR_RETURN(Ref<Block> block, NewBlock(blocks_, CountOf(dims) * BytesOf(dtype)));
+  void* const data = block->data();
+  return Writable{
+      Ref<Buffer>(new CpuBuffer(device, dtype, Dims(dims.begin(), dims.end()), Event::Done(), std::move(block))), data};
+}
+
 absl::StatusOr<Ref<Buffer>> CpuBackend::Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                               std::function<void()> release) {
   if (device->backend != this) {

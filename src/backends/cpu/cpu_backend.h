@@ -9,6 +9,7 @@
 #include "src/backends/backend.h"
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/jit/isa.h"
+#include "src/backends/host_writable.h"
 #include "src/ops/custom/functions.h"
 #include "src/runtime/backend_services.h"
 #include "src/runtime/device_row.h"
@@ -29,7 +30,7 @@ struct CpuOptions {
 class CodeCache;
 class LaunchQueue;
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public Backend, public HostWritable {
  public:
   // FAILED_PRECONDITION if this machine cannot run the instruction set, INVALID_ARGUMENT for an unknown one.
   static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(const CpuOptions& options = {});
@@ -45,6 +46,7 @@ class CpuBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override;
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes) override;
+  absl::StatusOr<Writable> NewWritable(Device* device, DType dtype, std::span<const int64_t> dims) override;
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release) override;
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override;

@@ -297,6 +297,41 @@ void Call_weft_collective_permute(Fuzz& f) {
   if (f.Leave(weft_collective_permute(ctx, x, axis.data, axis.length, pairs, count, out))) f.Keep(out);
 }
 
+void Call_weft_checkpoint_reader_load_box(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  const Text path = f.DrawText(Words::kKeys);
+  size_t rank = static_cast<size_t>(f.Roll(4));
+  auto* starts = static_cast<int64_t*>(f.Block(rank * sizeof(int64_t)));
+  auto* sizes = static_cast<int64_t*>(f.Block(rank * sizeof(int64_t)));
+  for (size_t d = 0; d < rank; ++d) starts[d] = f.Roll(2), sizes[d] = f.Roll(3);
+  if (f.Wrong() && rank > 0) (f.OneIn(2) ? starts : sizes)[0] = f.Of<int64_t>({-1, INT64_MAX, INT64_MIN, 99});
+  if (f.Wrong()) rank = f.Of<size_t>({33, SIZE_MAX, size_t{1} << 62});
+  if (f.Wrong()) starts = nullptr;
+  if (f.Wrong()) sizes = nullptr;
+  weft_device* const device = f.Handle<weft_device>(true);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (f.Leave(weft_checkpoint_reader_load_box(reader, path.data, path.length, starts, sizes, rank, device, out))) f.Keep(out);
+}
+
+void Call_weft_checkpoint_reader_load_many(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  const size_t given = static_cast<size_t>(f.Roll(4));
+  size_t count = given;
+  auto* indices = static_cast<uint64_t*>(f.Block(count * sizeof(uint64_t)));
+  for (size_t i = 0; i < count; ++i) indices[i] = static_cast<uint64_t>(f.Roll(2));
+  if (f.Wrong() && count > 0) indices[0] = f.Of<uint64_t>({99, UINT64_MAX, uint64_t{1} << 32});
+  if (f.Wrong()) count = f.Of<size_t>({SIZE_MAX, size_t{1} << 62});
+  if (f.Wrong()) indices = nullptr;
+  weft_device* const device = f.Handle<weft_device>(true);
+  weft_tensor** out = static_cast<weft_tensor**>(f.Block(std::max<size_t>(1, given) * sizeof(weft_tensor*)));
+  if (f.Wrong()) out = nullptr;
+  f.Enter();
+  if (f.Leave(weft_checkpoint_reader_load_many(reader, indices, count, device, out))) {
+    for (size_t i = 0; i < count; ++i) f.KeepHandle(Kind::kTensor, out[i]);
+  }
+}
+
 void Call_weft_tensor_to_host(Fuzz& f) {
   weft_tensor* const tensor = f.Handle<weft_tensor>(false);
   uint64_t bytes = 0;

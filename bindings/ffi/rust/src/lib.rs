@@ -577,6 +577,16 @@ pub const WEFT_FORMAT_NPZ: weft_file_format = 3;
 pub const WEFT_FORMAT_PYTORCH: weft_file_format = 4;
 pub const WEFT_FORMAT_GGUF: weft_file_format = 5;
 
+pub type weft_open_mode = u32;
+pub const WEFT_OPEN_COPY: weft_open_mode = 0;
+pub const WEFT_OPEN_MAP: weft_open_mode = 1;
+pub const WEFT_OPEN_AUTO: weft_open_mode = 2;
+
+pub type weft_verify = u32;
+pub const WEFT_VERIFY_USE: weft_verify = 0;
+pub const WEFT_VERIFY_ALL: weft_verify = 1;
+pub const WEFT_VERIFY_OFF: weft_verify = 2;
+
 pub type weft_tied = u32;
 pub const WEFT_TIED_REFUSE: weft_tied = 0;
 pub const WEFT_TIED_TWICE: weft_tied = 1;
@@ -1080,6 +1090,25 @@ pub struct weft_checkpoint_options {
     pub reserved: i32,
     pub format: weft_file_format,
     pub tied: weft_tied,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_open_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub mode: weft_open_mode,
+    pub verify: weft_verify,
+    pub memory_budget: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_load_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub convert: i32,
+    pub partial: i32,
 }
 
 #[repr(C)]
@@ -3187,6 +3216,10 @@ pub struct weft_api_v1 {
     pub optimizer_step_groups: Option<unsafe extern "C" fn(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize) -> *mut weft_error>,
     pub clip_by_global_norm: Option<unsafe extern "C" fn(ctx: *mut weft_context, grads: *const *mut weft_tensor, count: usize, max_norm: f64, out_grads: *mut *mut weft_tensor, out_norm: *mut *mut weft_tensor) -> *mut weft_error>,
     pub schedule_rate: Option<unsafe extern "C" fn(schedule: *const weft_schedule_options, step: i64, out_rate: *mut f64) -> *mut weft_error>,
+    pub checkpoint_reader_open_with: Option<unsafe extern "C" fn(ctx: *mut weft_context, path: *const c_char, path_length: usize, options: *const weft_open_options, out: *mut *mut weft_checkpoint_reader) -> *mut weft_error>,
+    pub checkpoint_reader_load_box: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, starts: *const i64, sizes: *const i64, rank: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub checkpoint_reader_load_many: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, indices: *const u64, count: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub checkpoint_load_into: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, tree: *mut weft_tree, options: *const weft_load_options, out_report: *mut *mut weft_tree) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3369,6 +3402,10 @@ extern "C" {
     pub fn weft_checkpoint_reader_entry(reader: *mut weft_checkpoint_reader, index: usize, out: *mut weft_checkpoint_entry) -> *mut weft_error;
     pub fn weft_checkpoint_reader_load(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_checkpoint_reader_load_as(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, dtype: weft_dtype, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_checkpoint_reader_open_with(ctx: *mut weft_context, path: *const c_char, path_length: usize, options: *const weft_open_options, out: *mut *mut weft_checkpoint_reader) -> *mut weft_error;
+    pub fn weft_checkpoint_reader_load_box(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, starts: *const i64, sizes: *const i64, rank: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_checkpoint_reader_load_many(reader: *mut weft_checkpoint_reader, indices: *const u64, count: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_checkpoint_load_into(reader: *mut weft_checkpoint_reader, tree: *mut weft_tree, options: *const weft_load_options, out_report: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_checkpoint_reader_metadata(reader: *mut weft_checkpoint_reader, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_checkpoint_reader_tree(reader: *mut weft_checkpoint_reader, device: *mut weft_device, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_checkpoint_reader_info(reader: *mut weft_checkpoint_reader, out: *mut weft_checkpoint_info) -> *mut weft_error;
@@ -3451,6 +3488,8 @@ extern "C" {
     pub fn weft_adam_options_init(options: *mut c_void, size: usize);
     pub fn weft_schedule_options_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_options_init(options: *mut c_void, size: usize);
+    pub fn weft_open_options_init(options: *mut c_void, size: usize);
+    pub fn weft_load_options_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_entry_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_info_init(options: *mut c_void, size: usize);
     pub fn weft_cache_stats_init(options: *mut c_void, size: usize);

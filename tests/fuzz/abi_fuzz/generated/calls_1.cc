@@ -293,6 +293,37 @@ void Call_weft_checkpoint_reader_load_as(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_checkpoint_reader_open_with(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text path_ = f.DrawText(Words::kReadFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_open_options* const options = f.Options<weft_open_options>();
+  if (options != nullptr) {
+    options->mode = static_cast<weft_open_mode>(f.OneOf({0, 1, 2}));
+    options->verify = static_cast<weft_verify>(f.OneOf({0, 1, 2}));
+    options->memory_budget = static_cast<uint64_t>(f.Integer());
+  }
+  weft_checkpoint_reader** const out = f.Out<weft_checkpoint_reader*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_reader_open_with(ctx, path, path_length, options, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_checkpoint_load_into(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  weft_load_options* const options = f.Options<weft_load_options>();
+  if (options != nullptr) {
+    options->convert = static_cast<int32_t>(f.Integer());
+    options->partial = static_cast<int32_t>(f.Integer());
+  }
+  weft_tree** const out_report = f.Out<weft_tree*>(true);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_load_into(reader, tree, options, out_report))) return;
+  f.Keep(out_report);
+}
+
 void Call_weft_checkpoint_reader_metadata(Fuzz& f) {
   weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
   weft_tree** const out = f.Out<weft_tree*>(false);
@@ -872,22 +903,6 @@ void Call_weft_sgd_options_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_sgd_options), &size);
   f.Enter();
   weft_sgd_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_adam_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_adam_options), &size);
-  f.Enter();
-  weft_adam_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_schedule_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_schedule_options), &size);
-  f.Enter();
-  weft_schedule_options_init(options, size);
   f.LeaveVoid();
 }
 

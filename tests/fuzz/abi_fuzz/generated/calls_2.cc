@@ -4,11 +4,43 @@
 
 namespace weft::fuzz {
 
+void Call_weft_adam_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_adam_options), &size);
+  f.Enter();
+  weft_adam_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_schedule_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_schedule_options), &size);
+  f.Enter();
+  weft_schedule_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_checkpoint_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
   f.Enter();
   weft_checkpoint_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_open_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_open_options), &size);
+  f.Enter();
+  weft_open_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_load_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_load_options), &size);
+  f.Enter();
+  weft_load_options_init(options, size);
   f.LeaveVoid();
 }
 
@@ -769,38 +801,6 @@ void Call_weft_softshrink_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_softshrink_opts), &size);
   f.Enter();
   weft_softshrink_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bce_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bce_opts), &size);
-  f.Enter();
-  weft_bce_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bce_with_logits_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bce_with_logits_opts), &size);
-  f.Enter();
-  weft_bce_with_logits_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_gaussian_nll_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_gaussian_nll_opts), &size);
-  f.Enter();
-  weft_gaussian_nll_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_hinge_embedding_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_hinge_embedding_opts), &size);
-  f.Enter();
-  weft_hinge_embedding_opts_init(options, size);
   f.LeaveVoid();
 }
 

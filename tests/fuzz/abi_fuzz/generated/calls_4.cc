@@ -4,6 +4,47 @@
 
 namespace weft::fuzz {
 
+void Call_weft_le(Fuzz& f) {
+  f.BeginOp(kOps[30]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_le(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log(Fuzz& f) {
+  f.BeginOp(kOps[31]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log2(Fuzz& f) {
+  f.BeginOp(kOps[32]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log2(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log1p(Fuzz& f) {
+  f.BeginOp(kOps[33]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log1p(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_sigmoid(Fuzz& f) {
   f.BeginOp(kOps[34]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1623,96 +1664,6 @@ void Call_weft_reduce_window(Fuzz& f) {
   f.Enter();
   if (!f.Leave(weft_reduce_window(ctx, x, window_dimensions, window_dimensions_count, reducer, opts, out))) return;
   f.Keep(out);
-}
-
-void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[130]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const operand = f.Operand(0);
-  weft_tensor* const source = f.Operand(1);
-  const int64_t* window_dimensions = {};
-  size_t window_dimensions_count = {};
-  f.Ints(0, &window_dimensions, &window_dimensions_count);
-  weft_select_and_scatter_opts* const opts = f.Options<weft_select_and_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES;
-    f.Ints(1, &opts->window_strides, &opts->window_strides_count);
-    if (f.Given(2)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
-    f.Ints(2, &opts->padding, &opts->padding_count);
-    if (f.Given(3)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_SELECT;
-    opts->select = static_cast<weft_select_and_scatter_select>(f.EnumAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_select_and_scatter(ctx, operand, source, window_dimensions, window_dimensions_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[131]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_batch_norm_opts* const opts = f.Options<weft_batch_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_variance = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm(ctx, x, scale, offset, opts, out_result, out_batch_mean, out_batch_variance))) return;
-  f.Keep(out_result);
-  f.Keep(out_batch_mean);
-  f.Keep(out_batch_variance);
-}
-
-void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[132]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const mean = f.Operand(2);
-  weft_tensor* const variance = f.Operand(3);
-  weft_tensor* const grad_output = f.Operand(4);
-  double epsilon = {};
-  epsilon = f.DoubleAttr(0);
-  int64_t feature_index = {};
-  feature_index = f.IntAttr(1);
-  weft_tensor** const out_grad_operand = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_grad_scale = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_grad_offset = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_grad(ctx, x, scale, mean, variance, grad_output, epsilon, feature_index, out_grad_operand, out_grad_scale, out_grad_offset))) return;
-  f.Keep(out_grad_operand);
-  f.Keep(out_grad_scale);
-  f.Keep(out_grad_offset);
-}
-
-void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[133]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  double epsilon = {};
-  epsilon = f.DoubleAttr(0);
-  int64_t feature_index = {};
-  feature_index = f.IntAttr(1);
-  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_var = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_training(ctx, x, scale, offset, epsilon, feature_index, out_output, out_batch_mean, out_batch_var))) return;
-  f.Keep(out_output);
-  f.Keep(out_batch_mean);
-  f.Keep(out_batch_var);
 }
 
 }  // namespace weft::fuzz

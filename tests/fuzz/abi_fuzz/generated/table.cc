@@ -1771,6 +1771,10 @@ void Call_weft_checkpoint_reader_count(Fuzz& f);
 void Call_weft_checkpoint_reader_entry(Fuzz& f);
 void Call_weft_checkpoint_reader_load(Fuzz& f);
 void Call_weft_checkpoint_reader_load_as(Fuzz& f);
+void Call_weft_checkpoint_reader_open_with(Fuzz& f);
+void Call_weft_checkpoint_reader_load_box(Fuzz& f);
+void Call_weft_checkpoint_reader_load_many(Fuzz& f);
+void Call_weft_checkpoint_load_into(Fuzz& f);
 void Call_weft_checkpoint_reader_metadata(Fuzz& f);
 void Call_weft_checkpoint_reader_tree(Fuzz& f);
 void Call_weft_checkpoint_reader_info(Fuzz& f);
@@ -1853,6 +1857,8 @@ void Call_weft_sgd_options_init(Fuzz& f);
 void Call_weft_adam_options_init(Fuzz& f);
 void Call_weft_schedule_options_init(Fuzz& f);
 void Call_weft_checkpoint_options_init(Fuzz& f);
+void Call_weft_open_options_init(Fuzz& f);
+void Call_weft_load_options_init(Fuzz& f);
 void Call_weft_checkpoint_entry_init(Fuzz& f);
 void Call_weft_checkpoint_info_init(Fuzz& f);
 void Call_weft_cache_stats_init(Fuzz& f);
@@ -2515,6 +2521,10 @@ extern const Function kFunctions[] = {
     {"weft_checkpoint_reader_entry", Call_weft_checkpoint_reader_entry, 0xB08u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_load", Call_weft_checkpoint_reader_load, 0x9328u, true, true, 1, nullptr},
     {"weft_checkpoint_reader_load_as", Call_weft_checkpoint_reader_load_as, 0x9328u, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_open_with", Call_weft_checkpoint_reader_open_with, 0x93A8u, true, true, 3, nullptr},
+    {"weft_checkpoint_reader_load_box", Call_weft_checkpoint_reader_load_box, 0x9BA8u, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_load_many", Call_weft_checkpoint_reader_load_many, 0x9BA8u, true, true, 1, nullptr},
+    {"weft_checkpoint_load_into", Call_weft_checkpoint_load_into, 0x9BA8u, true, true, 1, nullptr},
     {"weft_checkpoint_reader_metadata", Call_weft_checkpoint_reader_metadata, 0x8308u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_tree", Call_weft_checkpoint_reader_tree, 0x9308u, true, true, 1, nullptr},
     {"weft_checkpoint_reader_info", Call_weft_checkpoint_reader_info, 0x308u, false, true, 1, nullptr},
@@ -2597,6 +2607,8 @@ extern const Function kFunctions[] = {
     {"weft_adam_options_init", Call_weft_adam_options_init, 0u, false, false, 1, nullptr},
     {"weft_schedule_options_init", Call_weft_schedule_options_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_options_init", Call_weft_checkpoint_options_init, 0u, false, false, 1, nullptr},
+    {"weft_open_options_init", Call_weft_open_options_init, 0u, false, false, 1, nullptr},
+    {"weft_load_options_init", Call_weft_load_options_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_entry_init", Call_weft_checkpoint_entry_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_info_init", Call_weft_checkpoint_info_init, 0u, false, false, 1, nullptr},
     {"weft_cache_stats_init", Call_weft_cache_stats_init, 0u, false, false, 1, nullptr},
@@ -3080,6 +3092,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 742;
+extern const size_t kFunctionCount = 748;
 
 }  // namespace weft::fuzz

@@ -1,0 +1,145 @@
+// Payloads of a checkpoint: whole, in parts, and verified.
+#include <algorithm>
+#include <cstring>
+
+#include "serialization/checkpoint_reader.h"
+#include "src/runtime/status.h"
+
+namespace weft {
+namespace {
+
+absl::Status CheckBools(const TensorRecord& tensor, std::span<const std::byte> data, const std::string& file) {
+  if (tensor.dtype != DType::kBool) return absl::OkStatus();
+  const auto bad = std::find_if(data.begin(), data.end(), [](std::byte b) { return static_cast<uint8_t>(b) > 1; });
+  if (bad == data.end()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("'", file, "': tensor '", tensor.name, "' of bool holds the byte ",
+                                          static_cast<int>(*bad), "; only 0 and 1 are allowed"));
+}
+
+absl::Status CheckSum(const IndexRecord& entry, uint64_t index, std::span<const std::byte> bytes,
+                      const std::string& file) {
+  if (ChecksumsMatch(entry.sums[index], Checksum64(bytes))) return absl::OkStatus();
+  return Damaged(file, entry.payload + index * SumBytes(entry.tensor.bytes), "the checksum of ", bytes.size(),
+                 " bytes of tensor '", entry.tensor.name, "' does not match");
+}
+
+}  // namespace
+
+// A part under one checksum. `out` is all of it.
+absl::Status CheckpointReader::ReadSummed(const IndexRecord& entry, uint64_t index, std::span<std::byte> out) {
+  const uint64_t at = entry.payload + index * SumBytes(entry.tensor.bytes);
+  WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(at), out));
+  return verify_ == Verify::kOff ? absl::OkStatus() : CheckSum(entry, index, out, file_.path());
+}
+
+// The pack of the entry, to kept_.
+absl::Status CheckpointReader::ReadPack(const IndexRecord& entry) {
+  if (kept_at_ == entry.payload) return absl::OkStatus();
+  kept_at_ = 0;
+  kept_.resize(entry.pack_bytes);
+  WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(entry.payload), kept_));
+  if (!ChecksumsMatch(entry.pack_sum, Checksum64(kept_))) {
+    return Damaged(file_.path(), entry.payload, "the checksum of ", entry.pack_bytes, " bytes of a pack with tensor '",
+                   entry.tensor.name, "' does not match");
+  }
+  kept_at_ = entry.payload;
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::ReadTensor(uint32_t id, std::span<std::byte> out) {
+  if (id >= tensor_count())
+    return UserError("'", file_.path(), "' has ", tensor_count(), " tensors; there is no number ", id);
+  const TensorRecord& known = tensor(id);
+  if (out.size() != known.bytes) {
+    return UserError("tensor '", known.name, "' has ", known.bytes, " bytes, the memory for it ", out.size());
+  }
+  return ReadPart(id, 0, out);
+}
+
+absl::Status CheckpointReader::ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out) {
+  const IndexRecord& entry = this->entry(id);
+  const uint64_t bytes = entry.tensor.bytes;
+  if (offset > bytes || out.size() > bytes - offset) {
+    return InternalError("bytes ", offset, " to ", offset + out.size(), " of tensor '", entry.tensor.name, "' of ",
+                         bytes);
+  }
+  if (out.empty()) return absl::OkStatus();
+  if (entry.is_inside()) {
+    std::memcpy(out.data(), entry.inside.data() + offset, out.size());
+    return CheckBools(entry.tensor, out, file_.path());
+  }
+  if (entry.in_pack()) {
+    if (verify_ == Verify::kOff) {
+      return file_.ReadAt(static_cast<int64_t>(entry.payload + entry.inner + offset), out);
+    }
+    WEFT_RETURN_IF_ERROR(ReadPack(entry));
+    std::memcpy(out.data(), kept_.data() + entry.inner + offset, out.size());
+    return CheckBools(entry.tensor, out, file_.path());
+  }
+  const uint64_t each = SumBytes(bytes);
+  constexpr uint64_t kAhead = 4;  // parts of 4 MiB under way while one is copied and hashed
+  const uint64_t end = offset + out.size();
+  for (uint64_t at = offset; at < end;) {
+    const uint64_t index = at / each, begin = index * each, size = std::min(each, bytes - begin);
+    const uint64_t n = std::min(begin + size, end) - at;
+    const std::span<std::byte> to = out.subspan(at - offset, n);
+    if (begin + each < end) {
+      const uint64_t ahead = begin + each * (at == offset ? 1 : kAhead);
+      const uint64_t until = std::min(end, begin + each * (kAhead + 1));
+      if (ahead < until) {
+        file_.Prefetch(static_cast<int64_t>(entry.payload + ahead), static_cast<int64_t>(until - ahead));
+      }
+    }
+    if (n == size) {
+      WEFT_RETURN_IF_ERROR(ReadSummed(entry, index, to));
+    } else if (verify_ == Verify::kOff) {
+      WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(entry.payload + at), to));
+    } else {
+      if (kept_at_ != entry.payload + begin) {
+        kept_at_ = 0;
+        kept_.resize(size);
+        WEFT_RETURN_IF_ERROR(ReadSummed(entry, index, kept_));
+        kept_at_ = entry.payload + begin;
+      }
+      std::memcpy(to.data(), kept_.data() + (at - begin), n);
+    }
+    at += n;
+  }
+  return CheckBools(entry.tensor, out, file_.path());
+}
+
+absl::Status CheckpointReader::CheckBytes(uint32_t id, std::span<const std::byte> bytes) const {
+  const IndexRecord& entry = this->entry(id);
+  if (verify_ != Verify::kOff && !entry.is_inside() && !entry.in_pack()) {
+    const uint64_t each = SumBytes(bytes.size());
+    for (uint64_t at = 0, index = 0; at < bytes.size(); at += each, ++index) {
+      WEFT_RETURN_IF_ERROR(
+          CheckSum(entry, index, bytes.subspan(at, std::min<uint64_t>(each, bytes.size() - at)), file_.path()));
+    }
+  }
+  return CheckBools(entry.tensor, bytes, file_.path());
+}
+
+absl::Status CheckpointReader::VerifyPayloads() {
+  WEFT_RETURN_IF_ERROR(LoadAll());
+  const Verify before = std::exchange(verify_, Verify::kAll);
+  absl::Status status;
+  std::vector<std::byte> buffer;
+  for (uint32_t id = 0; id < tensor_count() && status.ok(); ++id) {
+    const IndexRecord& entry = this->entry(id);
+    if (entry.is_inside() || entry.in_pack()) {
+      buffer.resize(entry.tensor.bytes);
+      status = ReadTensor(id, buffer);
+      continue;
+    }
+    const uint64_t bytes = entry.tensor.bytes, each = SumBytes(bytes);
+    for (uint64_t at = 0; at < bytes && status.ok(); at += each) {
+      buffer.resize(std::min(each, bytes - at));
+      status = ReadPart(id, at, buffer);
+    }
+  }
+  verify_ = before;
+  return status;
+}
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+// A file's bytes in memory without reading them: private, so that writing to them changes no file, and there until the last
+// reference goes. Whoever cuts the file off while it is mapped makes a later access end the process (SIGBUS), as with every
+// mapping: that is why only local files are mapped unasked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "src/runtime/io.h"
+#include "src/runtime/ref.h"
+
+namespace weft {
+
+// Thread rule: any thread.
+class FileMap final : public RefCounted {
+ public:
+  // The first `bytes` of the file, which must still have them.
+  static absl::StatusOr<Ref<FileMap>> Make(const File& file, uint64_t bytes);
+  // Whether its file system is one whose files nobody else cuts off: ext4, xfs, btrfs or tmpfs of this machine.
+  static bool IsLocal(const File& file);
+
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  FileMap(FileSystem* fs, std::span<std::byte> bytes) : fs_(fs), bytes_(bytes) {}
+  ~FileMap() override { fs_->Unmap(bytes_.data(), bytes_.size()); }
+
+  FileSystem* const fs_;
+  const std::span<std::byte> bytes_;
+};
+
+}  // namespace weft
