@@ -97,6 +97,8 @@ class Tree {
 
   // Appends a child. A dict needs a key that it does not have yet; a list or tuple takes none.
   absl::StatusOr<NodeId> Add(NodeId container, std::string_view key, const Value& value);
+  // Gives a tensor leaf another type.
+  void Retype(uint32_t leaf, DType dtype) { tensors_[leaf].dtype = dtype; }
   // Removes the newest nodes, from `first` on.
   void TakeBack(NodeId first);
   absl::StatusOr<NodeId> Append(NodeId container, const Value& value) { return Add(container, {}, value); }

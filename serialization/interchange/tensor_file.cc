@@ -73,6 +73,44 @@ void ForeignFile::Finish() {
   for (uint32_t id = 0; id < tensors_.size(); ++id) by_name_.emplace(tensors_[id].name, id);
 }
 
+absl::Status TensorFile::ReadPiece(uint32_t id, uint64_t offset, std::span<std::byte> out) {
+  if (kept_id_ != id) {
+    kept_id_.reset();
+    kept_.resize(tensor(id).bytes);
+    WEFT_RETURN_IF_ERROR(ReadTensor(id, kept_));
+    kept_id_ = id;
+  }
+  std::copy_n(kept_.begin() + static_cast<ptrdiff_t>(offset), out.size(), out.begin());
+  if (offset + out.size() < kept_.size()) return absl::OkStatus();
+  kept_id_.reset();
+  kept_ = {};
+  return absl::OkStatus();
+}
+
+absl::Status ForeignFile::ReadPiece(uint32_t id, uint64_t offset, std::span<std::byte> out) {
+  if (id >= tensors_.size() || !HasParts(id)) return TensorFile::ReadPiece(id, offset, out);
+  WEFT_RETURN_IF_ERROR(CheckLoadable(id));
+  WEFT_RETURN_IF_ERROR(Part(id, offset, out));
+  return CheckElements(id, out);
+}
+
+absl::Status ForeignFile::CheckLoadable(uint32_t id) const {
+  const ForeignTensor& t = tensors_[id];
+  if (t.loadable) return absl::OkStatus();
+  return NotForWeft(path_, "tensor '", t.name, "' is stored as ", t.encoding,
+                    ", which Weft has no type for; weft_checkpoint_reader_load_as with WEFT_U8 gives its bytes");
+}
+
+absl::Status ForeignFile::CheckElements(uint32_t id, std::span<const std::byte> elements) const {
+  const ForeignTensor& t = tensors_[id];
+  if (t.dtype != DType::kBool) return absl::OkStatus();
+  const auto bad =
+      std::find_if(elements.begin(), elements.end(), [](std::byte b) { return static_cast<uint8_t>(b) > 1; });
+  if (bad == elements.end()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("'", path_, "': tensor '", t.name, "' of bool holds the byte ",
+                                          static_cast<int>(*bad), "; only 0 and 1 are allowed"));
+}
+
 absl::Status ForeignFile::ReadTensor(uint32_t id, std::span<std::byte> out) {
   if (id >= tensors_.size()) {
     return UserError("'", path_, "' has ", tensors_.size(), " tensors; there is no number ", id);
@@ -81,16 +119,9 @@ absl::Status ForeignFile::ReadTensor(uint32_t id, std::span<std::byte> out) {
   if (out.size() != t.bytes) {
     return UserError("tensor '", t.name, "' has ", t.bytes, " bytes, the memory for it ", out.size());
   }
-  if (!t.loadable) {
-    return NotForWeft(path_, "tensor '", t.name, "' is stored as ", t.encoding,
-                      ", which Weft has no type for; weft_checkpoint_reader_load_bytes gives its bytes");
-  }
+  WEFT_RETURN_IF_ERROR(CheckLoadable(id));
   WEFT_RETURN_IF_ERROR(Read(id, out));
-  if (t.dtype != DType::kBool) return absl::OkStatus();
-  const auto bad = std::find_if(out.begin(), out.end(), [](std::byte b) { return static_cast<uint8_t>(b) > 1; });
-  if (bad == out.end()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("'", path_, "': tensor '", t.name, "' of bool holds the byte ",
-                                          static_cast<int>(*bad), "; only 0 and 1 are allowed"));
+  return CheckElements(id, out);
 }
 
 absl::Status ForeignFile::Verify() {

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "serialization/checkpoint_schema.h"
 #include "serialization/tree.h"
+#include "src/runtime/alloc_hook.h"
 #include "src/runtime/io.h"
 #include "src/runtime/status.h"
 
@@ -59,10 +60,17 @@ class TensorFile {
 
   // The whole tensor into `out`, which has tensor(id).bytes bytes. On error the contents of `out` are undefined.
   virtual absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) = 0;
+  // A part of what ReadTensor gives, from `offset` on, for those who copy it: parts of one tensor come in order, each of some
+  // multiple of 4,096 bytes, or its end. Here the tensor is read whole and kept until its end; formats that can do better do.
+  virtual absl::Status ReadPiece(uint32_t id, uint64_t offset, std::span<std::byte> out);
   // Its bytes as they lie in the file, tensor(id).file_bytes of them.
   virtual absl::Status ReadStored(uint32_t id, std::span<std::byte> out) = 0;
   // Reads every payload once and checks what can be checked.
   virtual absl::Status Verify() = 0;
+
+ private:
+  std::optional<uint32_t> kept_id_;  // for ReadPiece
+  std::vector<std::byte, LargeStdAllocator<std::byte>> kept_;
 };
 
 // The bytes of the file decide its format, not its name. INVALID_ARGUMENT says what a file is
@@ -93,6 +101,7 @@ class ForeignFile : public TensorFile {
   uint64_t file_bytes() const final { return file_bytes_; }
   absl::StatusOr<Tree> Metadata() const override { return metadata_; }
   absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) final;
+  absl::Status ReadPiece(uint32_t id, uint64_t offset, std::span<std::byte> out) final;
   absl::Status ReadStored(uint32_t id, std::span<std::byte> out) override = 0;
   absl::Status Verify() override;
 
@@ -100,6 +109,11 @@ class ForeignFile : public TensorFile {
   explicit ForeignFile(FileFormat format) : format_(format) {}
   // The tensor as `dtype`, of tensors_[id].bytes bytes. Bools are looked at afterwards.
   virtual absl::Status Read(uint32_t id, std::span<std::byte> out) = 0;
+  // Whether Part gives this tensor's parts, as ReadPiece asks for them.
+  virtual bool HasParts(uint32_t) const { return false; }
+  virtual absl::Status Part(uint32_t, uint64_t, std::span<std::byte>) {
+    return InternalError("a tensor without parts");
+  }
   // Adds the leaf and its record; the record's dtype and dims are the leaf's. Errors name the file.
   absl::Status AddTensor(Tree::NodeId parent, std::string_view key, ForeignTensor tensor);
   // A key of a dict under which nothing stands yet and which may be a key.
@@ -107,6 +121,9 @@ class ForeignFile : public TensorFile {
   // After the last tensor: names by which they are found. Names that would be equal become paths.
   void Finish();
   const std::string& path() const { return path_; }
+  // Of elements that have been read: bools are 0 or 1. UNIMPLEMENTED of a tensor that cannot be loaded.
+  absl::Status CheckElements(uint32_t id, std::span<const std::byte> elements) const;
+  absl::Status CheckLoadable(uint32_t id) const;
 
   std::string path_;
   HeaderRecord header_;
