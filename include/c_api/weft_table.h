@@ -268,6 +268,12 @@ struct weft_api_v1 {
   void (*job_retain)(weft_job* job);
   void (*job_release)(weft_job* job);
   weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
+  weft_error* (*file_describe)(const char* path, size_t path_length, weft_tree** out);
+  weft_error* (*checkpoint_convert)(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, const weft_convert_options* options);
+  weft_error* (*checkpoint_salvage)(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, weft_tree** out);
+  weft_error* (*cache_list)(weft_cache* cache, int32_t verify, weft_tree** out);
+  weft_error* (*cache_explain)(weft_cache* cache, const char* name, size_t name_length, weft_tree** out);
+  weft_error* (*cache_prune)(weft_cache* cache, uint64_t max_bytes, int64_t unused_ns, uint64_t* out_entries, uint64_t* out_bytes);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -163,6 +163,27 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_info, producer_length);
   OFFSET(weft_checkpoint_info, format);
   OFFSET(weft_checkpoint_info, reserved);
+  SIZE(weft_convert_tensor);
+  OFFSET(weft_convert_tensor, path);
+  OFFSET(weft_convert_tensor, path_length);
+  OFFSET(weft_convert_tensor, name);
+  OFFSET(weft_convert_tensor, name_length);
+  OFFSET(weft_convert_tensor, dtype);
+  OFFSET(weft_convert_tensor, reserved);
+  SIZE(weft_convert_options);
+  OFFSET(weft_convert_options, struct_size);
+  OFFSET(weft_convert_options, next);
+  OFFSET(weft_convert_options, tensors);
+  OFFSET(weft_convert_options, tensor_count);
+  OFFSET(weft_convert_options, format);
+  OFFSET(weft_convert_options, tied);
+  OFFSET(weft_convert_options, durable);
+  OFFSET(weft_convert_options, nest);
+  OFFSET(weft_convert_options, rest);
+  OFFSET(weft_convert_options, reserved);
+  OFFSET(weft_convert_options, shard_bytes);
+  OFFSET(weft_convert_options, progress);
+  OFFSET(weft_convert_options, progress_user_data);
   SIZE(weft_cache_stats);
   OFFSET(weft_cache_stats, struct_size);
   OFFSET(weft_cache_stats, next);
@@ -172,6 +193,10 @@ static void part_0(void) {
   OFFSET(weft_cache_stats, compiled);
   OFFSET(weft_cache_stats, published);
   OFFSET(weft_cache_stats, failures);
+  OFFSET(weft_cache_stats, evictions);
+  OFFSET(weft_cache_stats, bytes_read);
+  OFFSET(weft_cache_stats, bytes_written);
+  OFFSET(weft_cache_stats, refused);
   SIZE(weft_metric_summary);
   OFFSET(weft_metric_summary, struct_size);
   OFFSET(weft_metric_summary, next);
@@ -183,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_metric_summary, p5);
   OFFSET(weft_metric_summary, p10);
   OFFSET(weft_metric_summary, p20);
+}
+
+static void part_1(void) {
   OFFSET(weft_metric_summary, p50);
   OFFSET(weft_metric_summary, p80);
   OFFSET(weft_metric_summary, p90);
@@ -208,9 +236,6 @@ static void part_0(void) {
   OFFSET(weft_custom_options, gradient_trace);
   OFFSET(weft_custom_options, user_data);
   OFFSET(weft_custom_options, release);
-}
-
-static void part_1(void) {
   OFFSET(weft_custom_options, gradient);
   OFFSET(weft_custom_options, batches);
   OFFSET(weft_custom_options, reserved);
@@ -386,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_cummax_opts, present);
   OFFSET(weft_cummax_opts, axis);
   OFFSET(weft_cummax_opts, reverse);
+}
+
+static void part_2(void) {
   OFFSET(weft_cummax_opts, reserved);
   SIZE(weft_cummin_opts);
   OFFSET(weft_cummin_opts, struct_size);
@@ -411,9 +439,6 @@ static void part_1(void) {
   SIZE(weft_logsumexp_opts);
   OFFSET(weft_logsumexp_opts, struct_size);
   OFFSET(weft_logsumexp_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_logsumexp_opts, present);
   OFFSET(weft_logsumexp_opts, dims);
   OFFSET(weft_logsumexp_opts, dims_count);
@@ -589,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_conv_transpose_opts, pads_count);
   OFFSET(weft_conv_transpose_opts, output_padding);
   OFFSET(weft_conv_transpose_opts, output_padding_count);
+}
+
+static void part_3(void) {
   OFFSET(weft_conv_transpose_opts, dilation);
   OFFSET(weft_conv_transpose_opts, dilation_count);
   OFFSET(weft_conv_transpose_opts, groups);
@@ -614,9 +642,6 @@ static void part_2(void) {
   OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
-}
-
-static void part_3(void) {
   OFFSET(weft_max_pool_opts, ceil_mode);
   OFFSET(weft_max_pool_opts, reserved_dilation);
   OFFSET(weft_max_pool_opts, dilation);
@@ -792,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_allclose_opts, struct_size);
   OFFSET(weft_allclose_opts, next);
   OFFSET(weft_allclose_opts, present);
+}
+
+static void part_4(void) {
   OFFSET(weft_allclose_opts, rtol);
   OFFSET(weft_allclose_opts, atol);
   OFFSET(weft_allclose_opts, equal_nan);
@@ -817,9 +845,6 @@ static void part_3(void) {
   OFFSET(weft_nan_to_num_opts, posinf);
   OFFSET(weft_nan_to_num_opts, neginf);
   SIZE(weft_celu_opts);
-}
-
-static void part_4(void) {
   OFFSET(weft_celu_opts, struct_size);
   OFFSET(weft_celu_opts, next);
   OFFSET(weft_celu_opts, present);
@@ -995,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_nansum_opts, dims_count);
   OFFSET(weft_nansum_opts, keepdims);
   OFFSET(weft_nansum_opts, reserved);
+}
+
+static void part_5(void) {
   SIZE(weft_norm_opts);
   OFFSET(weft_norm_opts, struct_size);
   OFFSET(weft_norm_opts, next);
@@ -1020,9 +1048,6 @@ static void part_4(void) {
   OFFSET(weft_std_mean_opts, keepdims);
   OFFSET(weft_std_mean_opts, reserved_correction);
   OFFSET(weft_std_mean_opts, correction);
-}
-
-static void part_5(void) {
   SIZE(weft_var_mean_opts);
   OFFSET(weft_var_mean_opts, struct_size);
   OFFSET(weft_var_mean_opts, next);
@@ -1198,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_affine_grid_opts, next);
   OFFSET(weft_affine_grid_opts, present);
   OFFSET(weft_affine_grid_opts, align_corners);
+}
+
+static void part_6(void) {
   OFFSET(weft_affine_grid_opts, reserved);
   SIZE(weft_grid_sample_opts);
   OFFSET(weft_grid_sample_opts, struct_size);
@@ -1223,9 +1251,6 @@ static void part_5(void) {
   OFFSET(weft_local_response_norm_opts, struct_size);
   OFFSET(weft_local_response_norm_opts, next);
   OFFSET(weft_local_response_norm_opts, present);
-}
-
-static void part_6(void) {
   OFFSET(weft_local_response_norm_opts, axis);
   OFFSET(weft_local_response_norm_opts, alpha);
   OFFSET(weft_local_response_norm_opts, beta);
@@ -1401,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_LOG_WARNING);
   VALUE(WEFT_LOG_ERROR);
   VALUE(WEFT_LOG_OFF);
+}
+
+static void part_7(void) {
   SIZE(weft_value_type);
   VALUE(WEFT_VALUE_NONE);
   VALUE(WEFT_VALUE_INT);
@@ -1426,9 +1454,6 @@ static void part_6(void) {
   SIZE(weft_metrics_format);
   VALUE(WEFT_METRICS_TEXT);
   VALUE(WEFT_METRICS_JSON);
-}
-
-static void part_7(void) {
   VALUE(WEFT_METRICS_XLA);
   VALUE(WEFT_METRICS_XLA_2019);
   VALUE(WEFT_METRICS_OPENMETRICS);
@@ -1604,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_MEAN);
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_SUM);
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_NONE);
+}
+
+static void part_8(void) {
   SIZE(weft_huber_reduction);
   VALUE(WEFT_HUBER_REDUCTION_MEAN);
   VALUE(WEFT_HUBER_REDUCTION_SUM);
@@ -1629,9 +1657,6 @@ static void part_7(void) {
   VALUE(WEFT_SMOOTH_L1_REDUCTION_MEAN);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_SUM);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_NONE);
-}
-
-static void part_8(void) {
   SIZE(weft_soft_margin_reduction);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_SUM);
@@ -1807,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
+}
+
+static void part_9(void) {
   VALUE(WEFT_AVG_POOL_HAS_CEIL_MODE);
   VALUE(WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD);
   VALUE(WEFT_AVG_POOL_HAS_DIVISOR);
@@ -1832,9 +1860,6 @@ static void part_8(void) {
   VALUE(WEFT_MAX_POOL_HAS_STRIDES);
   VALUE(WEFT_MAX_POOL_HAS_PADDING);
   VALUE(WEFT_MAX_POOL_HAS_PADS);
-}
-
-static void part_9(void) {
   VALUE(WEFT_MAX_POOL_HAS_CEIL_MODE);
   VALUE(WEFT_MAX_POOL_HAS_DILATION);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
@@ -2010,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_GRID_SAMPLE_HAS_OUTSIDE);
   VALUE(WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS);
   VALUE(WEFT_GROUP_NORM_HAS_AXIS);
+}
+
+static void part_10(void) {
   VALUE(WEFT_GROUP_NORM_HAS_EPSILON);
   VALUE(WEFT_INSTANCE_NORM_HAS_AXIS);
   VALUE(WEFT_INSTANCE_NORM_HAS_EPSILON);
@@ -2035,9 +2063,6 @@ static void part_9(void) {
   VALUE(WEFT_HISTC_HAS_HIGH);
   VALUE(WEFT_LOGCUMSUMEXP_HAS_AXIS);
   VALUE(WEFT_MULTI_MARGIN_HAS_REDUCTION);
-}
-
-static void part_10(void) {
   VALUE(WEFT_MULTI_MARGIN_HAS_P);
   VALUE(WEFT_MULTI_MARGIN_HAS_MARGIN);
   VALUE(WEFT_MULTILABEL_MARGIN_HAS_REDUCTION);
@@ -2213,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, if_);
   OFFSET(struct weft_api_v1, case_);
   OFFSET(struct weft_api_v1, for_);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, scan);
   OFFSET(struct weft_api_v1, function_from_stablehlo);
   OFFSET(struct weft_api_v1, function_key);
@@ -2238,9 +2266,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, context_run_queue);
   OFFSET(struct weft_api_v1, error_new_with_data);
   OFFSET(struct weft_api_v1, error_data);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, scope_share);
   OFFSET(struct weft_api_v1, op_apply_in);
   OFFSET(struct weft_api_v1, tensor_copy_from);
@@ -2298,6 +2323,12 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, job_retain);
   OFFSET(struct weft_api_v1, job_release);
   OFFSET(struct weft_api_v1, mesh_create);
+  OFFSET(struct weft_api_v1, file_describe);
+  OFFSET(struct weft_api_v1, checkpoint_convert);
+  OFFSET(struct weft_api_v1, checkpoint_salvage);
+  OFFSET(struct weft_api_v1, cache_list);
+  OFFSET(struct weft_api_v1, cache_explain);
+  OFFSET(struct weft_api_v1, cache_prune);
 }
 
 int main(void) {

@@ -16,6 +16,7 @@ void weft_adam_options_init(void* options, size_t size) noexcept { weft::c_api::
 void weft_checkpoint_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_entry_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_info_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_convert_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cache_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_metric_summary_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_program_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

@@ -4,11 +4,67 @@
 
 namespace weft::fuzz {
 
+void Call_weft_memory_stats_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_memory_stats), &size);
+  f.Enter();
+  weft_memory_stats_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_print_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_print_options), &size);
+  f.Enter();
+  weft_print_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sgd_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sgd_options), &size);
+  f.Enter();
+  weft_sgd_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_adam_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_adam_options), &size);
+  f.Enter();
+  weft_adam_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_checkpoint_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
+  f.Enter();
+  weft_checkpoint_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_checkpoint_entry_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
+  f.Enter();
+  weft_checkpoint_entry_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_checkpoint_info_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_checkpoint_info), &size);
   f.Enter();
   weft_checkpoint_info_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_convert_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_convert_options), &size);
+  f.Enter();
+  weft_convert_options_init(options, size);
   f.LeaveVoid();
 }
 
@@ -745,62 +801,6 @@ void Call_weft_softplus_beta_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_softplus_beta_opts), &size);
   f.Enter();
   weft_softplus_beta_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softshrink_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softshrink_opts), &size);
-  f.Enter();
-  weft_softshrink_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bce_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bce_opts), &size);
-  f.Enter();
-  weft_bce_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bce_with_logits_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bce_with_logits_opts), &size);
-  f.Enter();
-  weft_bce_with_logits_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_gaussian_nll_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_gaussian_nll_opts), &size);
-  f.Enter();
-  weft_gaussian_nll_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_hinge_embedding_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_hinge_embedding_opts), &size);
-  f.Enter();
-  weft_hinge_embedding_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_huber_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_huber_opts), &size);
-  f.Enter();
-  weft_huber_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_kl_div_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
-  f.Enter();
-  weft_kl_div_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,62 @@
 
 namespace weft::fuzz {
 
+void Call_weft_softshrink_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softshrink_opts), &size);
+  f.Enter();
+  weft_softshrink_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bce_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bce_opts), &size);
+  f.Enter();
+  weft_bce_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bce_with_logits_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bce_with_logits_opts), &size);
+  f.Enter();
+  weft_bce_with_logits_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gaussian_nll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gaussian_nll_opts), &size);
+  f.Enter();
+  weft_gaussian_nll_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hinge_embedding_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hinge_embedding_opts), &size);
+  f.Enter();
+  weft_hinge_embedding_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_huber_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_huber_opts), &size);
+  f.Enter();
+  weft_huber_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_kl_div_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
+  f.Enter();
+  weft_kl_div_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_l1_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_l1_opts), &size);
@@ -830,78 +886,6 @@ void Call_weft_is_finite(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_is_finite(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_nan(Fuzz& f) {
-  f.BeginOp(kOps[29]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_nan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_le(Fuzz& f) {
-  f.BeginOp(kOps[30]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_le(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log(Fuzz& f) {
-  f.BeginOp(kOps[31]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log2(Fuzz& f) {
-  f.BeginOp(kOps[32]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log2(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log1p(Fuzz& f) {
-  f.BeginOp(kOps[33]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log1p(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sigmoid(Fuzz& f) {
-  f.BeginOp(kOps[34]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lt(Fuzz& f) {
-  f.BeginOp(kOps[35]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lt(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,164 @@
 
 namespace weft::fuzz {
 
+void Call_weft_reduce_window(Fuzz& f) {
+  f.BeginOp(kOps[129]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window_dimensions = {};
+  size_t window_dimensions_count = {};
+  f.Ints(0, &window_dimensions, &window_dimensions_count);
+  weft_reduce_window_reducer reducer = {};
+  reducer = static_cast<weft_reduce_window_reducer>(f.EnumAttr(1));
+  weft_reduce_window_opts* const opts = f.Options<weft_reduce_window_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES;
+    f.Ints(2, &opts->window_strides, &opts->window_strides_count);
+    if (f.Given(3)) opts->present |= WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS;
+    f.Ints(3, &opts->base_dilations, &opts->base_dilations_count);
+    if (f.Given(4)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS;
+    f.Ints(4, &opts->window_dilations, &opts->window_dilations_count);
+    if (f.Given(5)) opts->present |= WEFT_REDUCE_WINDOW_HAS_PADDING;
+    f.Ints(5, &opts->padding, &opts->padding_count);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce_window(ctx, x, window_dimensions, window_dimensions_count, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_select_and_scatter(Fuzz& f) {
+  f.BeginOp(kOps[130]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const operand = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  const int64_t* window_dimensions = {};
+  size_t window_dimensions_count = {};
+  f.Ints(0, &window_dimensions, &window_dimensions_count);
+  weft_select_and_scatter_opts* const opts = f.Options<weft_select_and_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES;
+    f.Ints(1, &opts->window_strides, &opts->window_strides_count);
+    if (f.Given(2)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
+    f.Ints(2, &opts->padding, &opts->padding_count);
+    if (f.Given(3)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_SELECT;
+    opts->select = static_cast<weft_select_and_scatter_select>(f.EnumAttr(3));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_select_and_scatter(ctx, operand, source, window_dimensions, window_dimensions_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_batch_norm(Fuzz& f) {
+  f.BeginOp(kOps[131]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_batch_norm_opts* const opts = f.Options<weft_batch_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_variance = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm(ctx, x, scale, offset, opts, out_result, out_batch_mean, out_batch_variance))) return;
+  f.Keep(out_result);
+  f.Keep(out_batch_mean);
+  f.Keep(out_batch_variance);
+}
+
+void Call_weft_batch_norm_grad(Fuzz& f) {
+  f.BeginOp(kOps[132]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const mean = f.Operand(2);
+  weft_tensor* const variance = f.Operand(3);
+  weft_tensor* const grad_output = f.Operand(4);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_grad_operand = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_scale = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_offset = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_grad(ctx, x, scale, mean, variance, grad_output, epsilon, feature_index, out_grad_operand, out_grad_scale, out_grad_offset))) return;
+  f.Keep(out_grad_operand);
+  f.Keep(out_grad_scale);
+  f.Keep(out_grad_offset);
+}
+
+void Call_weft_batch_norm_training(Fuzz& f) {
+  f.BeginOp(kOps[133]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_var = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_training(ctx, x, scale, offset, epsilon, feature_index, out_output, out_batch_mean, out_batch_var))) return;
+  f.Keep(out_output);
+  f.Keep(out_batch_mean);
+  f.Keep(out_batch_var);
+}
+
+void Call_weft_batch_norm_inference(Fuzz& f) {
+  f.BeginOp(kOps[134]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_tensor* const mean = f.Operand(3);
+  weft_tensor* const variance = f.Operand(4);
+  weft_batch_norm_inference_opts* const opts = f.Options<weft_batch_norm_inference_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_inference(ctx, x, scale, offset, mean, variance, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cross_entropy(Fuzz& f) {
+  f.BeginOp(kOps[135]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    opts->label_smoothing = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_dropout(Fuzz& f) {
   f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1222,139 +1380,6 @@ void Call_weft_threshold(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_threshold(ctx, x, threshold, value, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bce(Fuzz& f) {
-  f.BeginOp(kOps[229]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_bce_opts* const opts = f.Options<weft_bce_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BCE_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_bce_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bce(ctx, x, y, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bce_with_logits(Fuzz& f) {
-  f.BeginOp(kOps[230]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_tensor* const pos_weight = f.Operand(3);
-  weft_bce_with_logits_opts* const opts = f.Options<weft_bce_with_logits_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BCE_WITH_LOGITS_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_bce_with_logits_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bce_with_logits(ctx, x, y, weight, pos_weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gaussian_nll(Fuzz& f) {
-  f.BeginOp(kOps[231]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const var = f.Operand(2);
-  weft_gaussian_nll_opts* const opts = f.Options<weft_gaussian_nll_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_gaussian_nll_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_FULL;
-    opts->full = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_EPS;
-    opts->eps = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gaussian_nll(ctx, x, y, var, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hinge_embedding(Fuzz& f) {
-  f.BeginOp(kOps[232]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_hinge_embedding_opts* const opts = f.Options<weft_hinge_embedding_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_hinge_embedding_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hinge_embedding(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_huber(Fuzz& f) {
-  f.BeginOp(kOps[233]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_huber_opts* const opts = f.Options<weft_huber_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HUBER_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_huber_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_HUBER_HAS_DELTA;
-    opts->delta = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_huber(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_kl_div(Fuzz& f) {
-  f.BeginOp(kOps[234]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_kl_div_opts* const opts = f.Options<weft_kl_div_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_KL_DIV_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_kl_div_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_KL_DIV_HAS_LOG_TARGET;
-    opts->log_target = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_kl_div(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_l1(Fuzz& f) {
-  f.BeginOp(kOps[235]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_l1_opts* const opts = f.Options<weft_l1_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_L1_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_l1_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,139 @@
 
 namespace weft::fuzz {
 
+void Call_weft_bce(Fuzz& f) {
+  f.BeginOp(kOps[229]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_bce_opts* const opts = f.Options<weft_bce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BCE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_bce_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bce(ctx, x, y, weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bce_with_logits(Fuzz& f) {
+  f.BeginOp(kOps[230]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_tensor* const pos_weight = f.Operand(3);
+  weft_bce_with_logits_opts* const opts = f.Options<weft_bce_with_logits_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BCE_WITH_LOGITS_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_bce_with_logits_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bce_with_logits(ctx, x, y, weight, pos_weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gaussian_nll(Fuzz& f) {
+  f.BeginOp(kOps[231]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const var = f.Operand(2);
+  weft_gaussian_nll_opts* const opts = f.Options<weft_gaussian_nll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_gaussian_nll_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_FULL;
+    opts->full = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_EPS;
+    opts->eps = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gaussian_nll(ctx, x, y, var, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hinge_embedding(Fuzz& f) {
+  f.BeginOp(kOps[232]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_hinge_embedding_opts* const opts = f.Options<weft_hinge_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_hinge_embedding_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hinge_embedding(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_huber(Fuzz& f) {
+  f.BeginOp(kOps[233]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_huber_opts* const opts = f.Options<weft_huber_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HUBER_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_huber_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_HUBER_HAS_DELTA;
+    opts->delta = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_huber(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_kl_div(Fuzz& f) {
+  f.BeginOp(kOps[234]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_kl_div_opts* const opts = f.Options<weft_kl_div_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_KL_DIV_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_kl_div_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_KL_DIV_HAS_LOG_TARGET;
+    opts->log_target = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_kl_div(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_l1(Fuzz& f) {
+  f.BeginOp(kOps[235]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_l1_opts* const opts = f.Options<weft_l1_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_L1_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_l1_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_margin_ranking(Fuzz& f) {
   f.BeginOp(kOps[236]);
   weft_context* const ctx = f.Handle<weft_context>(false);
