@@ -63,7 +63,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cache_list(weft_cache* cache, int32_t ve
  * entry. A dict: name, nearest (its name; empty if there is no other), differences, a list of dicts with part
  * ("release", "platform", "processor", "options", "devices", "types", "program"), here and there (the values; of a
  * program, what it has there).
- *   name: name_length bytes; the first digits of the entry's name, at least 4
+ *   name: name_length bytes; the first digits of the entry's name, at least 4; empty: the entry that was used last, or,
+ *   of an empty cache, none
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
  */

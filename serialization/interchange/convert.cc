@@ -3,6 +3,7 @@
 #include "serialization/interchange/convert.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
@@ -173,6 +174,8 @@ class TreeMaker {
   std::vector<DType> types_;  // that tensors are to have
 };
 
+FileSystem* FileSystemOf(const SaveOptions& save) { return save.fs != nullptr ? save.fs : PosixFileSystem(); }
+
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 
 // Tensors in their order, as many as fit into a shard, one at least.
@@ -190,44 +193,64 @@ std::vector<FlatTree> Shards(FlatTree flat, uint64_t most) {
   return shards;
 }
 
+bool MayExist(FileSystem* fs, const std::string& path) {
+  FileInfo info;
+  return fs->Stat(FileSystem::kHere, path.c_str(), &info) != -ENOENT;
+}
+
+// Several files cannot be replaced at once, so that old ones would be neither whole nor gone.
+absl::Status CheckFree(FileSystem* fs, const std::string& path) {
+  if (!MayExist(fs, path)) return absl::OkStatus();
+  return UserError("'", path, "' is there already; shards replace no files");
+}
+
+absl::Status WriteIndex(const std::string& to, uint64_t total, const std::vector<std::string>& map,
+                        const SaveOptions& save) {
+  const std::string text =
+      absl::StrCat("{\"metadata\": {\"total_size\": ", total, "}, \"weight_map\": {", absl::StrJoin(map, ", "), "}}\n");
+  WEFT_ASSIGN_OR_RETURN(AtomicFile index, AtomicFile::Create(FileSystemOf(save), to, {.durability = save.durability}));
+  WEFT_RETURN_IF_ERROR(index.file().Write(std::as_bytes(std::span(text))));
+  return index.Commit();
+}
+
 absl::Status SaveShards(const std::string& to, FlatTree flat, uint64_t most, TensorSource& source,
                         const SaveOptions& save) {
-  FileSystem* const fs = PosixFileSystem();
+  FileSystem* const fs = FileSystemOf(save);
   if (!to.ends_with(kIndexSuffix)) {
     return UserError("'", to, "': the index of shards is called '….safetensors.index.json'");
   }
   const std::string stem = to.substr(0, to.size() - kIndexSuffix.size());
   const std::vector<FlatTree> shards = Shards(std::move(flat), most);
   uint64_t total = 0, done = 0;
-  for (const FlatTree& shard : shards) {
-    for (const FlatTensor& tensor : shard.tensors) total += tensor.bytes;
+  std::vector<std::string> paths, written, map;
+  WEFT_RETURN_IF_ERROR(CheckFree(fs, to));
+  for (size_t i = 0; i < shards.size(); ++i) {
+    for (const FlatTensor& tensor : shards[i].tensors) total += tensor.bytes;
+    paths.push_back(absl::StrCat(stem, "-", absl::Dec(i + 1, absl::kZeroPad5), "-of-",
+                                 absl::Dec(shards.size(), absl::kZeroPad5), ".safetensors"));
+    WEFT_RETURN_IF_ERROR(CheckFree(fs, paths.back()));
   }
-  std::vector<std::string> written, map;
   absl::Cleanup remove = [&] {
+    if (MayExist(fs, to))
+      return;  // an index that has its name, and may only not survive a loss of power, has its shards
     for (const std::string& path : written) fs->Unlink(FileSystem::kHere, path.c_str());
   };
   for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string path = absl::StrCat(stem, "-", absl::Dec(i + 1, absl::kZeroPad5), "-of-",
-                                          absl::Dec(shards.size(), absl::kZeroPad5), ".safetensors");
     SaveOptions one = save;
     uint64_t here = 0;
     one.progress = [&](uint64_t bytes, uint64_t) {
       here = bytes;
       return save.progress ? save.progress(done + bytes, total) : absl::OkStatus();
     };
-    WEFT_ASSIGN_OR_RETURN(FilePlace place, FilePlace::Find(fs, path));
+    written.push_back(paths[i]);
+    WEFT_ASSIGN_OR_RETURN(FilePlace place, FilePlace::Find(fs, paths[i]));
     WEFT_RETURN_IF_ERROR(SaveForeign(FileFormat::kSafetensors, std::move(place), shards[i], source, one));
-    written.push_back(path);
     done += here;
     for (const FlatTensor& tensor : shards[i].tensors) {
-      map.push_back(absl::StrCat(JsonText(tensor.name), ": ", JsonText(BaseNameOf(path))));
+      map.push_back(absl::StrCat(JsonText(tensor.name), ": ", JsonText(BaseNameOf(paths[i]))));
     }
   }
-  const std::string text =
-      absl::StrCat("{\"metadata\": {\"total_size\": ", total, "}, \"weight_map\": {", absl::StrJoin(map, ", "), "}}\n");
-  WEFT_ASSIGN_OR_RETURN(AtomicFile index, AtomicFile::Create(fs, to, {.durability = save.durability}));
-  WEFT_RETURN_IF_ERROR(index.file().Write(std::as_bytes(std::span(text))));
-  WEFT_RETURN_IF_ERROR(index.Commit());
+  WEFT_RETURN_IF_ERROR(WriteIndex(to, total, map, save));
   std::move(remove).Cancel();
   return absl::OkStatus();
 }
@@ -244,7 +267,7 @@ absl::Status ConvertFile(TensorFile& file, const std::string& to, const ConvertO
                        "shards are files of safetensors that store tied tensors twice or not at all");
   }
   if (options.format == FileFormat::kWeft) {
-    WEFT_ASSIGN_OR_RETURN(FilePlace place, PlaceOfCheckpoint(to));
+    WEFT_ASSIGN_OR_RETURN(FilePlace place, PlaceOfCheckpoint(to, save.fs));
     return SaveCheckpoint(std::move(place), made.tree, source, save);
   }
   WEFT_ASSIGN_OR_RETURN(FlatTree flat, FlattenFor(options.format, made.tree, save.held, options.tied));
@@ -253,7 +276,7 @@ absl::Status ConvertFile(TensorFile& file, const std::string& to, const ConvertO
   std::erase_if(saved.user, [&](const auto& word) {
     return std::ranges::find(flat.tied, word.first, &std::pair<std::string, std::string>::first) != flat.tied.end();
   });
-  WEFT_ASSIGN_OR_RETURN(FilePlace place, FilePlace::Find(PosixFileSystem(), to));
+  WEFT_ASSIGN_OR_RETURN(FilePlace place, FilePlace::Find(FileSystemOf(save), to));
   return SaveForeign(options.format, std::move(place), flat, source, saved);
 }
 

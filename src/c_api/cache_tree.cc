@@ -24,6 +24,7 @@ absl::StatusOr<std::string> CanonicalOf(const CacheListed& listed) {
 
 absl::StatusOr<const CacheListed*> FindByDigits(const CacheListing& listing, std::string_view digits) {
   constexpr size_t kLeastDigits = 4;
+  if (digits.empty()) return listing.entries.empty() ? nullptr : &listing.entries.front();
   if (digits.size() < kLeastDigits) {
     return UserError("'", digits, "' are too few digits of an entry's name; at least ", kLeastDigits, " are wanted");
   }
@@ -83,11 +84,13 @@ absl::Status AddListing(const CacheListing& listing, Tree* tree) {
 
 absl::Status AddExplanation(const CacheListing& listing, std::string_view digits, Tree* tree) {
   WEFT_ASSIGN_OR_RETURN(const CacheListed* const wanted, FindByDigits(listing, digits));
-  WEFT_ASSIGN_OR_RETURN(const std::string here, CanonicalOf(*wanted));
-  std::string there, nearest;
+  std::string here, there, nearest;
+  if (wanted != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(here, CanonicalOf(*wanted));
+  }
   double least = 0;
   for (const CacheListed& entry : listing.entries) {
-    if (entry.name == wanted->name) continue;
+    if (wanted == nullptr || entry.name == wanted->name) continue;
     absl::StatusOr<std::string> other = CanonicalOf(entry);
     if (!other.ok()) continue;
     const double distance = compiler::DistanceOf(here, *other);
@@ -96,7 +99,7 @@ absl::Status AddExplanation(const CacheListing& listing, std::string_view digits
     nearest = entry.name;
     there = *std::move(other);
   }
-  WEFT_RETURN_IF_ERROR(tree->Add(Tree::root(), "name", TextOrBytes(wanted->name)).status());
+  WEFT_RETURN_IF_ERROR(tree->Add(Tree::root(), "name", TextOrBytes(wanted == nullptr ? "" : wanted->name)).status());
   WEFT_RETURN_IF_ERROR(tree->Add(Tree::root(), "nearest", TextOrBytes(nearest)).status());
   WEFT_ASSIGN_OR_RETURN(const Tree::NodeId list, tree->Add(Tree::root(), "differences", Tree::List()));
   if (nearest.empty()) return absl::OkStatus();

@@ -14,7 +14,7 @@ namespace weft::c_api {
 absl::Status AddEntry(const absl::StatusOr<CacheEntryAbout>& about, Tree::NodeId dict, Tree* tree);
 // To an empty tree, as weft_cache_list has it.
 absl::Status AddListing(const CacheListing& listing, Tree* tree);
-// To an empty tree, as weft_cache_explain has it; `digits` begin the name of the entry. NOT_FOUND, INVALID_ARGUMENT.
+// To an empty tree, as weft_cache_explain has it; `digits` begin the name of the entry; empty: the one that was used last. NOT_FOUND, INVALID_ARGUMENT.
 absl::Status AddExplanation(const CacheListing& listing, std::string_view digits, Tree* tree);
 
 }  // namespace weft::c_api

@@ -135,7 +135,7 @@ int Verify(Look& look, const Arguments& arguments) {
 }
 
 int Explain(Look& look, const Arguments& arguments) {
-  const std::string_view name = arguments.more[0];
+  const std::string_view name = arguments.more.empty() ? "" : arguments.more[0];
   weft_tree* made = nullptr;
   if (!look.Done(weft_cache_explain(look.cache.get(), name.data(), name.size(), &made))) return Fail(look.problem);
   const Tree tree(made);
@@ -170,7 +170,7 @@ int Remove(Look& look, const Arguments& arguments) {
 int Execute(const Arguments& arguments) {
   struct Action {
     std::string_view name;
-    size_t words;
+    size_t words;  // at most
     bool writes;
     int (*run)(Look&, const Arguments&);
   };
@@ -183,8 +183,8 @@ int Execute(const Arguments& arguments) {
     return Misuse("there is no '" + std::string(arguments.parameter) +
                   "'; there are path, ls, stat, verify, explain, prune, clear");
   }
-  if (arguments.more.size() != action->words) {
-    return Misuse(std::string(action->name) + (action->words == 0 ? " takes no name" : " takes an entry's name"));
+  if (arguments.more.size() > action->words) {
+    return Misuse(std::string(action->name) + (action->words == 0 ? " takes no name" : " takes one entry's name"));
   }
   Look look;
   if (!look.Open(arguments, action->writes)) return Fail(look.problem);
@@ -193,7 +193,7 @@ int Execute(const Arguments& arguments) {
 
 const Registration kCache(
     {.name = "cache",
-     .summary = "compiled programs on disk: path, ls, stat, verify; explain NAME, why an entry did not serve for the "
+     .summary = "compiled programs on disk: path, ls, stat, verify; explain [NAME], why an entry did not serve for the "
                 "nearest other; prune, clear",
      .parameter = "ACTION",
      .flags = {{"--dir", "the folder, or several parted by \":\"; else the option cache_dir", "DIR"},

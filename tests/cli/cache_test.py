@@ -47,6 +47,7 @@ class Cache(unittest.TestCase):
         self.run_program("add", self.path("cache"), WEFT_ISA="portable")
         names = [entry["name"] for entry in self.cache("ls")["entries"]]
         other, isa = (name for name in sorted(names, key=lambda n: self.created(n)) if name != first[0]["name"])
+        self.assertEqual(names[0], self.cache("explain")["name"])
         said = self.cache("explain", other)
         self.assertEqual(first[0]["name"], said["nearest"])
         self.assertEqual(["program"], [row["part"] for row in said["differences"]])
@@ -120,7 +121,8 @@ class Cache(unittest.TestCase):
 
     def test_misuse(self):
         self.assertIn("there is no 'frob'; there are path, ls, stat, verify, explain, prune, clear", self.cache("frob", status=2))
-        self.assertIn("explain takes an entry's name", self.cache("explain", status=2))
+        self.assertIn("explain takes one entry's name", self.cache("explain", "abcd", "abce", status=2))
+        self.assertEqual({"name": "", "nearest": "", "differences": []}, self.cache("explain"))
         self.assertIn("prune wants --max-bytes or --unused", self.cache("prune", status=2))
         self.assertIn("too few digits", self.cache("explain", "ab", status=1))
         self.assertIn("has no entry whose name begins with 'abcdef'", self.cache("explain", "abcdef", status=1))

@@ -95,6 +95,10 @@ class Ckpt(unittest.TestCase):
         self.assertEqual(20000, index["metadata"]["total_size"])
         self.assertEqual(sorted(arrays), sorted(index["weight_map"]))
         self.assertEqual({"differences": []}, self.ckpt("diff", self.path("s.npz"), self.path("s.safetensors.index.json"), "--json"))
+        self.assertIn("s.safetensors.index.json' is there already", self.ckpt("convert", self.path("s.npz"), self.path("s.safetensors"), "--shard-size", "9kB", status=1))
+        os.remove(self.path("s.safetensors.index.json"))
+        self.assertIn("s-00001-of-00003.safetensors' is there already",
+                      self.ckpt("convert", self.path("s.npz"), self.path("s.safetensors"), "--shard-size", "9kB", status=1))
 
     def test_converts_in_little_memory(self):
         big = self.path("big.npy")
@@ -108,6 +112,14 @@ class Ckpt(unittest.TestCase):
                               ("convert", self.path("big.safetensors"), self.path("big.weft")))]
         for more in used[1:]:
             self.assertLess(more - used[0], 64 << 10, used)
+
+    def test_shows_progress_on_a_terminal(self):
+        ours, theirs = os.openpty()
+        subprocess.run([PROGRAM, "ckpt", "convert", self.path("a.npz"), self.path("p.weft")], stderr=theirs, timeout=60, check=True)
+        os.close(theirs)
+        shown = os.read(ours, 4096)
+        os.close(ours)
+        self.assertRegex(shown, rb"^\rconverting: \d+ % of 0 MiB\x1b\[K[^\n]*\r\x1b\[K$")
 
     def test_writes_one_tensor(self):
         self.ckpt("cat", self.path("a.npz"), "w", self.path("w.npy"))
