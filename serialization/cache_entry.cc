@@ -138,6 +138,36 @@ absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry) {
 
 namespace {
 
+// The message behind the header, and how long what it lists is.
+struct Meta {
+  uint64_t canonical_bytes = 0;
+  std::vector<std::pair<std::string, uint64_t>> lengths;
+};
+// `message` may lie at any address.
+absl::Status ReadMeta(std::span<const std::byte> message, CacheEntry* entry, Meta* out) {
+  const std::vector<std::byte> meta(message.begin(), message.end());
+  return ReadMessage<schema::CacheMeta>("cache metadata", meta, [&](schema::CacheMeta::Reader root) -> absl::Status {
+    out->canonical_bytes = root.getCanonicalLen();
+    for (const auto section : root.getSections())
+      out->lengths.emplace_back(FromText(section.getName()), section.getLength());
+    entry->backend = FromText(root.getBackend());
+    entry->compiler_version = FromText(root.getCompilerVersion());
+    entry->target = FromText(root.getTarget());
+    entry->options = FromText(root.getOptions());
+    entry->compile_micros = root.getCompileMicros();
+    entry->created_unix_ns = root.getCreatedUnixNs();
+    entry->graph_ops = root.getGraphOps();
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CheckVersion(const Header& header) {
+  if (header.version == kCacheVersion && header.codec == kCodecZstd && header.kind <= kLastKind)
+    return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("cache entry of version ", header.version, ", codec ", header.codec,
+                                               ", kind ", header.kind, "; this library reads version ", kCacheVersion));
+}
+
 absl::StatusOr<Header> HeaderOf(std::span<const std::byte> bytes) {
   Header header;
   if (bytes.size() < sizeof(header)) return Damaged("it has ", bytes.size(), " bytes, fewer than its header");
@@ -152,11 +182,7 @@ absl::StatusOr<Header> HeaderOf(std::span<const std::byte> bytes) {
 
 absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   WEFT_ASSIGN_OR_RETURN(const Header header, HeaderOf(bytes));
-  if (header.version != kCacheVersion || header.codec != kCodecZstd || header.kind > kLastKind) {
-    return absl::UnimplementedError(absl::StrCat("cache entry of version ", header.version, ", codec ", header.codec,
-                                                 ", kind ", header.kind, "; this library reads version ",
-                                                 kCacheVersion));
-  }
+  WEFT_RETURN_IF_ERROR(CheckVersion(header));
   CacheEntry entry;
   entry.kind = static_cast<CacheEntryKind>(header.kind);
   const uint64_t reserved =
@@ -173,26 +199,10 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   if (!ChecksumsMatch(Hash128{header.body_hash[0], header.body_hash[1]}, Checksum128(body)))
     return Damaged("the checksum of its content does not match");
 
-  // The message was read from a file into memory of any alignment.
-  const std::vector<std::byte> meta(body.begin(), body.begin() + static_cast<ptrdiff_t>(meta_bytes));
-  uint64_t canonical_bytes = 0;
-  std::vector<std::pair<std::string, uint64_t>> lengths;
-  WEFT_RETURN_IF_ERROR(
-      ReadMessage<schema::CacheMeta>("cache metadata", meta, [&](schema::CacheMeta::Reader root) -> absl::Status {
-        canonical_bytes = root.getCanonicalLen();
-        for (const auto section : root.getSections())
-          lengths.emplace_back(FromText(section.getName()), section.getLength());
-        entry.backend = FromText(root.getBackend());
-        entry.compiler_version = FromText(root.getCompilerVersion());
-        entry.target = FromText(root.getTarget());
-        entry.options = FromText(root.getOptions());
-        entry.compile_micros = root.getCompileMicros();
-        entry.created_unix_ns = root.getCreatedUnixNs();
-        entry.graph_ops = root.getGraphOps();
-        return absl::OkStatus();
-      }));
-  uint64_t sum = canonical_bytes;
-  for (const auto& [name, length] : lengths) {
+  Meta meta;
+  WEFT_RETURN_IF_ERROR(ReadMeta(body.first(meta_bytes), &entry, &meta));
+  uint64_t sum = meta.canonical_bytes;
+  for (const auto& [name, length] : meta.lengths) {
     if (__builtin_add_overflow(sum, length, &sum)) return Damaged("the lengths of its sections overflow");
   }
   if (sum != header.raw_bytes)
@@ -218,13 +228,39 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
     return Damaged("the checksum of its decompressed bytes does not match");
 
   entry.key = {header.key_low, header.key_high};
-  entry.canonical = all.substr(0, canonical_bytes);
-  size_t at = canonical_bytes;
-  for (auto& [name, length] : lengths) {
+  entry.canonical = all.substr(0, meta.canonical_bytes);
+  size_t at = meta.canonical_bytes;
+  for (auto& [name, length] : meta.lengths) {
     entry.sections.emplace_back(std::move(name), all.substr(at, length));
     at += length;
   }
   return entry;
+}
+
+absl::StatusOr<CacheEntryAbout> AboutEntry(std::span<const std::byte> bytes, bool whole) {
+  WEFT_ASSIGN_OR_RETURN(const Header header, HeaderOf(bytes));
+  CacheEntry entry;
+  if (whole) {
+    WEFT_ASSIGN_OR_RETURN(entry, DecodeCacheEntry(bytes));
+  } else {
+    WEFT_RETURN_IF_ERROR(CheckVersion(header));
+    const uint64_t meta_bytes = uint64_t{header.meta_words} * 8;
+    if (meta_bytes > bytes.size() - sizeof(header)) return Damaged("it ends inside its message");
+    Meta meta;
+    WEFT_RETURN_IF_ERROR(ReadMeta(bytes.subspan(sizeof(header), meta_bytes), &entry, &meta));
+  }
+  return CacheEntryAbout{.key = {header.key_low, header.key_high},
+                         .backend = std::move(entry.backend),
+                         .target = std::move(entry.target),
+                         .options = std::move(entry.options),
+                         .compile_micros = entry.compile_micros,
+                         .program_bytes = header.raw_bytes,
+                         .created_unix_ns = entry.created_unix_ns,
+                         .graph_ops = entry.graph_ops};
+}
+
+std::string KeyName(const Hash128& key) {
+  return absl::StrCat(absl::Hex(key.high, absl::kZeroPad16), absl::Hex(key.low, absl::kZeroPad16));
 }
 
 }  // namespace weft

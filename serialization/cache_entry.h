@@ -49,6 +49,21 @@ inline constexpr uint16_t kCacheVersion = 1;
 // INVALID_ARGUMENT if it is too large.
 absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry);
 
+// What an entry says of itself, without its program.
+struct CacheEntryAbout {
+  Hash128 key;
+  std::string backend, target, options;
+  uint64_t compile_micros = 0, program_bytes = 0;  // of canonical program and sections, decompressed
+  int64_t created_unix_ns = 0;
+  uint32_t graph_ops = 0;
+};
+// `whole`: `bytes` is all of the entry and is checked as DecodeCacheEntry does; else its first bytes, of which the header is checked.
+// DATA_LOSS, too, where these are too few.
+absl::StatusOr<CacheEntryAbout> AboutEntry(std::span<const std::byte> bytes, bool whole);
+
+// The 32 digits that name an entry's file.
+std::string KeyName(const Hash128& key);
+
 // DATA_LOSS for damage, UNIMPLEMENTED for another version of the format. `bytes` may be anything.
 absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes);
 

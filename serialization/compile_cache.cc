@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "serialization/atomic_file.h"
+#include "serialization/cache_folder.h"
 #include "serialization/framing.h"
 #include "serialization/limits.h"
 #include "src/runtime/mutex.h"
@@ -31,18 +32,6 @@ constexpr size_t kTotalDigits = 20;  // of the bytes in use, and a line's end: w
 
 enum Problem { kUnusable, kUnwritable, kUnreadable, kCorrupt, kUntrusted, kRejected, kProblems };
 
-std::string KeyName(const Hash128& key) {
-  return absl::StrCat(absl::Hex(key.high, absl::kZeroPad16), absl::Hex(key.low, absl::kZeroPad16));
-}
-
-// Empty if nobody but this user (or root) can put code there.
-std::string WhyUntrusted(const FileInfo& info) {
-  const uint32_t me = geteuid();
-  if (info.owner != me && info.owner != 0) return absl::StrCat("it belongs to user ", info.owner, ", not to ", me);
-  if ((info.mode & 022) != 0) return "others may write to it (chmod go-w makes it usable)";
-  return "";
-}
-
 uint64_t SizeOf(const CacheEntry& entry) {
   uint64_t bytes = entry.canonical.size();
   for (const auto& [name, section] : entry.sections) bytes += section.size();
@@ -58,14 +47,20 @@ struct CompileCacheStore::Impl {
   explicit Impl(const CompileCacheOptions& o) : options(o), fs(o.fs != nullptr ? o.fs : PosixFileSystem()) {}
 
   void OpenDirectory();
+  void OpenLower();
   void Warn(Problem problem, const std::string& text) ABSL_LOCKS_EXCLUDED(mutex);
-  void Disable(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex);
-  std::string PathOf(const Hash128& key) const {
+  void Disable(const std::string& text) ABSL_LOCKS_EXCLUDED(mutex);
+  static std::string PathIn(const std::string& in, const Hash128& key) {
     const std::string name = KeyName(key);
-    return JoinPath(JoinPath(root, name.substr(0, 2)), name + ".tce");
+    return JoinPath(JoinPath(in, name.substr(0, 2)), name + ".tce");
   }
-  absl::StatusOr<std::string> ReadEntry(const std::string& path, FileInfo* info);
-  absl::StatusOr<CacheEntry> Read(const Hash128& key, FileInfo* info);
+  std::string PathOf(const Hash128& key) const { return PathIn(root, key); }
+  // An entry of one of the folders; NOT_FOUND where the folder has none or is not used.
+  absl::StatusOr<CacheEntry> Read(const std::string& in, const Hash128& key, FileInfo* info);
+  std::optional<CacheEntry> ReadLower(const Hash128& key, std::string_view canonical, uint64_t* bytes);
+  // Why nothing of this folder is used for the key: every level above the entry is looked at.
+  std::string WhyRefused(const std::string& in, const Hash128& key) const;
+  void Refuse(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex);
   void Quarantine(const std::string& path);
   bool Claim(const Hash128& key) ABSL_LOCKS_EXCLUDED(mutex);
   void EndClaim(const Hash128& key, bool published) ABSL_LOCKS_EXCLUDED(mutex);
@@ -74,20 +69,28 @@ struct CompileCacheStore::Impl {
   void StoreOrThrow(CacheEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
   absl::StatusOr<uint64_t> WriteEntry(const CacheEntry& entry, const std::string& path);
   void Work();
-  struct Found {
-    std::string path;
-    int64_t modified_ns;
-    uint64_t bytes;
-  };
-  std::vector<Found> Scan();
   void Account(uint64_t written, const std::string& keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
   uint64_t Evict(const std::string& keep);
+  struct Removal {
+    uint64_t more_than, down_to;  // bytes: where there are more than so many, the oldest go until so many are left
+    int64_t used_before;          // and whatever was used last before
+    std::string_view keep;
+  };
+  Pruned Remove(const Removal& what, uint64_t* left);
+  absl::StatusOr<File> LockTotal();
+  void WriteTotal(File& file, uint64_t total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
   void AfterFork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   const CompileCacheOptions options;
   FileSystem* const fs;
   std::string root;     // <directory>/v1
   bool usable = false;  // lookups may find something
+  std::string why;      // the folder is not used, or not written to
+  struct Lower {
+    std::string directory, root;
+    std::string why;  // it is not used
+  };
+  std::vector<Lower> lower;
   bool writable = false;
   Mutex store_mutex;                                     // one writer at a time
   bool scanned ABSL_GUARDED_BY(store_mutex) = false;     // by this process, once
@@ -121,12 +124,26 @@ void CompileCacheStore::Impl::Warn(Problem problem, const std::string& text) {
   if (options.warn) options.warn(text);
 }
 
-void CompileCacheStore::Impl::Disable(const std::string& why) {
+void CompileCacheStore::Impl::Disable(const std::string& text) {
   {
     MutexLock lock(mutex);
-    stats.disabled_reason = why;
+    stats.disabled_reason = text;
   }
-  Warn(kUnusable, absl::StrCat("compile cache '", options.directory, "' is not used: ", why));
+  why = text;
+  Warn(kUnusable, absl::StrCat("compile cache '", options.directory, "' is not used: ", text));
+}
+
+// Folders that are only read are never touched; one that is not there yet may come.
+void CompileCacheStore::Impl::OpenLower() {
+  for (const std::string& directory : options.lower) {
+    Lower& added = lower.emplace_back(Lower{directory, JoinPath(directory, "v1"), ""});
+    for (const std::string& level : {directory, added.root}) {
+      if (added.why.empty()) added.why = WhyFolderUntrusted(fs, level);
+    }
+    if (!added.why.empty()) {
+      Warn(kUnusable, absl::StrCat("compile cache '", directory, "' is not used: ", added.why));
+    }
+  }
 }
 
 void CompileCacheStore::Impl::OpenDirectory() {
@@ -135,6 +152,7 @@ void CompileCacheStore::Impl::OpenDirectory() {
     stats.read_only = options.read_only;
     if (options.directory.empty()) stats.disabled_reason = "no directory is set";
   }
+  OpenLower();
   if (options.directory.empty()) return;
   root = JoinPath(options.directory, "v1");
   absl::Status made;
@@ -145,35 +163,60 @@ void CompileCacheStore::Impl::OpenDirectory() {
   if (!directory.ok()) return Disable(std::string((made.ok() ? directory.status() : made).message()));
   const absl::StatusOr<FileInfo> info = directory->Info();
   if (!info.ok()) return Disable(std::string(info.status().message()));
-  if (const std::string why = WhyUntrusted(*info); !why.empty()) return Disable(why);
+  if (const std::string untrusted = WhyUntrusted(*info); !untrusted.empty()) return Disable(untrusted);
+  if (const std::string untrusted = WhyFolderUntrusted(fs, root); !untrusted.empty()) return Disable(untrusted);
   usable = true;
   if (options.read_only) return;
   if (made.ok()) made = MakeDirectories(fs, root, 0700);
   writable = made.ok();
   if (!writable) {
+    why = made.message();
     Warn(kUnwritable, absl::StrCat("compile cache '", options.directory, "' cannot be written: ", made.message()));
   }
 }
 
-absl::StatusOr<std::string> CompileCacheStore::Impl::ReadEntry(const std::string& path, FileInfo* info) {
-  WEFT_ASSIGN_OR_RETURN(File file, File::Open(fs, path, {.read = true, .no_follow = true}));
-  WEFT_ASSIGN_OR_RETURN(*info, file.Info());
-  if (info->kind != FileKind::kRegular)
-    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not a regular file"));
-  if (const std::string why = WhyUntrusted(*info); !why.empty()) {
-    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not trusted: ", why));
-  }
-  if (static_cast<uint64_t>(info->size) > kMaxCachePjrtBytes + kMaxCacheMetaBytes + kCacheHeaderBytes) {
-    return absl::DataLossError(absl::StrCat("'", path, "' has ", info->size, " bytes, more than an entry can have"));
-  }
-  std::string bytes(static_cast<size_t>(info->size), '\0');
-  WEFT_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(bytes))));
-  return bytes;
+std::string CompileCacheStore::Impl::WhyRefused(const std::string& in, const Hash128& key) const {
+  std::string untrusted = WhyFolderUntrusted(fs, in);
+  return untrusted.empty() ? WhyFolderUntrusted(fs, DirectoryOf(PathIn(in, key))) : untrusted;
 }
 
-absl::StatusOr<CacheEntry> CompileCacheStore::Impl::Read(const Hash128& key, FileInfo* info) {
+void CompileCacheStore::Impl::Refuse(const std::string& untrusted) {
+  {
+    MutexLock lock(mutex);
+    ++stats.refused;
+  }
+  Warn(kUntrusted, absl::StrCat("compile cache: a folder is not used: ", untrusted));
+}
+
+// What a folder that is only read has is copied into the first one. Damage there is a miss: it is not ours to move away.
+std::optional<CacheEntry> CompileCacheStore::Impl::ReadLower(const Hash128& key, std::string_view canonical,
+                                                             uint64_t* bytes) {
+  for (const Lower& layer : lower) {
+    if (!layer.why.empty()) continue;
+    FileInfo info;
+    absl::StatusOr<CacheEntry> entry = Read(layer.root, key, &info);
+    if (absl::IsNotFound(entry.status())) continue;
+    if (const std::string untrusted = WhyRefused(layer.root, key); !untrusted.empty()) {
+      Refuse(untrusted);
+      continue;
+    }
+    if (!entry.ok()) {
+      Warn(kUnreadable,
+           absl::StrCat("compile cache: '", PathIn(layer.root, key), "' is not used: ", entry.status().message()));
+      MutexLock lock(mutex);
+      ++(absl::IsDataLoss(entry.status()) ? stats.corrupt : stats.read_failures);
+      continue;
+    }
+    if (entry->canonical != canonical) continue;
+    *bytes = static_cast<uint64_t>(info.size);
+    return *std::move(entry);
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<CacheEntry> CompileCacheStore::Impl::Read(const std::string& in, const Hash128& key, FileInfo* info) {
   try {
-    WEFT_ASSIGN_OR_RETURN(const std::string bytes, ReadEntry(PathOf(key), info));
+    WEFT_ASSIGN_OR_RETURN(const std::string bytes, ReadCacheFile(fs, PathIn(in, key), info));
     WEFT_ASSIGN_OR_RETURN(CacheEntry entry, DecodeCacheEntry(std::as_bytes(std::span(bytes))));
     if (!(entry.key == key)) return absl::DataLossError("it holds another key than its name says");
     return entry;
@@ -287,7 +330,10 @@ void CompileCacheStore::Impl::StoreOrThrow(CacheEntry& entry) {
   const std::string path = PathOf(entry.key);
   if (entry.created_unix_ns == 0) entry.created_unix_ns = UnixNow();
   absl::StatusOr<uint64_t> written = absl::FailedPreconditionError("the directory cannot be used");
-  if (writable) written = WriteEntry(entry, path);
+  if (writable) {
+    if (const std::string untrusted = WhyRefused(root, entry.key); !untrusted.empty()) return Refuse(untrusted);
+    written = WriteEntry(entry, path);
+  }
   if (!written.ok()) {
     {
       MutexLock lock(mutex);
@@ -305,6 +351,7 @@ void CompileCacheStore::Impl::StoreOrThrow(CacheEntry& entry) {
     ++stats.stores;
     stats.bytes_written += *written;
   }
+  if (options.published) options.published(entry.key, *written);
   Account(*written, path);
 }
 
@@ -313,15 +360,8 @@ void CompileCacheStore::Impl::StoreOrThrow(CacheEntry& entry) {
 // each eviction.
 void CompileCacheStore::Impl::Account(uint64_t written, const std::string& keep) {
   unreported += written;
-  absl::StatusOr<File> file =
-      File::Open(fs, JoinPath(root, "gc.lock"), {.read = true, .write = true, .create = true, .no_follow = true});
+  absl::StatusOr<File> file = LockTotal();
   if (!file.ok()) return;
-  int locked;
-  // Others hold it for microseconds, or while they scan.
-  for (int i = 0; (locked = fs->Lock(file->fd())) == -EWOULDBLOCK && i < 500; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  if (locked < 0) return;
   char text[kTotalDigits + 1];
   uint64_t total = 0;
   const absl::StatusOr<FileInfo> info = file->Info();
@@ -331,58 +371,65 @@ void CompileCacheStore::Impl::Account(uint64_t written, const std::string& keep)
   total += unreported;
   if (!known) {
     total = 0;
-    for (const Found& found : Scan()) total += found.bytes;
+    for (const CacheFile& found : ScanCacheFolder(fs, root, /*tidy=*/true)) total += found.bytes;
     scanned = true;
   }
   if (total > options.max_bytes) total = Evict(keep);
-  const std::string number = absl::StrCat(absl::Dec(total, absl::kZeroPad20), "\n");
-  if (file->WriteAt(0, std::as_bytes(std::span(number))).ok()) unreported = 0;
-  fs->Unlock(file->fd());
+  WriteTotal(*file, total);
 }
 
-// All entries. What killed processes left half written goes after an hour: no limit counts it.
-std::vector<CompileCacheStore::Impl::Found> CompileCacheStore::Impl::Scan() {
-  std::vector<Found> found;
-  std::vector<std::string> folders, names;
-  if (fs->List(FileSystem::kHere, root.c_str(), &folders) < 0) return found;
-  for (const std::string& folder : folders) {
-    if (folder.size() != 2) continue;
-    const std::string path = JoinPath(root, folder);
-    if (fs->List(FileSystem::kHere, path.c_str(), &names) < 0) continue;
-    for (const std::string& name : names) {
-      const std::string full = JoinPath(path, name);
-      FileInfo info;
-      if (fs->Stat(FileSystem::kHere, full.c_str(), &info) < 0 || info.kind != FileKind::kRegular) continue;
-      if (name.ends_with(".tce") && name[0] != '.') {
-        found.push_back({full, info.modified_ns, static_cast<uint64_t>(info.size)});
-      } else if (name.ends_with(".tmp") && UnixNow() - info.modified_ns > kHourNs) {
-        fs->Unlink(FileSystem::kHere, full.c_str());
-      }
-    }
+absl::StatusOr<File> CompileCacheStore::Impl::LockTotal() {
+  WEFT_ASSIGN_OR_RETURN(File file, File::Open(fs, JoinPath(root, "gc.lock"),
+                                              {.read = true, .write = true, .create = true, .no_follow = true}));
+  int locked;
+  // Others hold it for microseconds, or while they scan.
+  for (int i = 0; (locked = fs->Lock(file.fd())) == -EWOULDBLOCK && i < 500; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return found;
+  if (locked < 0) return absl::UnavailableError("another process holds the cache");
+  return file;
+}
+
+void CompileCacheStore::Impl::WriteTotal(File& file, uint64_t total) {
+  const std::string number = absl::StrCat(absl::Dec(total, absl::kZeroPad20), "\n");
+  if (file.WriteAt(0, std::as_bytes(std::span(number))).ok()) unreported = 0;
+  fs->Unlock(file.fd());
 }
 
 // Returns the bytes that are left. One process at a time. Readers keep what they have open, so removing is safe; a name that
 // is gone already is somebody else's success.
 uint64_t CompileCacheStore::Impl::Evict(const std::string& keep) {
-  std::vector<Found> found = Scan();
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+  uint64_t left = 0;
+  const Pruned evicted = Remove({.more_than = options.max_bytes,
+                                 .down_to = options.max_bytes - options.max_bytes / 10,
+                                 .used_before = INT64_MIN,
+                                 .keep = keep},
+                                &left);
+  MutexLock lock(mutex);
+  stats.evictions += evicted.entries;
+  return left;
+}
+
+// One process at a time, as Evict.
+CompileCacheStore::Pruned CompileCacheStore::Impl::Remove(const Removal& what, uint64_t* left) {
+  std::vector<CacheFile> found = ScanCacheFolder(fs, root, /*tidy=*/true);
+  std::sort(found.begin(), found.end(), [](const CacheFile& a, const CacheFile& b) {
     return std::pair(a.modified_ns, std::string_view(a.path)) < std::pair(b.modified_ns, std::string_view(b.path));
   });
-  uint64_t bytes = 0, evicted = 0;
-  for (const Found& f : found) bytes += f.bytes;
-  if (bytes > options.max_bytes) {
-    for (const Found& f : found) {
-      if (bytes <= options.max_bytes - options.max_bytes / 10) break;
-      if (f.path == keep) continue;
-      if (fs->Unlink(FileSystem::kHere, f.path.c_str()) == 0) ++evicted;
-      bytes -= f.bytes;
-    }
+  uint64_t bytes = 0;
+  for (const CacheFile& f : found) bytes += f.bytes;
+  const bool too_many = bytes > what.more_than;
+  Pruned removed;
+  for (const CacheFile& f : found) {
+    const bool goes = f.modified_ns < what.used_before || (too_many && bytes > what.down_to);
+    if (!goes || f.path == what.keep) continue;
+    bytes -= f.bytes;
+    if (fs->Unlink(FileSystem::kHere, f.path.c_str()) < 0) continue;
+    ++removed.entries;
+    removed.bytes += f.bytes;
   }
-  MutexLock lock(mutex);
-  stats.evictions += evicted;
-  return bytes;
+  *left = bytes;
+  return removed;
 }
 
 void CompileCacheStore::Impl::Work() {
@@ -420,6 +467,7 @@ CompileCacheStore::CompileCacheStore(std::unique_ptr<Impl> impl) : impl_(std::mo
 std::unique_ptr<CompileCacheStore> CompileCacheStore::Open(const CompileCacheOptions& options) {
   CompileCacheOptions absolute = options;  // the current directory may change
   if (!options.directory.empty()) absolute.directory = AbsolutePath(options.directory);
+  for (std::string& directory : absolute.lower) directory = AbsolutePath(directory);
   auto impl = std::make_unique<Impl>(absolute);
   impl->OpenDirectory();
   return std::unique_ptr<CompileCacheStore>(new CompileCacheStore(std::move(impl)));
@@ -439,13 +487,40 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
     if (counter != nullptr) ++(impl.stats.*counter);
     return std::nullopt;
   };
-  if (!impl.usable) return miss(nullptr);
   const auto start = std::chrono::steady_clock::now();
+  const auto hit = [&](uint64_t bytes, uint64_t saved) {
+    const auto spent = std::chrono::steady_clock::now() - start;
+    MutexLock lock(impl.mutex);
+    ++impl.stats.hits;
+    impl.stats.bytes_read += bytes;
+    impl.stats.load_ns += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
+    impl.stats.compile_us_saved += saved;
+  };
+  const auto lower = [&]() -> std::optional<CacheEntry> {
+    uint64_t bytes = 0;
+    std::optional<CacheEntry> entry = impl.ReadLower(key, canonical, &bytes);
+    if (!entry.has_value()) return std::nullopt;
+    hit(bytes, entry->compile_micros);
+    if (impl.writable) Publish(*entry);
+    return entry;
+  };
+  if (!impl.usable) {
+    std::optional<CacheEntry> entry = lower();
+    return entry.has_value() ? std::move(entry) : miss(nullptr);
+  }
+  if (const std::string untrusted = impl.WhyRefused(impl.root, key); !untrusted.empty()) {
+    impl.Refuse(untrusted);
+    std::optional<CacheEntry> entry = lower();
+    return entry.has_value() ? std::move(entry) : miss(nullptr);
+  }
   const std::string path = impl.PathOf(key);
   FileInfo info;
-  absl::StatusOr<CacheEntry> entry = impl.Read(key, &info);
+  absl::StatusOr<CacheEntry> entry = impl.Read(impl.root, key, &info);
+  if (absl::IsNotFound(entry.status())) {
+    if (std::optional<CacheEntry> found = lower()) return found;
+  }
   if (!entry.ok() && claim && impl.writable && impl.Claim(key)) {
-    entry = impl.Read(key, &info);  // somebody may have made it until just now
+    entry = impl.Read(impl.root, key, &info);  // somebody may have made it until just now
     if (entry.ok()) impl.EndClaim(key, /*published=*/false);
   }
   if (!entry.ok()) {
@@ -465,7 +540,13 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
         impl.Quarantine(path);
         impl.Warn(kCorrupt, absl::StrCat("compile cache: '", path, "' is damaged and will be compiled again: ", text));
         return miss(&CompileCacheStats::corrupt);
-      case absl::StatusCode::kPermissionDenied: return unusable();
+      case absl::StatusCode::kPermissionDenied: {
+        {
+          MutexLock lock(impl.mutex);
+          ++impl.stats.refused;
+        }
+        return unusable();
+      }
       default:
         if (impl.fs->Stat(FileSystem::kHere, path.c_str(), &info) == 0 && info.kind != FileKind::kRegular)
           return unusable();
@@ -475,12 +556,7 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
   }
   if (entry->canonical != canonical) return miss(&CompileCacheStats::collisions);
   if (impl.writable && UnixNow() - info.modified_ns > kHourNs) impl.fs->Touch(FileSystem::kHere, path.c_str());
-  const auto spent = std::chrono::steady_clock::now() - start;
-  MutexLock lock(impl.mutex);
-  ++impl.stats.hits;
-  impl.stats.bytes_read += static_cast<uint64_t>(info.size);
-  impl.stats.load_ns += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
-  impl.stats.compile_us_saved += entry->compile_micros;
+  hit(static_cast<uint64_t>(info.size), entry->compile_micros);
   return *std::move(entry);
 }
 
@@ -544,6 +620,62 @@ void CompileCacheStore::Reject(const Hash128& key, std::string_view why) {
   const std::string path = impl.PathOf(key);
   impl.Quarantine(path);
   impl.Warn(kRejected, absl::StrCat("compile cache: '", path, "' cannot be used and will be compiled again: ", why));
+}
+
+CacheListing CompileCacheStore::List(bool verify) const {
+  const Impl& impl = *impl_;
+  CacheListing listing;
+  const auto add = [&](const std::string& directory, const std::string& root, CacheFolder::Use use,
+                       const std::string& why) {
+    const size_t number = listing.folders.size();
+    listing.folders.push_back({directory, use, why});
+    if (use == CacheFolder::kNone) return;
+    for (CacheFile& file : ScanCacheFolder(impl.fs, root, /*tidy=*/false)) {
+      const std::string_view name = BaseNameOf(file.path);
+      CacheListed listed = {.name = std::string(name.substr(0, name.rfind('.'))),
+                            .path = file.path,
+                            .folder = number,
+                            .bytes = file.bytes,
+                            .used_unix_ns = file.modified_ns,
+                            .about = AboutCacheFile(impl.fs, file.path, verify)};
+      if (const std::string untrusted = WhyFolderUntrusted(impl.fs, DirectoryOf(file.path)); !untrusted.empty()) {
+        listed.about = absl::PermissionDeniedError(untrusted);
+      } else if (listed.about.ok() && KeyName(listed.about->key) != listed.name) {
+        listed.about = absl::DataLossError("it holds another key than its name says");
+      }
+      listing.entries.push_back(std::move(listed));
+    }
+  };
+  if (!impl.options.directory.empty()) {
+    add(impl.options.directory, impl.root,
+        impl.writable ? CacheFolder::kWrite
+        : impl.usable ? CacheFolder::kRead
+                      : CacheFolder::kNone,
+        impl.why);
+  }
+  for (const Impl::Lower& lower : impl.lower) {
+    add(lower.directory, lower.root, lower.why.empty() ? CacheFolder::kRead : CacheFolder::kNone, lower.why);
+  }
+  std::ranges::stable_sort(listing.entries, std::greater<>(), &CacheListed::used_unix_ns);
+  return listing;
+}
+
+absl::StatusOr<CompileCacheStore::Pruned> CompileCacheStore::Prune(uint64_t max_bytes, int64_t unused_ns) {
+  Impl& impl = *impl_;
+  if (!impl.writable) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "no folder of the compile cache is written to",
+                       impl.why.empty() ? "" : ": ", impl.why);
+  }
+  Drain();
+  MutexLock store_lock(impl.store_mutex);
+  WEFT_ASSIGN_OR_RETURN(File total, impl.LockTotal());
+  uint64_t left = 0;
+  const int64_t now = UnixNow();
+  const int64_t before = unused_ns < 0 ? INT64_MIN : now - std::min(unused_ns, now);
+  const Pruned removed =
+      impl.Remove({.more_than = max_bytes, .down_to = max_bytes, .used_before = before, .keep = {}}, &left);
+  impl.WriteTotal(total, left);
+  return removed;
 }
 
 CompileCacheStats CompileCacheStore::stats() const {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "serialization/cache_entry.h"
@@ -21,7 +22,9 @@
 namespace weft {
 
 struct CompileCacheOptions {
-  std::string directory;   // "" keeps nothing
+  std::string directory;  // "" keeps nothing
+  // Folders that are only read, in this order after the first; what is found there is copied into it.
+  std::vector<std::string> lower;
   bool read_only = false;  // never touches the directory: no mkdir, no temporary, no access time, no quarantine
   uint64_t max_bytes = uint64_t{4} << 30;  // past it the least recently used entries go, down to nine tenths
   FileSystem* fs = nullptr;                // nullptr: PosixFileSystem()
@@ -29,6 +32,8 @@ struct CompileCacheOptions {
   std::function<void(std::string_view warning)> warn;
   std::function<void()>
       write_failed;  // for each entry that could not be written; from the writing thread, with no lock held
+  // For each entry that is on disk now, and its bytes there; as write_failed.
+  std::function<void(const Hash128& key, uint64_t bytes)> published;
 };
 
 struct CompileCacheStats {
@@ -41,12 +46,33 @@ struct CompileCacheStats {
   uint64_t collisions = 0;       // right key, another program
   uint64_t read_failures = 0;    // entries that could not be read: permissions, I/O errors
   uint64_t evictions = 0;
+  uint64_t refused = 0;  // lookups and stores in a folder, and entries, that others may write to
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
   uint64_t load_ns = 0;           // in hits
   uint64_t compile_us_saved = 0;  // by hits
   bool read_only = false;
   std::string disabled_reason;  // empty: in use
+};
+
+// A folder of the cache: how it is used, and why not more.
+struct CacheFolder {
+  enum Use { kNone, kRead, kWrite };
+  std::string path;
+  Use use = kNone;
+  std::string why;
+};
+struct CacheListed {
+  std::string name;  // 32 digits
+  std::string path;
+  size_t folder = 0;
+  uint64_t bytes = 0;
+  int64_t used_unix_ns = 0;
+  absl::StatusOr<CacheEntryAbout> about;
+};
+struct CacheListing {
+  std::vector<CacheFolder> folders;
+  std::vector<CacheListed> entries;  // the last used first
 };
 
 class CompileCacheStore {
@@ -66,6 +92,14 @@ class CompileCacheStore {
   void Drain();
   // Counts an entry that passed all checks here but that the caller could not use, and removes it.
   void Reject(const Hash128& key, std::string_view why);
+  // What is there now. `verify` reads every entry whole, else its first bytes.
+  CacheListing List(bool verify) const;
+  // Removes entries of the folder that is written to, the least recently used first: those that nobody used for `unused_ns` (none
+  // if negative), then more until at most `max_bytes` are left. FAILED_PRECONDITION where there is no such folder.
+  struct Pruned {
+    uint64_t entries = 0, bytes = 0;
+  };
+  absl::StatusOr<Pruned> Prune(uint64_t max_bytes, int64_t unused_ns);
   CompileCacheStats stats() const;
   const std::string& directory() const;
 

@@ -101,6 +101,8 @@ class Tree {
   absl::Status PointAlias(NodeId alias, NodeId target);
   // INVALID_ARGUMENT where an alias stands for nothing yet, or where aliases of containers lead round in a circle.
   absl::Status CheckAliases() const;
+  // Gives a tensor leaf another type.
+  void Retype(uint32_t leaf, DType dtype) { tensors_[leaf].dtype = dtype; }
   // Removes the newest nodes, from `first` on.
   void TakeBack(NodeId first);
   absl::StatusOr<NodeId> Append(NodeId container, const Value& value) { return Add(container, {}, value); }

@@ -203,6 +203,11 @@ typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
  */
 typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
 
+/* Takes the bytes that are done and those of all. Another answer than 0 ends the work, which gives CANCELLED. Must not
+ * unwind. Since 1.2.
+ */
+typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t total);
+
 /* Options, by name in a weft_setting or by environment variable (WEFT_ and the name in capitals):
  *   mode (lazy, eager, debug; default lazy): how recorded operations run
  *   platform (cpu, reference, pjrt, tpu, gpu, cuda, rocm; default cpu): who computes; reference is slow, the oracle;
@@ -237,7 +242,9 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   repetition_nodes (0 or more; default 1000): nodes after which a repeating sequence is cut between two rounds; 0:
  *     never
  *   cache_mode (off, read, write; default write): compiled programs on disk
- *   cache_dir (text; default empty): folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache
+ *   cache_dir (text; default empty): folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache. Of
+ *     several, parted by ":", the first is written to and the others are only read: what is found there is copied into
+ *     the first
  *   program_memory (0 or more; default 268435456): bytes that compiled programs of a context and a device may take in
  *     memory; the ones left alone for longest go first, and come back from the disk cache or the compiler; 0: no limit.
  *     At most 2048 programs stay in any case

@@ -18,8 +18,12 @@ typedef struct weft_cache_stats {
   uint64_t compiled; /* programs */
   uint64_t published; /* written to disk */
   uint64_t failures; /* entries that could not be read, written or used; each also a warning through the log hook */
+  uint64_t evictions; /* since 1.2; entries that this context removed because there were too many bytes */
+  uint64_t bytes_read; /* since 1.2; of entries that were used */
+  uint64_t bytes_written; /* since 1.2 */
+  uint64_t refused; /* since 1.2; lookups and programs that met a folder or an entry that is not used: others may write to it */
 } weft_cache_stats;
-#define WEFT_CACHE_STATS_INIT {sizeof(weft_cache_stats), NULL, 0, 0, 0, 0, 0, 0}
+#define WEFT_CACHE_STATS_INIT {sizeof(weft_cache_stats), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 WEFT_API void weft_cache_stats_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The compile cache of a context. Its folder comes from the option "cache_dir"; "cache_mode" is off, read or write.
@@ -44,6 +48,39 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cache_read_stats(weft_cache* cache, weft
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_cache_flush(weft_cache* cache) WEFT_NOEXCEPT;
+
+/* What the disk cache holds, as a dict. folders: a list of dicts with path, use ("write", "read", "none"), why (it is
+ * not used, or not written to), entries and bytes. entries: a list of dicts, the last used first, with name (32
+ * digits), folder (its position), bytes, used_unix_ns and what weft_file_describe says of one. verify = 1 reads each
+ * entry whole and gives damaged ones a problem; 0 reads their first bytes.
+ *   verify: 0 or 1
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cache_list(weft_cache* cache, int32_t verify, weft_tree** out) WEFT_NOEXCEPT;
+
+/* Why an entry of the disk cache did not serve for the others: in which parts of its key it differs from the nearest
+ * entry. A dict: name, nearest (its name; empty if there is no other), differences, a list of dicts with part
+ * ("release", "platform", "processor", "options", "devices", "types", "program"), here and there (the values; of a
+ * program, what it has there).
+ *   name: name_length bytes; the first digits of the entry's name, at least 4; empty: the entry that was used last, or,
+ *   of an empty cache, none
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cache_explain(weft_cache* cache, const char* name, size_t name_length,
+    weft_tree** out) WEFT_NOEXCEPT;
+
+/* Removes entries of the folder that is written to, the least recently used first: those unused for unused_ns, then
+ * more until at most max_bytes are left. Programs in memory stay. FAILED_PRECONDITION where no folder is written to.
+ *   max_bytes: 0 removes all
+ *   unused_ns: -1: whenever they were used
+ *   out_entries: may be NULL; how many were removed
+ *   out_bytes: may be NULL; theirs
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cache_prune(weft_cache* cache, uint64_t max_bytes, int64_t unused_ns,
+    uint64_t* out_entries, uint64_t* out_bytes) WEFT_NOEXCEPT;
 
 /* One more reference to a cache handle. NULL is ignored.
  *   cache: may be NULL

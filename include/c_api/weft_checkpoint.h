@@ -35,7 +35,7 @@ typedef enum weft_file_format {
   WEFT_FORMAT_NPY = 2, /* NumPy's .npy: one array, called "arr_0"; also written */
   WEFT_FORMAT_NPZ = 3, /* NumPy's .npz; also written, without compression */
   WEFT_FORMAT_PYTORCH = 4, /* what torch.save writes, of both generations; nothing that is pickled is run */
-  WEFT_FORMAT_GGUF = 5, /* GGUF, quantised tensors as f32 */
+  WEFT_FORMAT_GGUF = 5, /* GGUF, quantised tensors as f32; also written, unquantised */
   WEFT_FILE_FORMAT_FORCE32 = 0x7FFFFFFF
 } weft_file_format;
 
@@ -137,6 +137,35 @@ typedef struct weft_checkpoint_info {
 } weft_checkpoint_info;
 #define WEFT_CHECKPOINT_INFO_INIT {sizeof(weft_checkpoint_info), NULL, 0, 0, 0, 0, 0, NULL, 0, (weft_file_format)0, 0}
 WEFT_API void weft_checkpoint_info_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* One tensor of a file that is converted. Since 1.2. */
+typedef struct weft_convert_tensor {
+  const char* path; /* path_length bytes; as the reader takes it */
+  size_t path_length; /* or WEFT_STRLEN */
+  const char* name; /* name_length bytes; in the new file; NULL: as in the old one */
+  size_t name_length; /* or WEFT_STRLEN */
+  weft_dtype dtype; /* in the new file, another float type for a float, rounded once; 0: as it is */
+  int32_t reserved;
+} weft_convert_tensor;
+
+/* How weft_checkpoint_convert writes. Since 1.2. */
+typedef struct weft_convert_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  const weft_convert_tensor* tensors; /* tensor_count entries; which tensors, in the order of the new file */
+  uint64_t tensor_count; /* 0: everything */
+  weft_file_format format;
+  weft_tied tied;
+  int32_t durable; /* as in weft_checkpoint_options */
+  int32_t nest; /* 1: names of a checkpoint's tensors are split at each "." into dicts; 0: a name is one key */
+  int32_t rest; /* 1: everything else, too, as it is; names stay as they are then; 0: the tensors of the list alone */
+  int32_t reserved;
+  uint64_t shard_bytes; /* 0: one file; else safetensors of at most so many bytes of tensors each, or one tensor, and an index beside them: to ends with ".safetensors.index.json" */
+  weft_progress_fn progress;
+  void* progress_user_data;
+} weft_convert_options;
+#define WEFT_CONVERT_OPTIONS_INIT {sizeof(weft_convert_options), NULL, NULL, 0, (weft_file_format)0, (weft_tied)0, 0, 0, 0, 0, 0, NULL, NULL}
+WEFT_API void weft_convert_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* An empty tree: a dict without children.
  *   out: yours: release it
@@ -483,6 +512,44 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_r
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;
+
+/* Says what a file is, by its content: a dict with kind ("checkpoint", "function", "cache_entry", "safetensors", "npy",
+ * "zip", "gguf", "pickle", "idx", …, "unknown"), what (a sentence that says it and which call reads it; empty if
+ * unknown) and bytes. Of a cache entry also key, backend, target, options, compile_microseconds, created_unix_ns,
+ * operations, program_bytes, and problem where it is damaged or of another version.
+ *   path: path_length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, INTERNAL. Threads: any. May block. Since
+ * 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_file_describe(const char* path, size_t path_length,
+    weft_tree** out) WEFT_NOEXCEPT;
+
+/* Writes the tensors of one file as another, piece by piece: in 64 MiB of memory whatever the file, but for a
+ * compressed member and an array that lies in another order, which are read whole. The new file appears whole or not at
+ * all, as that of weft_checkpoint_save does; a checkpoint gets the whole tree, with its numbers and texts, unless
+ * tensors are named. weft_cancel ends it.
+ *   path: path_length bytes
+ *   to: to_length bytes
+ *   options: may be NULL
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED,
+ * FAILED_PRECONDITION, INTERNAL. Threads: any. May block. May call hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_convert(weft_context* ctx, const char* path, size_t path_length,
+    const char* to, size_t to_length, const weft_convert_options* options) WEFT_NOEXCEPT;
+
+/* Writes what is whole of a checkpoint that was cut short or damaged as a new one: every tensor whose bytes are all
+ * there and match their checksums, under its own path, as dicts. Out comes a dict: whole (paths, a list), lost (paths
+ * that the file announced, a list), problem (what ended the reading; empty if the file is well). Takes the tensors'
+ * bytes of disk beside the new file while it runs. DATA_LOSS if nothing is whole; then nothing is written.
+ *   path: path_length bytes
+ *   to: to_length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
+ * FAILED_PRECONDITION, INTERNAL. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_salvage(weft_context* ctx, const char* path, size_t path_length,
+    const char* to, size_t to_length, weft_tree** out) WEFT_NOEXCEPT;
 
 /* One more reference to a reader. NULL is ignored.
  *   reader: may be NULL

@@ -278,6 +278,12 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_reader_load_box)(weft_checkpoint_reader* reader, const char* path, size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device, weft_tensor** out);
   weft_error* (*checkpoint_reader_load_many)(weft_checkpoint_reader* reader, const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out);
   weft_error* (*checkpoint_load_into)(weft_checkpoint_reader* reader, weft_tree* tree, const weft_load_options* options, weft_tree** out_report);
+  weft_error* (*file_describe)(const char* path, size_t path_length, weft_tree** out);
+  weft_error* (*checkpoint_convert)(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, const weft_convert_options* options);
+  weft_error* (*checkpoint_salvage)(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, weft_tree** out);
+  weft_error* (*cache_list)(weft_cache* cache, int32_t verify, weft_tree** out);
+  weft_error* (*cache_explain)(weft_cache* cache, const char* name, size_t name_length, weft_tree** out);
+  weft_error* (*cache_prune)(weft_cache* cache, uint64_t max_bytes, int64_t unused_ns, uint64_t* out_entries, uint64_t* out_bytes);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

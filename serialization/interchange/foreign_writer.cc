@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "serialization/interchange/gguf_blocks.h"
 #include "serialization/interchange/npy_header.h"
 #include "serialization/interchange/safetensors_header.h"
 #include "serialization/interchange/zip.h"
@@ -13,11 +14,6 @@ namespace weft {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{4} << 20;
-
-bool Holds(FileFormat format, DType dtype) {
-  if (format == FileFormat::kSafetensors) return SafetensorsTypeOf(dtype) != nullptr;
-  return NpyTypeOf(dtype) != nullptr;
-}
 
 // Walks a tree and takes its tensors down.
 class Flattener {
@@ -55,7 +51,7 @@ class Flattener {
     const Tree::TensorLeaf& t = tree_.tensors()[leaf];
     FlatTensor flat{.leaf = leaf, .dtype = held_.Of(t.dtype), .dims = t.dims};
     WEFT_ASSIGN_OR_RETURN(flat.name, NameOfPath(path));
-    if (!Holds(format_, flat.dtype)) {
+    if (!HasTypeFor(format_, flat.dtype)) {
       return UserErrorOf(absl::StatusCode::kUnimplemented, "a ", NameOf(format_), " file has no type for '", flat.name,
                          "' of ", TypeText(flat.dtype, flat.dims));
     }
@@ -112,8 +108,17 @@ class Flattener {
 
 }  // namespace
 
+bool HasTypeFor(FileFormat format, DType dtype) {
+  switch (format) {
+    case FileFormat::kWeft: return true;
+    case FileFormat::kSafetensors: return SafetensorsTypeOf(dtype) != nullptr;
+    case FileFormat::kGguf: return PlainGgufType(dtype) != nullptr;
+    default: return NpyTypeOf(dtype) != nullptr;
+  }
+}
+
 absl::StatusOr<FlatTree> FlattenFor(FileFormat format, const Tree& tree, const HeldTypes& held, Tied tied) {
-  if (format != FileFormat::kSafetensors && format != FileFormat::kNpy && format != FileFormat::kNpz) {
+  if (format == FileFormat::kPyTorch || format == FileFormat::kWeft) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "Weft reads ", NameOf(format),
                        " files and writes none; safetensors is what PyTorch and others read, too");
   }
@@ -133,6 +138,7 @@ absl::Status SaveForeign(FileFormat format, FilePlace place, const FlatTree& fla
     switch (format) {
       case FileFormat::kSafetensors: WEFT_RETURN_IF_ERROR(WriteSafetensors(file.file(), flat, source, options)); break;
       case FileFormat::kNpy: WEFT_RETURN_IF_ERROR(WriteNpy(file.file(), flat, source, options)); break;
+      case FileFormat::kGguf: WEFT_RETURN_IF_ERROR(WriteGguf(file.file(), flat, source, options)); break;
       case FileFormat::kNpz: WEFT_RETURN_IF_ERROR(WriteNpz(file.file(), flat, source, options)); break;
       default: return InternalError("no writer of ", NameOf(format));
     }

@@ -36,6 +36,8 @@ struct FlatTree {
   std::vector<std::pair<std::string, std::string>> tied;  // name, and the name that is stored
 };
 
+// Whether a format has a type for it.
+bool HasTypeFor(FileFormat format, DType dtype);
 // Everything that a format has no place for is refused here, by name, before a byte is written.
 absl::StatusOr<FlatTree> FlattenFor(FileFormat format, const Tree& tree, const HeldTypes& held, Tied tied);
 
@@ -59,6 +61,7 @@ class PieceReader {
 // The formats' own parts; the file is open and gets committed by SaveForeign.
 absl::Status WriteSafetensors(File& file, const FlatTree& flat, TensorSource& source, const SaveOptions& options);
 absl::Status WriteNpy(File& file, const FlatTree& flat, TensorSource& source, const SaveOptions& options);
+absl::Status WriteGguf(File& file, const FlatTree& flat, TensorSource& source, const SaveOptions& options);
 absl::Status WriteNpz(File& file, const FlatTree& flat, TensorSource& source, const SaveOptions& options);
 
 }  // namespace weft

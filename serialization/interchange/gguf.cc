@@ -97,7 +97,9 @@ class GgufFile final : public ForeignFile {
   }
 
  protected:
-  absl::Status Read(uint32_t id, std::span<std::byte> out) override;
+  absl::Status Read(uint32_t id, std::span<std::byte> out) override { return Part(id, 0, out); }
+  bool HasParts(uint32_t) const override { return true; }  // 4,096 bytes are whole blocks of f32
+  absl::Status Part(uint32_t id, uint64_t offset, std::span<std::byte> out) override;
 
  private:
   // The facts about the whole file that a reader wants at opening.
@@ -375,27 +377,33 @@ absl::StatusOr<Tree> GgufFile::Metadata() const {
   return tree;
 }
 
-absl::Status GgufFile::Read(uint32_t id, std::span<std::byte> out) {
+absl::Status GgufFile::Part(uint32_t id, uint64_t offset, std::span<std::byte> out) {
   const GgufType& type = *infos_[id].type;
+  const File& file = files_[infos_[id].file];
   if (type.dequantize == nullptr) {
-    WEFT_RETURN_IF_ERROR(ReadStored(id, out));
+    WEFT_RETURN_IF_ERROR(file.ReadAt(static_cast<int64_t>(tensors_[id].offset + offset), out));
     if (swapped_) SwapBytes(out, static_cast<size_t>(BytesOf(type.dtype)));
     return absl::OkStatus();
   }
-  constexpr uint64_t kPiece = 4096;  // blocks, 1 MiB at most
-  const uint64_t block = static_cast<uint64_t>(type.bytes), elements = static_cast<uint64_t>(type.elements);
-  const ForeignTensor& t = tensors_[id];
-  std::vector<std::byte> blocks(std::min(t.file_bytes, kPiece * block));
-  std::vector<float> values(blocks.size() / block * elements);
-  for (uint64_t at = 0, to = 0; at < t.file_bytes;) {
-    const uint64_t bytes = std::min<uint64_t>(blocks.size(), t.file_bytes - at);
-    const std::span<std::byte> piece = std::span(blocks).first(bytes);
-    WEFT_RETURN_IF_ERROR(files_[infos_[id].file].ReadAt(static_cast<int64_t>(t.offset + at), piece));
-    const std::span<float> floats = std::span(values).first(bytes / block * elements);
-    Dequantize(type, piece, floats);
-    std::memcpy(out.data() + to, floats.data(), floats.size_bytes());
-    at += bytes;
-    to += floats.size_bytes();
+  // What is read at once, and what is made of it at once, lie in caches.
+  constexpr uint64_t kRead = 1024, kMade = 64;  // blocks
+  const uint64_t block = static_cast<uint64_t>(type.bytes), values = static_cast<uint64_t>(type.elements);
+  const uint64_t bytes = values * sizeof(float);  // that a block becomes
+  uint64_t at = tensors_[id].offset + offset / bytes * block;
+  std::vector<std::byte> blocks(std::min(out.size() / bytes, kRead) * block);
+  std::vector<float> made(kMade * values);
+  while (!out.empty()) {
+    const std::span<std::byte> piece = std::span(blocks).first(std::min(out.size() / bytes * block, blocks.size()));
+    WEFT_RETURN_IF_ERROR(file.ReadAt(static_cast<int64_t>(at), piece));
+    at += piece.size();
+    for (uint64_t done = 0; done < piece.size();) {
+      const std::span<std::byte> some = piece.subspan(done, std::min<uint64_t>(kMade * block, piece.size() - done));
+      const std::span<float> floats = std::span(made).first(some.size() / block * values);
+      Dequantize(type, some, floats);
+      std::memcpy(out.data(), floats.data(), floats.size_bytes());
+      out = out.subspan(floats.size_bytes());
+      done += some.size();
+    }
   }
   return absl::OkStatus();
 }

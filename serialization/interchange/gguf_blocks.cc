@@ -6,9 +6,9 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstring>
 #include <iterator>
-
-#include "src/runtime/host_tensor.h"
+#include <utility>
 
 namespace weft {
 namespace {
@@ -16,66 +16,140 @@ namespace {
 constexpr int kBlock = 32, kSuper = 256;
 
 uint16_t U16(const uint8_t* at) { return static_cast<uint16_t>(at[0] | at[1] << 8); }
-float Half(const uint8_t* at) { return static_cast<float>(F16ToDouble(U16(at))); }
 int Low(uint8_t byte) { return byte & 15; }
 int High(uint8_t byte) { return byte >> 4; }
-int Bit(const uint8_t* bits, int i) { return bits[i / 8] >> (i % 8) & 1; }
 
-// The first half of a block in the low nibbles of its bytes, the second in the high ones.
-int Nibble(const uint8_t* bytes, int i) { return i < kBlock / 2 ? Low(bytes[i]) : High(bytes[i - kBlock / 2]); }
+// The value of an f16, which an f32 has exactly. Subnormal ones come from an integer, so that no mode of the processor makes
+// them zero.
+float Half(const uint8_t* at) {
+  const uint32_t bits = U16(at), sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7FFFu;
+  if (magnitude < 0x400) {
+    const float value = static_cast<float>(magnitude) * 0x1p-24f;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+  }
+  uint32_t wide = magnitude << 13;
+  wide += magnitude < 0x7C00 ? 112u << 23 : 224u << 23;
+  if (magnitude > 0x7C00) wide |= 0x400000;  // NaN becomes a quiet one
+  return std::bit_cast<float>(wide | sign);
+}
 
-// Calls `set(i, q)` for the 32 integers of a block: two plain loops, which compilers make vectors of.
-template <typename Set>
-void ForNibbles(const uint8_t* bytes, Set&& set) {
-  for (int i = 0; i < kBlock / 2; ++i) set(i, Low(bytes[i]));
-  for (int i = 0; i < kBlock / 2; ++i) set(i + kBlock / 2, High(bytes[i]));
+// Kernels have two steps: the block's integers as bytes, then products. Both are loops of fixed lengths without branches over
+// bytes that lie side by side, which every compiler makes vectors of, of any instruction set.
+using Row = std::array<int8_t, kBlock>;
+
+template <int count>
+void Scale(const int8_t* q, float scale, float* out) {
+  for (int i = 0; i < count; ++i) out[i] = scale * static_cast<float>(q[i]);
+}
+template <int count>
+void ScaleAdd(const int8_t* q, float scale, float add, float* out) {
+  for (int i = 0; i < count; ++i) out[i] = scale * static_cast<float>(q[i]) + add;
+}
+template <int count>
+void ScaleLess(const int8_t* q, float scale, float least, float* out) {
+  for (int i = 0; i < count; ++i) out[i] = scale * static_cast<float>(q[i]) - least;
+}
+
+// The first half of a block lies in the low nibbles of 16 bytes, the second in the high ones.
+Row Nibbles(const uint8_t* bytes) {
+  Row q;
+  for (int i = 0; i < kBlock / 2; ++i) {
+    q[static_cast<size_t>(i)] = static_cast<int8_t>(Low(bytes[i]));
+    q[static_cast<size_t>(i + kBlock / 2)] = static_cast<int8_t>(High(bytes[i]));
+  }
+  return q;
+}
+// Bits [shift, shift + width) of 32 bytes.
+template <int shift, int width>
+Row Bits(const uint8_t* bytes) {
+  Row q;
+  for (int i = 0; i < kBlock; ++i) {
+    q[static_cast<size_t>(i)] = static_cast<int8_t>(bytes[i] >> shift & ((1 << width) - 1));
+  }
+  return q;
+}
+// Bit `shift` of 32 bytes where it is to stand in the integer.
+template <int shift, int to, int width = 1>
+void AddBits(const uint8_t* bytes, Row* q) {
+  for (int i = 0; i < kBlock; ++i) {
+    int8_t& at = (*q)[static_cast<size_t>(i)];
+    at = static_cast<int8_t>(at | (bytes[i] >> shift & ((1 << width) - 1)) << to);
+  }
+}
+void Add(int8_t number, Row* q) {
+  for (int8_t& at : *q) at = static_cast<int8_t>(at + number);
+}
+// The fifth bits of a block, one a bit of 4 bytes: eight at a time, a copy of the byte for each, of which one bit is kept.
+void AddFifth(const uint8_t* bits, Row* q) {
+  constexpr uint64_t kOnes = 0x0101010101010101, kDiagonal = 0x8040201008040201;
+  for (size_t i = 0; i < 4; ++i) {
+    const uint64_t spread = ((((bits[i] * kOnes) & kDiagonal) + 0x7F * kOnes) & (0x80 * kOnes)) >> 3;
+    uint64_t eight;
+    std::memcpy(&eight, q->data() + 8 * i, sizeof(eight));
+    eight |= spread;
+    std::memcpy(q->data() + 8 * i, &eight, sizeof(eight));
+  }
+}
+// Calls `f` with 0, 1, … as constants: shifts by constants are what vectors have.
+template <int count, typename F>
+void Unrolled(F&& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    (f(std::integral_constant<int, i>()), ...);
+  }(std::make_integer_sequence<int, count>());
 }
 
 void Q4_0(const uint8_t* b, float* out) {
-  const float d = Half(b);
-  ForNibbles(b + 2, [=](int i, int q) { out[i] = d * static_cast<float>(q - 8); });
+  Row q = Nibbles(b + 2);
+  Add(-8, &q);
+  Scale<kBlock>(q.data(), Half(b), out);
 }
 void Q4_1(const uint8_t* b, float* out) {
-  const float d = Half(b), m = Half(b + 2);
-  ForNibbles(b + 4, [=](int i, int q) { out[i] = d * static_cast<float>(q) + m; });
+  const Row q = Nibbles(b + 4);
+  ScaleAdd<kBlock>(q.data(), Half(b), Half(b + 2), out);
 }
 void Q5_0(const uint8_t* b, float* out) {
-  const float d = Half(b);
-  ForNibbles(b + 6, [=](int i, int q) { out[i] = d * static_cast<float>((q | Bit(b + 2, i) << 4) - 16); });
+  Row q = Nibbles(b + 6);
+  AddFifth(b + 2, &q);
+  Add(-16, &q);
+  Scale<kBlock>(q.data(), Half(b), out);
 }
 void Q5_1(const uint8_t* b, float* out) {
-  const float d = Half(b), m = Half(b + 2);
-  ForNibbles(b + 8, [=](int i, int q) { out[i] = d * static_cast<float>(q | Bit(b + 4, i) << 4) + m; });
+  Row q = Nibbles(b + 8);
+  AddFifth(b + 4, &q);
+  ScaleAdd<kBlock>(q.data(), Half(b), Half(b + 2), out);
 }
 void Q8_0(const uint8_t* b, float* out) {
-  const float d = Half(b);
-  for (int i = 0; i < kBlock; ++i) out[i] = static_cast<float>(static_cast<int8_t>(b[2 + i])) * d;
+  Row q;
+  std::memcpy(q.data(), b + 2, kBlock);
+  Scale<kBlock>(q.data(), Half(b), out);
 }
 
 // Two bits each: 32 bytes hold four rows of 32 elements, a shift apart.
-int Pair(const uint8_t* bytes, int i) { return bytes[i / 128 * 32 + i % 32] >> (2 * (i % 128 / 32)) & 3; }
-
 void Q2_K(const uint8_t* b, float* out) {
   const uint8_t *scales = b, *qs = b + 16;
   const float d = Half(b + 80), least = Half(b + 82);
-  for (int s = 0; s < 16; ++s) {
-    const float scale = d * static_cast<float>(Low(scales[s])), low = least * static_cast<float>(High(scales[s]));
-    for (int i = 16 * s; i < 16 * s + 16; ++i) out[i] = scale * static_cast<float>(Pair(qs, i)) - low;
-  }
+  Unrolled<8>([&](auto row) {
+    const Row q = Bits<2 * (row % 4), 2>(qs + row / 4 * kBlock);
+    for (int s = 2 * row; s < 2 * row + 2; ++s) {
+      ScaleLess<16>(q.data() + s % 2 * 16, d * static_cast<float>(Low(scales[s])),
+                    least * static_cast<float>(High(scales[s])), out + 16 * s);
+    }
+  });
 }
 
 void Q3_K(const uint8_t* b, float* out) {
   const uint8_t *high = b, *qs = b + 32, *scales = b + 96;
   const float d = Half(b + 108);
-  for (int s = 0; s < 16; ++s) {
-    const int four = s < 8 ? Low(scales[s]) : High(scales[s - 8]);
-    const int two = scales[8 + s % 4] >> (2 * (s / 4)) & 3;
-    const float scale = d * static_cast<float>((four | two << 4) - 32);
-    for (int i = 16 * s; i < 16 * s + 16; ++i) {
-      const bool kept = (high[i % 32] >> (i / 32) & 1) != 0;
-      out[i] = scale * static_cast<float>(Pair(qs, i) - (kept ? 0 : 4));
+  Unrolled<8>([&](auto row) {
+    Row q = Bits<2 * (row % 4), 2>(qs + row / 4 * kBlock);
+    AddBits<row, 2>(high, &q);
+    Add(-4, &q);
+    for (int s = 2 * row; s < 2 * row + 2; ++s) {
+      const int four = s < 8 ? Low(scales[s]) : High(scales[s - 8]);
+      const int two = scales[8 + s % 4] >> (2 * (s / 4)) & 3;
+      Scale<16>(q.data() + s % 2 * 16, d * static_cast<float>((four | two << 4) - 32), out + 16 * s);
     }
-  }
+  });
 }
 
 // Eight scales and eight minima of 6 bits in 12 bytes.
@@ -95,63 +169,56 @@ Scales ScalesOf(const uint8_t* b) {
   }
   return out;
 }
-// 32 bytes hold 64 elements, the first 32 in the low nibbles: `set(sub-block, element, integer)`.
-template <typename Set>
-void ForRows(const uint8_t* bytes, Set&& set) {
-  for (int s = 0; s < kSuper / kBlock; s += 2) {
-    const uint8_t* row = bytes + s / 2 * kBlock;
-    for (int i = 0; i < kBlock; ++i) set(s, i, Low(row[i]));
-    for (int i = 0; i < kBlock; ++i) set(s + 1, i, High(row[i]));
-  }
-}
 
+// 32 bytes hold 64 elements, the first 32 in the low nibbles.
 void Q4_K(const uint8_t* b, float* out) {
   const Scales scales = ScalesOf(b);
-  ForRows(b + 16, [&](int s, int i, int q) {
-    const auto at = static_cast<size_t>(s);
-    out[kBlock * s + i] = scales.scale[at] * static_cast<float>(q) - scales.least[at];
+  Unrolled<8>([&](auto row) {
+    const Row q = Bits<row % 2 * 4, 4>(b + 16 + row / 2 * kBlock);
+    ScaleLess<kBlock>(q.data(), scales.scale[row], scales.least[row], out + kBlock * row);
   });
 }
 void Q5_K(const uint8_t* b, float* out) {
   const Scales scales = ScalesOf(b);
-  const uint8_t* high = b + 16;
-  ForRows(b + 48, [&](int s, int i, int q) {
-    const auto at = static_cast<size_t>(s);
-    const int whole = q | (high[i] >> s & 1) << 4;
-    out[kBlock * s + i] = scales.scale[at] * static_cast<float>(whole) - scales.least[at];
+  Unrolled<8>([&](auto row) {
+    Row q = Bits<row % 2 * 4, 4>(b + 48 + row / 2 * kBlock);
+    AddBits<row, 4>(b + 16, &q);
+    ScaleLess<kBlock>(q.data(), scales.scale[row], scales.least[row], out + kBlock * row);
   });
 }
 void Q6_K(const uint8_t* b, float* out) {
   const float d = Half(b + 208);
-  for (int s = 0; s < kSuper / 16; ++s) {
-    const int half = s / 8, row = s % 8 / 2, column = s % 2 * 16;  // of 128 elements, of 32 of them, and in the row
-    const uint8_t* low = b + 64 * half + row % 2 * 32 + column;
-    const uint8_t* high = b + 128 + 32 * half + column;
-    const float scale = d * static_cast<float>(static_cast<int8_t>(b[192 + s]));
-    const int down = row < 2 ? 0 : 4;
-    for (int i = 0; i < 16; ++i) {
-      const int q = (low[i] >> down & 15) | (high[i] >> (2 * row) & 3) << 4;
-      out[16 * s + i] = scale * static_cast<float>(q - 32);
+  Unrolled<8>([&](auto row) {
+    constexpr int half = row / 4, part = row % 4;  // of 128 elements, and which 32 of them
+    Row q = Bits<(part < 2 ? 0 : 4), 4>(b + 64 * half + part % 2 * kBlock);
+    AddBits<2 * part, 4, 2>(b + 128 + kBlock * half, &q);
+    Add(-32, &q);
+    for (int s = 2 * row; s < 2 * row + 2; ++s) {
+      const float scale = d * static_cast<float>(static_cast<int8_t>(b[192 + s]));
+      Scale<16>(q.data() + s % 2 * 16, scale, out + 16 * s);
     }
+  });
+}
+
+// Four bits that stand for one of 16 values: those of a block are multiplied once.
+void ByTable(const uint8_t* bytes, const std::array<int, 16>& table, float scale, float* out) {
+  std::array<float, 16> values;
+  for (size_t i = 0; i < 16; ++i) values[i] = scale * static_cast<float>(table[i]);
+  for (int i = 0; i < kBlock / 2; ++i) {
+    out[i] = values[static_cast<size_t>(Low(bytes[i]))];
+    out[i + kBlock / 2] = values[static_cast<size_t>(High(bytes[i]))];
   }
 }
 
 constexpr std::array<int, 16> kUneven = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-void Iq4Nl(const uint8_t* b, float* out) {
-  const float d = Half(b);
-  for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(kUneven[static_cast<size_t>(Nibble(b + 2, i))]);
-}
+void Iq4Nl(const uint8_t* b, float* out) { ByTable(b + 2, kUneven, Half(b), out); }
 void Iq4Xs(const uint8_t* b, float* out) {
   const float d = Half(b);
   const int high = U16(b + 2);
   for (int s = 0; s < kSuper / kBlock; ++s) {
     const uint8_t byte = b[4 + s / 2];
     const int scale = (s % 2 == 0 ? Low(byte) : High(byte)) | (high >> (2 * s) & 3) << 4;
-    const float d_s = d * static_cast<float>(scale - 32);
-    const uint8_t* qs = b + 8 + 16 * s;
-    for (int i = 0; i < kBlock; ++i) {
-      out[kBlock * s + i] = d_s * static_cast<float>(kUneven[static_cast<size_t>(Nibble(qs, i))]);
-    }
+    ByTable(b + 8 + 16 * s, kUneven, d * static_cast<float>(scale - 32), out + kBlock * s);
   }
 }
 
@@ -159,8 +226,7 @@ void Iq4Xs(const uint8_t* b, float* out) {
 constexpr std::array<int, 16> kE2M1 = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 void Mxfp4(const uint8_t* b, float* out) {
   const uint32_t bits = b[0] < 2 ? 0x00200000u << b[0] : (b[0] - 1u) << 23;
-  const auto d = std::bit_cast<float>(bits);
-  for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(kE2M1[static_cast<size_t>(Nibble(b + 1, i))]);
+  ByTable(b + 1, kE2M1, std::bit_cast<float>(bits), out);
 }
 
 constexpr GgufType kTypes[] = {
@@ -204,6 +270,12 @@ constexpr GgufType kTypes[] = {
 
 const GgufType* FindGgufType(uint32_t number) {
   const auto found = std::ranges::find(kTypes, number, &GgufType::number);
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
+const GgufType* PlainGgufType(DType dtype) {
+  const auto found = std::ranges::find_if(
+      kTypes, [&](const GgufType& type) { return type.dtype == dtype && type.dequantize == nullptr; });
   return found == std::end(kTypes) ? nullptr : found;
 }
 

@@ -19,6 +19,8 @@ struct GgufType {
   void (*dequantize)(const uint8_t* block, float* out) = nullptr;  // nullptr: elements stand plainly
 };
 const GgufType* FindGgufType(uint32_t number);
+// The type whose elements stand plainly as `dtype`; nullptr if GGUF has none.
+const GgufType* PlainGgufType(DType dtype);
 
 // Whole blocks to f32.
 void Dequantize(const GgufType& type, std::span<const std::byte> blocks, std::span<float> out);

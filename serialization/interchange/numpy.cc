@@ -31,6 +31,9 @@ void Arrange(const NpyHeader& header, std::span<std::byte> elements, std::span<s
   if (elements.data() != out.data()) RowsFirst(elements, header.dims, width, out);
 }
 
+// Whether the elements lie in another order than Weft's.
+bool IsTurned(const NpyHeader& header) { return header.fortran_order && header.dims.size() > 1; }
+
 class NpyFile final : public ForeignFile {
  public:
   NpyFile() : ForeignFile(FileFormat::kNpy) {}
@@ -61,13 +64,18 @@ class NpyFile final : public ForeignFile {
 
  protected:
   absl::Status Read(uint32_t id, std::span<std::byte> out) override {
-    if (!array_.fortran_order || array_.dims.size() < 2) {
+    if (!IsTurned(array_)) {
       WEFT_RETURN_IF_ERROR(ReadStored(id, out));
       return Arrange(array_, out, out), absl::OkStatus();
     }
     std::vector<std::byte> elements(out.size());
     WEFT_RETURN_IF_ERROR(ReadStored(id, elements));
     return Arrange(array_, elements, out), absl::OkStatus();
+  }
+  bool HasParts(uint32_t) const override { return !IsTurned(array_); }
+  absl::Status Part(uint32_t, uint64_t offset, std::span<std::byte> out) override {
+    WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(array_.header_bytes + offset), out));
+    return Arrange(array_, out, out), absl::OkStatus();
   }
 
  private:
@@ -100,13 +108,30 @@ class NpzFile final : public ForeignFile {
 
  protected:
   absl::Status Read(uint32_t id, std::span<std::byte> out) override {
-    if (!arrays_[id].fortran_order || arrays_[id].dims.size() < 2) {
+    if (!IsTurned(arrays_[id])) {
       WEFT_RETURN_IF_ERROR(ReadStored(id, out));
       return Arrange(arrays_[id], out, out), absl::OkStatus();
     }
     std::vector<std::byte> elements(out.size());
     WEFT_RETURN_IF_ERROR(ReadStored(id, elements));
     return Arrange(arrays_[id], elements, out), absl::OkStatus();
+  }
+  // A member is a stream, which goes on where the part before ended.
+  bool HasParts(uint32_t id) const override { return !IsTurned(arrays_[id]); }
+  absl::Status Part(uint32_t id, uint64_t offset, std::span<std::byte> out) override {
+    if (stream_ == nullptr || stream_id_ != id || stream_at_ != offset) {
+      stream_ = std::make_unique<ZipStream>();
+      stream_id_ = id;
+      WEFT_RETURN_IF_ERROR(stream_->Open(&file_, members_[id], WhatIs(members_[id])));
+      WEFT_RETURN_IF_ERROR(stream_->Skip(arrays_[id].header_bytes + offset));
+    }
+    WEFT_RETURN_IF_ERROR(stream_->Read(out));
+    stream_at_ = offset + out.size();
+    if (stream_at_ == tensors_[id].bytes) {
+      WEFT_RETURN_IF_ERROR(stream_->Finish());
+      stream_.reset();
+    }
+    return Arrange(arrays_[id], out, out), absl::OkStatus();
   }
 
  private:
@@ -138,6 +163,9 @@ class NpzFile final : public ForeignFile {
   File file_;
   std::vector<ZipMember> members_;  // of each tensor
   std::vector<NpyHeader> arrays_;
+  std::unique_ptr<ZipStream> stream_;  // of the tensor whose parts are being read
+  uint32_t stream_id_ = 0;
+  uint64_t stream_at_ = 0;
 };
 
 // A tensor's elements to `write`, sub-byte ones one a byte.

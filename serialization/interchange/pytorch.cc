@@ -35,8 +35,13 @@ class TorchFile final : public ForeignFile {
 
  protected:
   absl::Status Read(uint32_t id, std::span<std::byte> out) override;
+  bool HasParts(uint32_t id) const override { return IsDense(TensorOf(id)); }
+  absl::Status Part(uint32_t id, uint64_t offset, std::span<std::byte> out) override;
 
  private:
+  static bool IsDense(const TorchTensor& view);
+  void Resolve(const TorchTensor& view, std::span<std::byte> out) const;
+  absl::Status CheckSum(uint32_t id, uint64_t crc) const;
   // Where a storage's bytes lie, and the checksum of all of them where there is one.
   struct Place {
     uint64_t offset = 0, bytes = 0;
@@ -57,6 +62,8 @@ class TorchFile final : public ForeignFile {
   absl::StatusOr<std::string> KeyOf(const PickleValue& key) const;
 
   File file_;
+  uint32_t summed_id_ = 0;  // of the tensor whose parts are read, its bytes so far and their checksum
+  uint64_t summed_ = 0, sum_ = 0;
   TorchHost host_;
   std::vector<Place> places_;    // of each storage
   std::vector<uint64_t> views_;  // of each tensor, its number in host_.tensors
@@ -277,11 +284,30 @@ absl::Status TorchFile::ReadStored(uint32_t id, std::span<std::byte> out) {
   const Place& place = places_[TensorOf(id).storage];
   WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(tensors_[id].offset), out));
   if (!place.crc || out.size() != place.bytes) return absl::OkStatus();  // only all of a storage has a checksum
-  if (crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(out.data()), out.size()) == *place.crc) {
-    return absl::OkStatus();
-  }
+  return CheckSum(id, crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(out.data()), out.size()));
+}
+
+absl::Status TorchFile::CheckSum(uint32_t id, uint64_t crc) const {
+  const Place& place = places_[TensorOf(id).storage];
+  if (crc == *place.crc) return absl::OkStatus();
   return Damaged(path_, place.offset, "the checksum of ", place.bytes, " bytes of tensor '", tensors_[id].name,
                  "' does not match");
+}
+
+// The checksum of a whole storage goes along with its parts, which come in order.
+absl::Status TorchFile::Part(uint32_t id, uint64_t offset, std::span<std::byte> out) {
+  const Place& place = places_[TensorOf(id).storage];
+  WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(tensors_[id].offset + offset), out));
+  if (place.crc && tensors_[id].file_bytes == place.bytes) {
+    if (offset == 0) summed_id_ = id, summed_ = 0, sum_ = crc32_z(0, nullptr, 0);
+    if (summed_id_ == id && summed_ == offset) {
+      sum_ = crc32_z(sum_, reinterpret_cast<const Bytef*>(out.data()), out.size());
+      summed_ += out.size();
+      if (summed_ == place.bytes) WEFT_RETURN_IF_ERROR(CheckSum(id, sum_));
+    }
+  }
+  Resolve(TensorOf(id), out);
+  return absl::OkStatus();
 }
 
 // Elements at strides, the last dimension fastest, to dense ones.
@@ -315,24 +341,33 @@ void Negate(DType dtype, bool all, std::span<std::byte> bytes) {
   }
 }
 
-absl::Status TorchFile::Read(uint32_t id, std::span<std::byte> out) {
-  const TorchTensor& view = TensorOf(id);
-  const auto width = static_cast<size_t>(BytesOf(view.dtype));
+bool TorchFile::IsDense(const TorchTensor& view) {
   Dims dense = StridesOf(view.dims);
   for (size_t i = 0; i < dense.size(); ++i) {
     if (view.dims[i] == 1) dense[i] = view.strides[i];  // which matters to nobody
   }
-  if (dense == view.strides || out.empty()) {
+  return dense == view.strides;
+}
+
+absl::Status TorchFile::Read(uint32_t id, std::span<std::byte> out) {
+  const TorchTensor& view = TensorOf(id);
+  const auto width = static_cast<size_t>(BytesOf(view.dtype));
+  if (IsDense(view) || out.empty()) {
     WEFT_RETURN_IF_ERROR(ReadStored(id, out));
   } else {
     std::vector<std::byte> elements(tensors_[id].file_bytes);
     WEFT_RETURN_IF_ERROR(ReadStored(id, elements));
     Gather(elements, view, width, out);
   }
+  Resolve(view, out);
+  return absl::OkStatus();
+}
+
+// Byte order, signs and conjugation of elements as they lie in the file.
+void TorchFile::Resolve(const TorchTensor& view, std::span<std::byte> out) const {
   if (swapped_) SwapBytes(out, static_cast<size_t>(BytesOf(PartOf(view.dtype))));
   if (view.negated) Negate(view.dtype, /*all=*/true, out);
   if (view.conjugated && IsComplex(view.dtype)) Negate(view.dtype, /*all=*/false, out);
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -37,6 +37,10 @@ class SafetensorsFile final : public ForeignFile {
 
  protected:
   absl::Status Read(uint32_t id, std::span<std::byte> out) override { return ReadStored(id, out); }
+  bool HasParts(uint32_t) const override { return true; }
+  absl::Status Part(uint32_t id, uint64_t offset, std::span<std::byte> out) override {
+    return files_[file_of_[id]].ReadAt(static_cast<int64_t>(tensors_[id].offset + offset), out);
+  }
 
  private:
   // `wanted` is the names that an index has for this file; null takes what there is.

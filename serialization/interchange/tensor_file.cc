@@ -74,6 +74,13 @@ void ForeignFile::Finish() {
   for (uint32_t id = 0; id < tensors_.size(); ++id) by_name_.emplace(tensors_[id].name, id);
 }
 
+absl::Status ForeignFile::CheckLoadable(uint32_t id) const {
+  const ForeignTensor& t = tensors_[id];
+  if (t.loadable) return absl::OkStatus();
+  return NotForWeft(path_, "tensor '", t.name, "' is stored as ", t.encoding,
+                    ", which Weft has no type for; weft_checkpoint_reader_load_as with WEFT_U8 gives its bytes");
+}
+
 absl::Status ForeignFile::ReadTensor(uint32_t id, std::span<std::byte> out) {
   if (id >= tensors_.size()) {
     return UserError("'", path_, "' has ", tensors_.size(), " tensors; there is no number ", id);
@@ -82,10 +89,7 @@ absl::Status ForeignFile::ReadTensor(uint32_t id, std::span<std::byte> out) {
   if (out.size() != t.bytes) {
     return UserError("tensor '", t.name, "' has ", t.bytes, " bytes, the memory for it ", out.size());
   }
-  if (!t.loadable) {
-    return NotForWeft(path_, "tensor '", t.name, "' is stored as ", t.encoding,
-                      ", which Weft has no type for; weft_checkpoint_reader_load_bytes gives its bytes");
-  }
+  WEFT_RETURN_IF_ERROR(CheckLoadable(id));
   WEFT_RETURN_IF_ERROR(Read(id, out));
   return CheckBytes(id, out);
 }
@@ -95,8 +99,15 @@ absl::Status ForeignFile::ReadPart(uint32_t id, uint64_t offset, std::span<std::
   if (offset > t.bytes || out.size() > t.bytes - offset) {
     return InternalError("bytes ", offset, " to ", offset + out.size(), " of tensor '", t.name, "' of ", t.bytes);
   }
+  WEFT_RETURN_IF_ERROR(CheckLoadable(id));
+  constexpr uint64_t kUnit = 4096;
+  const bool ends = offset + out.size() == t.bytes;
   if (const std::optional<Lying> lying = LyingAt(id)) {
     WEFT_RETURN_IF_ERROR(lying->file->ReadAt(static_cast<int64_t>(lying->offset + offset), out));
+    return CheckBytes(id, out);
+  }
+  if (HasParts(id) && offset % kUnit == 0 && (ends || out.size() % kUnit == 0)) {
+    WEFT_RETURN_IF_ERROR(Part(id, offset, out));
     return CheckBytes(id, out);
   }
   if (kept_id_ != id) {
@@ -106,6 +117,9 @@ absl::Status ForeignFile::ReadPart(uint32_t id, uint64_t offset, std::span<std::
     kept_id_ = id;
   }
   if (!out.empty()) std::memcpy(out.data(), kept_.data() + offset, out.size());
+  if (!ends) return absl::OkStatus();
+  kept_id_.reset();
+  kept_ = {};
   return absl::OkStatus();
 }
 

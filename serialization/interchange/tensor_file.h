@@ -20,6 +20,7 @@
 #include "serialization/checkpoint_reader.h"
 #include "serialization/checkpoint_schema.h"
 #include "serialization/tree.h"
+#include "src/runtime/alloc_hook.h"
 #include "src/runtime/io.h"
 #include "src/runtime/status.h"
 
@@ -63,7 +64,8 @@ class TensorFile {
 
   // The whole tensor into `out`, which has tensor(id).bytes bytes. On error the contents of `out` are undefined.
   virtual absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) = 0;
-  // Bytes of it from `offset` on. Where a format allows no less, the whole is read for it.
+  // A part of what ReadTensor gives, from `offset` on. Parts that come in order, each of some multiple of 4,096 bytes or the
+  // tensor's end, cost what they are long in most formats; elsewhere the tensor is read whole and kept until its end is asked for.
   virtual absl::Status ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out) = 0;
   // Where the bytes that ReadTensor gives lie in a file as they are, one after the other; a file that is mapped has them there.
   struct Lying {
@@ -118,6 +120,11 @@ class ForeignFile : public TensorFile {
   explicit ForeignFile(FileFormat format) : format_(format) {}
   // The tensor as `dtype`, of tensors_[id].bytes bytes. Bools are looked at afterwards.
   virtual absl::Status Read(uint32_t id, std::span<std::byte> out) = 0;
+  // Whether Part gives this tensor's parts, of multiples of 4,096 bytes or up to its end, those in order being the cheap ones.
+  virtual bool HasParts(uint32_t) const { return false; }
+  virtual absl::Status Part(uint32_t, uint64_t, std::span<std::byte>) {
+    return InternalError("a tensor without parts");
+  }
   // Adds the leaf and its record; the record's dtype and dims are the leaf's. Errors name the file.
   absl::Status AddTensor(Tree::NodeId parent, std::string_view key, ForeignTensor tensor);
   // A key of a dict under which nothing stands yet and which may be a key.
@@ -125,6 +132,8 @@ class ForeignFile : public TensorFile {
   // After the last tensor: names by which they are found. Names that would be equal become paths.
   void Finish();
   const std::string& path() const { return path_; }
+  // UNIMPLEMENTED of a tensor that cannot be loaded.
+  absl::Status CheckLoadable(uint32_t id) const;
 
   std::string path_;
   HeaderRecord header_;
@@ -136,7 +145,7 @@ class ForeignFile : public TensorFile {
   const FileFormat format_;
   uint64_t total_ = 0;
   std::optional<uint32_t> kept_id_;  // whose bytes kept_ has, for the parts of a tensor that is read whole
-  std::vector<std::byte> kept_;
+  std::vector<std::byte, LargeStdAllocator<std::byte>> kept_;
   absl::flat_hash_map<std::string_view, uint32_t> by_name_;  // views of tensors_, which changes no more
 };
 

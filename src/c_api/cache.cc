@@ -1,7 +1,9 @@
 // weft_context_cache and weft_cache_*.
 #include "serialization/compile_cache.h"
+#include "src/c_api/cache_tree.h"
 #include "src/c_api/context.h"
 #include "src/c_api/options.h"
+#include "src/c_api/tree_object.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -60,6 +62,10 @@ weft_error* weft_cache_read_stats(weft_cache* cache, weft_cache_stats* out) noex
       stats.disk_hits = disk.hits;
       stats.misses = disk.misses;
       stats.published = disk.stores;
+      stats.evictions = disk.evictions;
+      stats.bytes_read = disk.bytes_read;
+      stats.bytes_written = disk.bytes_written;
+      stats.refused = disk.refused;
       stats.failures = disk.store_failures + disk.corrupt + disk.version_rejects + disk.read_failures;
     }
     return WriteStruct(&stats, sizeof(stats), "weft_cache_stats", out);
@@ -71,6 +77,52 @@ weft_error* weft_cache_flush(weft_cache* cache) noexcept {
     WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
     object->engine->services().StartsWork();  // a fork may come while it waits
     if (object->store != nullptr) object->store->Drain();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_cache_list(weft_cache* cache, int32_t verify, weft_tree** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
+    if (verify != 0 && verify != 1) return UserError("verify is ", verify, "; it is 0 or 1");
+    object->engine->services().StartsWork();
+    CacheListing listing;
+    if (object->store != nullptr) listing = object->store->List(verify == 1);
+    TensorTree tree;
+    WEFT_RETURN_IF_ERROR(AddListing(listing, &tree.tree));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(MakeRef<TreeObject>(std::move(tree))));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_cache_explain(weft_cache* cache, const char* name, size_t name_length, weft_tree** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
+    WEFT_ASSIGN_OR_RETURN(const std::string_view digits, Text(name, name_length, "name"));
+    object->engine->services().StartsWork();
+    CacheListing listing;
+    if (object->store != nullptr) listing = object->store->List(/*verify=*/false);
+    TensorTree tree;
+    WEFT_RETURN_IF_ERROR(AddExplanation(listing, digits, &tree.tree));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(MakeRef<TreeObject>(std::move(tree))));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_cache_prune(weft_cache* cache, uint64_t max_bytes, int64_t unused_ns, uint64_t* out_entries,
+                             uint64_t* out_bytes) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
+    if (unused_ns < -1) return UserError("unused_ns is ", unused_ns, "; it is -1 or more");
+    if (object->store == nullptr) {
+      return UserErrorOf(absl::StatusCode::kFailedPrecondition, "the context has no disk cache");
+    }
+    object->engine->services().StartsWork();
+    WEFT_ASSIGN_OR_RETURN(const CompileCacheStore::Pruned removed, object->store->Prune(max_bytes, unused_ns));
+    if (out_entries != nullptr) *out_entries = removed.entries;
+    if (out_bytes != nullptr) *out_bytes = removed.bytes;
     return absl::OkStatus();
   });
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "serialization/compile_cache.h"
 #include "src/c_api/backends.h"
 #include "src/c_api/callers.h"
@@ -107,6 +108,33 @@ void WriteOrQueue(const std::shared_ptr<LogState>& state, lazy::CallbackQueue* q
 
 // The thread's marks: a scope's and weft_position_mark's.
 constinit thread_local ir::Location t_location{}, t_mark{};
+
+// Where compiled programs go. What the cache has to say goes through `engine` while there is one.
+CompileCacheOptions CacheOptions(const Settings& settings, const LogHook& log,
+                                 const std::shared_ptr<std::atomic<lazy::Engine*>>& engine) {
+  CompileCacheOptions cache;
+  for (const std::string_view directory : absl::StrSplit(settings.text(Option::kCacheDir), ':', absl::SkipEmpty())) {
+    if (cache.directory.empty()) {
+      cache.directory = directory;
+    } else {
+      cache.lower.emplace_back(directory);
+    }
+  }
+  if (cache.directory.empty()) cache.directory = DefaultCompileCacheDirectory();
+  cache.read_only = settings.text(Option::kCacheMode) == "read";
+  cache.max_bytes = static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes));
+  cache.warn = [write = log.write](std::string_view text) { write(LogLevel::kWarning, text); };
+  cache.write_failed = [engine] {
+    if (lazy::Engine* running = engine->load()) running->metrics().Add(Counter::kDiskCacheErrors);
+  };
+  cache.published = [engine, log](const Hash128& key, uint64_t bytes) {
+    if (lazy::Engine* running = engine->load()) running->metrics().Add(Counter::kDiskCachePublished);
+    if (!log.Wants(LogLevel::kDebug)) return;
+    log.write(LogLevel::kDebug, absl::StrCat("program ", KeyName(key).substr(0, 16), " of ", bytes,
+                                             " bytes is published to the disk cache"));
+  };
+  return cache;
+}
 
 }  // namespace
 
@@ -237,16 +265,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings, context->custom_, services));
   context->custom_->guarded = config.options.mode == lazy::Mode::kDebug;
   if (settings.text(Option::kCacheMode) != "off") {
-    std::string directory = settings.text(Option::kCacheDir);
-    if (directory.empty()) directory = DefaultCompileCacheDirectory();
-    CompileCacheOptions cache;
-    cache.directory = std::move(directory);
-    cache.read_only = settings.text(Option::kCacheMode) == "read";
-    cache.max_bytes = static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes));
-    cache.warn = [write_below](std::string_view text) { write_below(LogLevel::kWarning, text); };
-    cache.write_failed = [engine = context->cache_engine_] {
-      if (lazy::Engine* running = engine->load()) running->metrics().Add(Counter::kDiskCacheErrors);
-    };
+    const CompileCacheOptions cache = CacheOptions(settings, services.log, context->cache_engine_);
     context->cache_ = CompileCacheStore::Open(cache);
     config.store = compiler::MakeDiskStore(context->cache_);
   }

@@ -28,23 +28,37 @@ std::string Reason(const std::string& path, int error) {
   return std::strerror(error);
 }
 
-}  // namespace
+bool Fails(const std::string& path, const std::string& why, std::string* problem) {
+  *problem = path + ": cannot be read: " + why;
+  return false;
+}
 
-bool ReadFile(const std::string& path, std::string* content, std::string* problem) {
-  const auto fails = [&](const std::string& why) {
-    *problem = path + ": cannot be read: " + why;
-    return false;
-  };
+// A descriptor of a regular file, or -1 and the reason.
+int OpenRegular(const std::string& path, std::string* why) {
   // Without O_NONBLOCK opening a FIFO waits for a writer.
   const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (file < 0) return fails(Reason(path, errno));
+  if (file < 0) return *why = Reason(path, errno), -1;
   struct stat seen = {};
+  *why = fstat(file, &seen) != 0 ? std::strerror(errno) : WhatItIs(seen.st_mode);
+  if (why->empty()) return file;
+  close(file);
+  return -1;
+}
+
+}  // namespace
+
+bool CanBeRead(const std::string& path, std::string* problem) {
   std::string why;
-  if (fstat(file, &seen) != 0) {
-    why = std::strerror(errno);
-  } else {
-    why = WhatItIs(seen.st_mode);
-  }
+  const int file = OpenRegular(path, &why);
+  if (file < 0) return Fails(path, why, problem);
+  close(file);
+  return true;
+}
+
+bool ReadFile(const std::string& path, std::string* content, std::string* problem) {
+  std::string why;
+  const int file = OpenRegular(path, &why);
+  if (file < 0) return Fails(path, why, problem);
   content->clear();
   std::string block(1 << 16, '\0');
   for (ssize_t got = 1; why.empty() && got != 0;) {
@@ -53,7 +67,7 @@ bool ReadFile(const std::string& path, std::string* content, std::string* proble
     if (got < 0 && errno != EINTR) why = std::strerror(errno);
   }
   close(file);
-  return why.empty() || fails(why);
+  return why.empty() || Fails(path, why, problem);
 }
 
 }  // namespace weft::cli

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
 
 namespace weft::cli {
 namespace {
@@ -46,6 +45,12 @@ const Kind& KindOf(weft_dtype dtype) { return *std::ranges::find(kKinds, dtype, 
 }  // namespace
 
 bool HasNpy(weft_dtype dtype) { return std::ranges::find(kKinds, dtype, &Kind::dtype) != std::end(kKinds); }
+
+bool TypeOfName(std::string_view name, weft_dtype* out) {
+  const auto found = std::ranges::find(kKinds, name, &Kind::name);
+  if (found == std::end(kKinds)) return false;
+  return *out = found->dtype, true;
+}
 
 bool IsBareByte(weft_dtype dtype) { return KindOf(dtype).bare; }
 

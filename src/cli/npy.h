@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft.h"
@@ -17,6 +18,9 @@ struct Array {
 
 // Whether files can hold it; the functions below take no other.
 bool HasNpy(weft_dtype dtype);
+
+// The type of that name, "f32"; false if there is none.
+bool TypeOfName(std::string_view name, weft_dtype* out);
 
 // Whether files hold its elements as bytes of no type.
 bool IsBareByte(weft_dtype dtype);

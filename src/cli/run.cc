@@ -1,4 +1,4 @@
-// `weft run`: a program of StableHLO text on arrays out of files.
+// `weft run`: a program of StableHLO text, or a function that was saved, on arrays out of files.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 #include "src/cli/files.h"
 #include "src/cli/library.h"
 #include "src/cli/npy.h"
+#include "src/cli/tree.h"
 
 namespace weft::cli {
 namespace {
 
 using Tensor = std::unique_ptr<weft_tensor, Releases<&weft_tensor_release>>;
 using Reader = std::unique_ptr<weft_checkpoint_reader, Releases<&weft_checkpoint_reader_release>>;
-using Tree = std::unique_ptr<weft_tree, Releases<&weft_tree_release>>;
 using Function = std::unique_ptr<weft_function, Releases<&weft_function_release>>;
 
 constexpr size_t kShown = 8;  // elements of a result without a file
@@ -56,18 +56,25 @@ struct Run {
   }
 
   bool Open(const std::string& path, std::string_view platform) {
-    std::string text;
-    if (!ReadFile(path, &text, &problem)) return false;
+    if (!CanBeRead(path, &problem)) return false;
     const weft_setting setting = {"platform", WEFT_STRLEN, platform.data(), platform.size()};
     weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
     if (!platform.empty()) options.settings = &setting, options.setting_count = 1;
     weft_context* made = nullptr;
     if (!Done(weft_context_create(&options, &made))) return false;
     context.reset(made);
+    Fields about;
+    if (!Describe(path, &about, &problem)) return false;
     weft_function* read = nullptr;
-    if (!Done(weft_function_from_stablehlo(made, text.data(), text.size(), &read))) {
-      problem = path + ": " + problem;
-      return false;
+    if (TextIn(about, "kind") == "function") {
+      if (!Done(weft_function_load(made, path.data(), path.size(), &read))) return false;
+    } else {
+      std::string text;
+      if (!ReadFile(path, &text, &problem)) return false;
+      if (!Done(weft_function_from_stablehlo(made, text.data(), text.size(), &read))) {
+        problem = path + ": " + problem;
+        return false;
+      }
     }
     function.reset(read);
     input_types = TypesOf(&weft_function_inputs);
@@ -258,8 +265,9 @@ int Execute(const Arguments& arguments) {
 
 const Registration kRun(
     {.name = "run",
-     .summary = "runs a program of StableHLO text, as JAX and others print it, on arrays of .npy files",
-     .parameter = "PROGRAM.mlir",
+     .summary =
+         "runs a program of StableHLO text, as JAX and others print it, or the file of a function, on arrays of .npy files",
+     .parameter = "PROGRAM",
      .flags = {{"--input", "an input of the program, in its order; once for each", "FILE.npy"},
                {"--output", "writes result0.npy, result1.npy, … into the folder instead of showing the first elements",
                 "DIR"},

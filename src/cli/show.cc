@@ -1,18 +1,19 @@
-// `weft show`: what a file of tensors holds, without reading them: a checkpoint, or one of another format.
+// `weft show`: what a file is and holds: tensors of any format, without reading them, a function, a program, a cache entry.
 #include <charconv>
 #include <cstdio>
-#include <ctime>
 
 #include "src/cli/command.h"
+#include "src/cli/files.h"
 #include "src/cli/library.h"
 #include "src/cli/npy.h"
 #include "src/cli/show.h"
+#include "src/cli/tree.h"
 
 namespace weft::cli {
 namespace {
 
 using Reader = std::unique_ptr<weft_checkpoint_reader, Releases<&weft_checkpoint_reader_release>>;
-using Tree = std::unique_ptr<weft_tree, Releases<&weft_tree_release>>;
+using Function = std::unique_ptr<weft_function, Releases<&weft_function_release>>;
 
 // A file that is being looked at; `problem` says what ended it.
 struct Look {
@@ -32,24 +33,78 @@ struct Look {
     weft_context* made = nullptr;
     if (!Done(weft_context_create(&options, &made))) return false;
     const Context context(made);
+    Fields about;
+    if (CanBeRead(path, &problem) && !Describe(path, &about, &problem)) return false;
+    const std::string kind = TextIn(about, "kind");
+    weft_function* read = nullptr;
+    if (kind == "cache_entry") return Entry(about);
+    if (kind == "function") return Done(weft_function_load(made, path.data(), path.size(), &read)) && Shape(read, kind);
     weft_checkpoint_reader* opened = nullptr;
-    if (!Done(weft_checkpoint_reader_open(made, path.c_str(), path.size(), &opened))) return false;
+    weft_error* const error = weft_checkpoint_reader_open(made, path.c_str(), path.size(), &opened);
+    if (error != nullptr && kind == "unknown" && Program(made, path)) return weft_error_release(error), true;
+    if (!Done(error)) return false;
     const Reader reader(opened);
     return Itself(opened) && Words(opened) && Tensors(opened);
+  }
+
+  // Text of StableHLO; false for anything else, which somebody else has an error for.
+  bool Program(weft_context* context, const std::string& path) {
+    std::string text, ignored;
+    weft_function* read = nullptr;
+    if (!ReadFile(path, &text, &ignored) || text.find("func.func") == std::string::npos) return false;
+    return Done(weft_function_from_stablehlo(context, text.data(), text.size(), &read)) && Shape(read, "stablehlo");
+  }
+
+  // Takes the function.
+  bool Shape(weft_function* read, std::string_view format) {
+    const Function function(read);
+    weft_blob *name = nullptr, *key = nullptr;
+    if (!Done(weft_function_name(read, &name))) return false;
+    const Blob name_owner(name);
+    if (!Done(weft_function_key(read, &key))) return false;
+    const Blob key_owner(key);
+    const auto text = [](weft_blob* blob) {
+      return std::string(static_cast<const char*>(weft_blob_data(blob)), weft_blob_size(blob));
+    };
+    report = {{"format", format}, {"name", text(name)}, {"key", text(key)}};
+    return Types(read, "inputs", &weft_function_inputs) && Types(read, "results", &weft_function_results);
+  }
+
+  bool Types(weft_function* function, std::string_view what,
+             weft_error* (*ask)(weft_function*, weft_tensor_info*, size_t, size_t*) noexcept) {
+    size_t count = 0;
+    if (!Done(ask(function, nullptr, 0, &count))) return false;
+    std::vector<weft_tensor_info> types(count);
+    if (!Done(ask(function, types.data(), count, &count))) return false;
+    List rows;
+    for (const weft_tensor_info& type : types) rows.push_back(TypeText(type.dtype, type.dims, type.rank));
+    report.emplace_back(what, std::move(rows));
+    return true;
+  }
+
+  bool Entry(const Fields& about) {
+    problem = TextIn(about, "problem");
+    if (!problem.empty()) return false;
+    report = {{"format", "cache entry"}};
+    for (const auto& [name, value] : about) {
+      if (name == "kind" || name == "what") continue;
+      if (name == "created_unix_ns") {
+        report.emplace_back("created", TimeText(NumberIn(about, name)));
+      } else {
+        report.emplace_back(name == "bytes" ? "file_bytes" : name, value);
+      }
+    }
+    return true;
   }
 
   bool Itself(weft_checkpoint_reader* reader) {
     weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
     if (!Done(weft_checkpoint_reader_info(reader, &info))) return false;
-    const std::time_t seconds = info.created_unix_ns / 1000000000;
-    std::tm broken = {};
-    char created[40] = "";
-    if (gmtime_r(&seconds, &broken) != nullptr) std::strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &broken);
     const bool own = info.format == WEFT_FORMAT_WEFT;
     report = {{"format", NameOf(info.format)}};
     if (own || info.step != 0) report.emplace_back("step", info.step);
     if (own) {
-      report.emplace_back("created", created);
+      report.emplace_back("created", TimeText(info.created_unix_ns));
       report.emplace_back("producer", std::string(info.producer, info.producer_length));
     }
     report.emplace_back("file_bytes", static_cast<int64_t>(info.file_bytes));
@@ -144,11 +199,12 @@ int Execute(const Arguments& arguments) {
   return ShowFile(std::string(arguments.parameter), arguments.has("--json"), "weft show");
 }
 
-const Registration kShow({.name = "show",
-                          .summary = "what a file of tensors holds, of any format: its step, words, tensors",
-                          .parameter = "FILE",
-                          .flags = {{"--json", "as one JSON object"}},
-                          .execute = Execute});
+const Registration kShow(
+    {.name = "show",
+     .summary = "what a file is and holds: tensors of any format, a function, a program, a cache entry",
+     .parameter = "FILE",
+     .flags = {{"--json", "as one JSON object"}},
+     .execute = Execute});
 
 }  // namespace
 

@@ -275,9 +275,6 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(const Wanted& 
     return executable;
   }
   const Target target = config_.backend->target(config_.options);
-  Note([&] {
-    return absl::StrCat("program ", NameOf(place.key), " of ", bytes->size(), " bytes is published to the disk cache");
-  });
   config_.store->Publish({.key = place.key,
                           .canonical = std::string(place.canonical),
                           .program = *std::move(bytes),
@@ -286,7 +283,6 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(const Wanted& 
                           .options = KeyText(config_.options),
                           .compile_nanoseconds = MonotonicNow() - start,
                           .nodes = wanted.nodes});
-  config_.metrics->Add(Counter::kDiskCachePublished);
   return executable;
 }
 

@@ -18,6 +18,11 @@ inline constexpr uint8_t kFunctionKind = 2;      // and of a function
 // So many bytes are enough to know.
 inline constexpr size_t kSniffedBytes = 16;
 
+// What begins so: a short name of the kind ("npy", "checkpoint"; empty if nobody knows), and the sentence of KindOfFile.
+struct SniffedFile {
+  std::string_view name, what;
+};
+SniffedFile SniffFile(std::span<const std::byte> first);
 // The kind of what begins so and who reads it, "a Weft checkpoint, which weft_checkpoint_load reads"; empty if nobody knows.
 std::string_view KindOfFile(std::span<const std::byte> first);
 // "; it is a Weft checkpoint, …", or nothing: for the end of an error.

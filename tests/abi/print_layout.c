@@ -188,6 +188,30 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_info, producer_length);
   OFFSET(weft_checkpoint_info, format);
   OFFSET(weft_checkpoint_info, reserved);
+  SIZE(weft_convert_tensor);
+  OFFSET(weft_convert_tensor, path);
+  OFFSET(weft_convert_tensor, path_length);
+  OFFSET(weft_convert_tensor, name);
+  OFFSET(weft_convert_tensor, name_length);
+  OFFSET(weft_convert_tensor, dtype);
+  OFFSET(weft_convert_tensor, reserved);
+  SIZE(weft_convert_options);
+  OFFSET(weft_convert_options, struct_size);
+  OFFSET(weft_convert_options, next);
+  OFFSET(weft_convert_options, tensors);
+  OFFSET(weft_convert_options, tensor_count);
+  OFFSET(weft_convert_options, format);
+  OFFSET(weft_convert_options, tied);
+  OFFSET(weft_convert_options, durable);
+  OFFSET(weft_convert_options, nest);
+  OFFSET(weft_convert_options, rest);
+  OFFSET(weft_convert_options, reserved);
+  OFFSET(weft_convert_options, shard_bytes);
+  OFFSET(weft_convert_options, progress);
+}
+
+static void part_1(void) {
+  OFFSET(weft_convert_options, progress_user_data);
   SIZE(weft_cache_stats);
   OFFSET(weft_cache_stats, struct_size);
   OFFSET(weft_cache_stats, next);
@@ -197,6 +221,10 @@ static void part_0(void) {
   OFFSET(weft_cache_stats, compiled);
   OFFSET(weft_cache_stats, published);
   OFFSET(weft_cache_stats, failures);
+  OFFSET(weft_cache_stats, evictions);
+  OFFSET(weft_cache_stats, bytes_read);
+  OFFSET(weft_cache_stats, bytes_written);
+  OFFSET(weft_cache_stats, refused);
   SIZE(weft_metric_summary);
   OFFSET(weft_metric_summary, struct_size);
   OFFSET(weft_metric_summary, next);
@@ -208,9 +236,6 @@ static void part_0(void) {
   OFFSET(weft_metric_summary, p5);
   OFFSET(weft_metric_summary, p10);
   OFFSET(weft_metric_summary, p20);
-}
-
-static void part_1(void) {
   OFFSET(weft_metric_summary, p50);
   OFFSET(weft_metric_summary, p80);
   OFFSET(weft_metric_summary, p90);
@@ -386,6 +411,9 @@ static void part_1(void) {
   SIZE(weft_any_opts);
   OFFSET(weft_any_opts, struct_size);
   OFFSET(weft_any_opts, next);
+}
+
+static void part_2(void) {
   OFFSET(weft_any_opts, present);
   OFFSET(weft_any_opts, dims);
   OFFSET(weft_any_opts, dims_count);
@@ -411,9 +439,6 @@ static void part_1(void) {
   OFFSET(weft_cummax_opts, present);
   OFFSET(weft_cummax_opts, axis);
   OFFSET(weft_cummax_opts, reverse);
-}
-
-static void part_2(void) {
   OFFSET(weft_cummax_opts, reserved);
   SIZE(weft_cummin_opts);
   OFFSET(weft_cummin_opts, struct_size);
@@ -589,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_avg_pool_opts, ceil_mode);
   OFFSET(weft_avg_pool_opts, count_include_pad);
   OFFSET(weft_avg_pool_opts, divisor);
+}
+
+static void part_3(void) {
   SIZE(weft_conv_opts);
   OFFSET(weft_conv_opts, struct_size);
   OFFSET(weft_conv_opts, next);
@@ -614,9 +642,6 @@ static void part_2(void) {
   OFFSET(weft_conv_transpose_opts, pads_count);
   OFFSET(weft_conv_transpose_opts, output_padding);
   OFFSET(weft_conv_transpose_opts, output_padding_count);
-}
-
-static void part_3(void) {
   OFFSET(weft_conv_transpose_opts, dilation);
   OFFSET(weft_conv_transpose_opts, dilation_count);
   OFFSET(weft_conv_transpose_opts, groups);
@@ -792,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_rng_bit_generator_opts, struct_size);
   OFFSET(weft_rng_bit_generator_opts, next);
   OFFSET(weft_rng_bit_generator_opts, present);
+}
+
+static void part_4(void) {
   OFFSET(weft_rng_bit_generator_opts, dtype);
   OFFSET(weft_rng_bit_generator_opts, rng_algorithm);
   SIZE(weft_uniform_opts);
@@ -817,9 +845,6 @@ static void part_3(void) {
   OFFSET(weft_allclose_opts, struct_size);
   OFFSET(weft_allclose_opts, next);
   OFFSET(weft_allclose_opts, present);
-}
-
-static void part_4(void) {
   OFFSET(weft_allclose_opts, rtol);
   OFFSET(weft_allclose_opts, atol);
   OFFSET(weft_allclose_opts, equal_nan);
@@ -995,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_kthvalue_opts, next);
   OFFSET(weft_kthvalue_opts, present);
   OFFSET(weft_kthvalue_opts, axis);
+}
+
+static void part_5(void) {
   OFFSET(weft_kthvalue_opts, keepdims);
   OFFSET(weft_kthvalue_opts, reserved);
   SIZE(weft_median_opts);
@@ -1020,9 +1048,6 @@ static void part_4(void) {
   OFFSET(weft_nansum_opts, dims_count);
   OFFSET(weft_nansum_opts, keepdims);
   OFFSET(weft_nansum_opts, reserved);
-}
-
-static void part_5(void) {
   SIZE(weft_norm_opts);
   OFFSET(weft_norm_opts, struct_size);
   OFFSET(weft_norm_opts, next);
@@ -1198,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_lp_pool_opts, strides);
   OFFSET(weft_lp_pool_opts, strides_count);
   OFFSET(weft_lp_pool_opts, padding);
+}
+
+static void part_6(void) {
   OFFSET(weft_lp_pool_opts, reserved_pads);
   OFFSET(weft_lp_pool_opts, pads);
   OFFSET(weft_lp_pool_opts, pads_count);
@@ -1223,9 +1251,6 @@ static void part_5(void) {
   OFFSET(weft_affine_grid_opts, next);
   OFFSET(weft_affine_grid_opts, present);
   OFFSET(weft_affine_grid_opts, align_corners);
-}
-
-static void part_6(void) {
   OFFSET(weft_affine_grid_opts, reserved);
   SIZE(weft_grid_sample_opts);
   OFFSET(weft_grid_sample_opts, struct_size);
@@ -1401,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_I64);
   VALUE(WEFT_U2);
   VALUE(WEFT_U4);
+}
+
+static void part_7(void) {
   VALUE(WEFT_U8);
   VALUE(WEFT_U16);
   VALUE(WEFT_U32);
@@ -1426,9 +1454,6 @@ static void part_6(void) {
   VALUE(WEFT_LOG_WARNING);
   VALUE(WEFT_LOG_ERROR);
   VALUE(WEFT_LOG_OFF);
-}
-
-static void part_7(void) {
   SIZE(weft_value_type);
   VALUE(WEFT_VALUE_NONE);
   VALUE(WEFT_VALUE_INT);
@@ -1604,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_MAX_POOL_PADDING_EXPLICIT);
   SIZE(weft_reduce_window_reducer);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_SUM);
+}
+
+static void part_8(void) {
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_PROD);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_MAX);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_MIN);
@@ -1629,9 +1657,6 @@ static void part_7(void) {
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_CAUSAL_ALIGNMENT_LOWER_RIGHT);
   SIZE(weft_rng_bit_generator_rng_algorithm);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT);
-}
-
-static void part_8(void) {
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX);
   SIZE(weft_bce_reduction);
@@ -1807,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_CUMPROD_HAS_AXIS);
   VALUE(WEFT_CUMPROD_HAS_REVERSE);
   VALUE(WEFT_CUMSUM_HAS_AXIS);
+}
+
+static void part_9(void) {
   VALUE(WEFT_CUMSUM_HAS_REVERSE);
   VALUE(WEFT_LOGSUMEXP_HAS_DIMS);
   VALUE(WEFT_LOGSUMEXP_HAS_KEEPDIMS);
@@ -1832,9 +1860,6 @@ static void part_8(void) {
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
   VALUE(WEFT_TOP_K_HAS_AXIS);
-}
-
-static void part_9(void) {
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS);
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_FILL);
   VALUE(WEFT_MASKED_SELECT_STATIC_HAS_FILL);
@@ -2010,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_DIAGONAL_HAS_AXIS2);
   VALUE(WEFT_DIAGONAL_SCATTER_HAS_OFFSET);
   VALUE(WEFT_DIAGONAL_SCATTER_HAS_AXIS1);
+}
+
+static void part_10(void) {
   VALUE(WEFT_DIAGONAL_SCATTER_HAS_AXIS2);
   VALUE(WEFT_INDEX_ADD_HAS_AXIS);
   VALUE(WEFT_INDEX_ADD_HAS_ALPHA);
@@ -2035,9 +2063,6 @@ static void part_9(void) {
   VALUE(WEFT_COL2IM_HAS_STRIDES);
   VALUE(WEFT_COL2IM_HAS_PADS);
   VALUE(WEFT_COL2IM_HAS_DILATION);
-}
-
-static void part_10(void) {
   VALUE(WEFT_IM2COL_HAS_STRIDES);
   VALUE(WEFT_IM2COL_HAS_PADS);
   VALUE(WEFT_IM2COL_HAS_DILATION);
@@ -2213,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_release);
   OFFSET(struct weft_api_v1, context_cache);
   OFFSET(struct weft_api_v1, cache_dir);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, cache_read_stats);
   OFFSET(struct weft_api_v1, cache_flush);
   OFFSET(struct weft_api_v1, cache_retain);
@@ -2238,9 +2266,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, op_apply_many);
   OFFSET(struct weft_api_v1, op_vjp);
   OFFSET(struct weft_api_v1, split);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, chunk);
   OFFSET(struct weft_api_v1, unstack);
   OFFSET(struct weft_api_v1, function_begin);
@@ -2351,6 +2376,12 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_load_box);
   OFFSET(struct weft_api_v1, checkpoint_reader_load_many);
   OFFSET(struct weft_api_v1, checkpoint_load_into);
+  OFFSET(struct weft_api_v1, file_describe);
+  OFFSET(struct weft_api_v1, checkpoint_convert);
+  OFFSET(struct weft_api_v1, checkpoint_salvage);
+  OFFSET(struct weft_api_v1, cache_list);
+  OFFSET(struct weft_api_v1, cache_explain);
+  OFFSET(struct weft_api_v1, cache_prune);
 }
 
 int main(void) {

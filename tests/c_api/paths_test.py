@@ -59,6 +59,9 @@ class Library:
         return {
             "weft_function_save": lambda p: self.outcome("weft_function_save", self.function, p, size(p)),
             "weft_function_load": lambda p: self.outcome("weft_function_load", self.context, p, size(p), out),
+            "weft_file_describe": lambda p: self.outcome("weft_file_describe", p, size(p), out),
+            "weft_checkpoint_convert": lambda p: self.outcome("weft_checkpoint_convert", self.context, p, size(p), b"/dev/null/x", c.c_size_t(11), None),
+            "weft_checkpoint_salvage": lambda p: self.outcome("weft_checkpoint_salvage", self.context, p, size(p), b"/dev/null/x", c.c_size_t(11), out),
             "weft_trace_write": lambda p: self.outcome("weft_trace_write", self.context, p, size(p), c.c_int(0)),
             "weft_checkpoint_save": lambda p: self.outcome("weft_checkpoint_save", self.context, p, size(p), self.tree, None, None),
             "weft_checkpoint_load": lambda p: self.outcome("weft_checkpoint_load", self.context, p, size(p), None, out),

@@ -210,9 +210,9 @@ class Refuses(Run):
         self.assertEqual([], list(self.work.glob(".result0*")))
 
     def test_misuse(self):
-        self.fails("which PROGRAM.mlir? 'weft run --help' says more", status=2)
+        self.fails("which PROGRAM? 'weft run --help' says more", status=2)
         self.fails("--input wants FILE.npy after it; 'weft run --help' says more", "p.mlir", "--input", status=2)
-        self.fails("'q' is too much: it takes one PROGRAM.mlir but options; 'weft run --help' lists them", "p", "q", status=2)
+        self.fails("'q' is too much: it takes one PROGRAM but options; 'weft run --help' lists them", "p", "q", status=2)
         self.fails("there is no option '--inptu'; did you mean '--input'? 'weft run --help' lists all", "p", "--inptu", "q", status=2)
         self.write("p.mlir", same("", "f32"))
         self.assertIn("'tup'", self.weft("p.mlir", "--platform", "tup", status=1)[1])

@@ -4,6 +4,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "serialization/checkpoint_salvage.h"
+#include "serialization/interchange/convert.h"
 #include "serialization/interchange/foreign_writer.h"
 #include "serialization/interchange/tensor_file.h"
 #include "tests/serialization/checkpoint_support.h"
@@ -18,16 +20,16 @@ using weft::testing::FaultyFileSystem;
 using weft::testing::State;
 using weft::testing::TempDir;
 
-constexpr FileFormat kWritten[] = {FileFormat::kSafetensors, FileFormat::kNpy, FileFormat::kNpz};
+constexpr FileFormat kWritten[] = {FileFormat::kSafetensors, FileFormat::kNpy, FileFormat::kNpz, FileFormat::kGguf};
 
 // One tensor of more than a piece, and, where the format holds more, small ones.
 State StateFor(FileFormat format) {
   State state;
-  state.AddTensor(0, "large", DType::kU8, {5'000'000});
+  state.AddTensor(0, "large", DType::kI8, {5'000'000});
   if (format == FileFormat::kNpy) return state;
   state.AddTensor(0, "w.x", DType::kF32, {3, 5});
   state.AddTensor(0, "empty", DType::kI32, {0, 4});
-  state.AddTensor(0, "mask", DType::kBool, {7});
+  if (format != FileFormat::kGguf) state.AddTensor(0, "mask", DType::kBool, {7});
   return state;
 }
 
@@ -130,6 +132,110 @@ TEST(InterchangeFaults, AFileCutShortAfterItWasOpenedIsAnError) {
     const std::optional<uint32_t> id = (*file)->Find(format == FileFormat::kNpy ? "arr_0" : "large").value();
     ASSERT_TRUE(id.has_value());
     EXPECT_EQ((*file)->ReadTensor(*id, bytes).code(), absl::StatusCode::kDataLoss) << NameOf(format);
+  }
+}
+
+// From each format to each, in parts, with shards, and from a checkpoint.
+TEST(InterchangeFaults, EveryFailingCallOfAConversionLeavesOldOrNew) {
+  TempDir from;
+  for (const FileFormat format : kWritten) {
+    State state = StateFor(format);
+    const std::string in = from / std::string(NameOf(format));
+    ASSERT_TRUE(Save(format, in, state, PosixFileSystem()).ok());
+    for (const FileFormat wanted : {FileFormat::kWeft, format}) {
+      TempDir dir;
+      const std::string path = dir / "a";
+      FaultyFileSystem fs;
+      int failed = 0;
+      for (int64_t n = 1;; ++n) {
+        ASSERT_LT(n, 1000);
+        std::ofstream(path) << "old";
+        fs.Arm(n, EIO, FaultyFileSystem::Fault::kOnce);
+        const absl::Status status = [&]() -> absl::Status {
+          WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFile> file, OpenTensorFile(in, &fs));
+          SaveOptions save;
+          save.fs = &fs;
+          return ConvertFile(*file, path, {.tensors = {}, .format = wanted}, save);
+        }();
+        if (std::filesystem::file_size(path) != 3) {
+          ASSERT_TRUE(Compare(path, state, PosixFileSystem()).ok()) << n;
+        } else {
+          ASSERT_FALSE(status.ok()) << n;
+        }
+        failed += status.ok() ? 0 : 1;
+        ASSERT_EQ(dir.Names().size(), 1u) << fs.failed_call();
+        std::filesystem::remove(path);
+        if (!fs.hit()) {
+          ASSERT_TRUE(status.ok()) << status;
+          break;
+        }
+      }
+      EXPECT_GT(failed, 5) << NameOf(format);
+    }
+  }
+}
+
+TEST(InterchangeFaults, ShardsThatCannotAllBeWrittenAreNotThere) {
+  TempDir from, dir;
+  State state = StateFor(FileFormat::kSafetensors);
+  const std::string in = from / "in", path = dir / "a.safetensors.index.json";
+  ASSERT_TRUE(Save(FileFormat::kSafetensors, in, state, PosixFileSystem()).ok());
+  for (int64_t n = 1;; ++n) {
+    ASSERT_LT(n, 1000);
+    FaultyFileSystem fs;
+    const auto file = OpenTensorFile(in);
+    ASSERT_TRUE(file.ok());
+    SaveOptions save;
+    save.fs = &fs;
+    fs.Arm(n, ENOSPC, FaultyFileSystem::Fault::kOnce);
+    const absl::Status status =
+        ConvertFile(**file, path, {.tensors = {}, .format = FileFormat::kSafetensors, .shard_bytes = 100}, save);
+    if (status.ok()) {
+      ASSERT_EQ(Compare(path, state, PosixFileSystem()), absl::OkStatus()) << fs.failed_call();
+      if (!fs.hit()) break;
+    } else if (std::filesystem::exists(path)) {  // its folder's sync, the last step
+      ASSERT_TRUE(Compare(path, state, PosixFileSystem()).ok());
+    } else {
+      ASSERT_TRUE(dir.Names().empty() || fs.failed_call() == "unlink" || fs.failed_call() == "stat") << fs.failed_call();
+    }
+    for (const std::string& name : dir.Names()) std::filesystem::remove(dir / name);
+  }
+}
+
+TEST(InterchangeFaults, EveryFailingCallOfASalvageLeavesOldOrNew) {
+  TempDir from;
+  State state = StateFor(FileFormat::kSafetensors);
+  const std::string in = from / "in";
+  ASSERT_TRUE(SaveCheckpoint(in, state.tree, state, {}).ok());
+  for (const bool cut : {false, true}) {
+    if (cut) std::filesystem::resize_file(in, std::filesystem::file_size(in) - 100);
+    TempDir dir;
+    const std::string path = dir / "a";
+    FaultyFileSystem fs;
+    for (int64_t n = 1;; ++n) {
+      ASSERT_LT(n, 1000);
+      std::ofstream(path) << "old";
+      fs.Arm(n, ENOSPC, FaultyFileSystem::Fault::kOnce);
+      SaveOptions save;
+      save.fs = &fs;
+      const absl::StatusOr<Salvaged> salvaged = SalvageCheckpoint(in, path, save);
+      if (salvaged.ok()) {
+        ASSERT_LE(salvaged->whole.size(), 4u);
+        const auto file = OpenTensorFile(path);
+        ASSERT_TRUE(file.ok()) << file.status();
+        ASSERT_EQ((*file)->tensor_count(), salvaged->whole.size());
+        ASSERT_TRUE((*file)->Verify().ok());
+      } else {
+        ASSERT_TRUE(std::filesystem::file_size(path) == 3 || Compare(path, state, PosixFileSystem()).ok()) << n;
+      }
+      ASSERT_TRUE(dir.Names().size() == 1 || fs.failed_call() == "unlink") << fs.failed_call();
+      for (const std::string& name : dir.Names()) std::filesystem::remove(dir / name);
+      if (!fs.hit()) {
+        ASSERT_TRUE(salvaged.ok()) << salvaged.status();
+        ASSERT_EQ(salvaged->whole.size(), 4u);
+        break;
+      }
+    }
   }
 }
 

@@ -68,7 +68,9 @@ struct context_options {
   maybe<std::int64_t> repetition_nodes = {};
   /* compiled programs on disk */
   maybe_text cache_mode = {};
-  /* folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache */
+  /* folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache. Of several, parted by ":", the first is
+   * written to and the others are only read: what is found there is copied into the first
+   */
   maybe_text cache_dir = {};
   /* bytes that compiled programs of a context and a device may take in memory; the ones left alone for longest go first,
    * and come back from the disk cache or the compiler; 0: no limit. At most 2048 programs stay in any case

@@ -1067,6 +1067,9 @@ type FreeFn uintptr
 // PressureFn is what purego.NewCallback makes of a func(user_data uintptr, wanted uint64) int32.
 type PressureFn uintptr
 
+// ProgressFn is what purego.NewCallback makes of a func(user_data uintptr, done uint64, total uint64) int32.
+type ProgressFn uintptr
+
 // TraceFn is what purego.NewCallback makes of a func(user_data uintptr, body Context, parameters *Tensor, count uintptr, results *Tensor, capacity uintptr, out_count *uintptr) Error.
 type TraceFn uintptr
 
@@ -1297,6 +1300,31 @@ type CheckpointInfo struct {
 	Reserved int32
 }
 
+type ConvertTensor struct {
+	Path *byte
+	PathLength uintptr
+	Name *byte
+	NameLength uintptr
+	Dtype Dtype
+	Reserved int32
+}
+
+type ConvertOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Tensors *ConvertTensor
+	TensorCount uint64
+	Format FileFormat
+	Tied Tied
+	Durable int32
+	Nest int32
+	Rest int32
+	Reserved int32
+	ShardBytes uint64
+	Progress ProgressFn
+	ProgressUserData uintptr
+}
+
 type CacheStats struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -1306,6 +1334,10 @@ type CacheStats struct {
 	Compiled uint64
 	Published uint64
 	Failures uint64
+	Evictions uint64
+	BytesRead uint64
+	BytesWritten uint64
+	Refused uint64
 }
 
 type MetricSummary struct {
@@ -3044,6 +3076,12 @@ type ApiV1 struct {
 	CheckpointReaderLoadBox uintptr
 	CheckpointReaderLoadMany uintptr
 	CheckpointLoadInto uintptr
+	FileDescribe uintptr
+	CheckpointConvert uintptr
+	CheckpointSalvage uintptr
+	CacheList uintptr
+	CacheExplain uintptr
+	CachePrune uintptr
 }
 
 // The functions, after Load.
@@ -3235,12 +3273,18 @@ var (
 	CheckpointReaderInfo func(reader CheckpointReader, out *CheckpointInfo) Error
 	CheckpointReaderFind func(reader CheckpointReader, path *byte, path_length uintptr, out_index *uintptr) Error
 	CheckpointReaderStructure func(reader CheckpointReader, out *Tree) Error
+	FileDescribe func(path *byte, path_length uintptr, out *Tree) Error
+	CheckpointConvert func(ctx Context, path *byte, path_length uintptr, to *byte, to_length uintptr, options *ConvertOptions) Error
+	CheckpointSalvage func(ctx Context, path *byte, path_length uintptr, to *byte, to_length uintptr, out *Tree) Error
 	CheckpointReaderRetain func(reader CheckpointReader)
 	CheckpointReaderRelease func(reader CheckpointReader)
 	ContextCache func(ctx Context, out *Cache) Error
 	CacheDir func(cache Cache, out_dir **byte, out_length *uintptr) Error
 	CacheReadStats func(cache Cache, out *CacheStats) Error
 	CacheFlush func(cache Cache) Error
+	CacheList func(cache Cache, verify int32, out *Tree) Error
+	CacheExplain func(cache Cache, name *byte, name_length uintptr, out *Tree) Error
+	CachePrune func(cache Cache, max_bytes uint64, unused_ns int64, out_entries *uint64, out_bytes *uint64) Error
 	CacheRetain func(cache Cache)
 	CacheRelease func(cache Cache)
 	MetricGet func(ctx Context, name *byte, length uintptr, out_value *int64) Error
@@ -3316,6 +3360,7 @@ var (
 	LoadOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointEntryInit func(options unsafe.Pointer, size uintptr)
 	CheckpointInfoInit func(options unsafe.Pointer, size uintptr)
+	ConvertOptionsInit func(options unsafe.Pointer, size uintptr)
 	CacheStatsInit func(options unsafe.Pointer, size uintptr)
 	MetricSummaryInit func(options unsafe.Pointer, size uintptr)
 	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
@@ -3987,12 +4032,18 @@ var Functions = map[string]any{
 	"weft_checkpoint_reader_info": &CheckpointReaderInfo,
 	"weft_checkpoint_reader_find": &CheckpointReaderFind,
 	"weft_checkpoint_reader_structure": &CheckpointReaderStructure,
+	"weft_file_describe": &FileDescribe,
+	"weft_checkpoint_convert": &CheckpointConvert,
+	"weft_checkpoint_salvage": &CheckpointSalvage,
 	"weft_checkpoint_reader_retain": &CheckpointReaderRetain,
 	"weft_checkpoint_reader_release": &CheckpointReaderRelease,
 	"weft_context_cache": &ContextCache,
 	"weft_cache_dir": &CacheDir,
 	"weft_cache_read_stats": &CacheReadStats,
 	"weft_cache_flush": &CacheFlush,
+	"weft_cache_list": &CacheList,
+	"weft_cache_explain": &CacheExplain,
+	"weft_cache_prune": &CachePrune,
 	"weft_cache_retain": &CacheRetain,
 	"weft_cache_release": &CacheRelease,
 	"weft_metric_get": &MetricGet,
@@ -4068,6 +4119,7 @@ var Functions = map[string]any{
 	"weft_load_options_init": &LoadOptionsInit,
 	"weft_checkpoint_entry_init": &CheckpointEntryInit,
 	"weft_checkpoint_info_init": &CheckpointInfoInit,
+	"weft_convert_options_init": &ConvertOptionsInit,
 	"weft_cache_stats_init": &CacheStatsInit,
 	"weft_metric_summary_init": &MetricSummaryInit,
 	"weft_program_stats_init": &ProgramStatsInit,

@@ -548,6 +548,7 @@ typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* t
 typedef void* (*weft_allocate_fn)(void* user_data, size_t size, size_t alignment);
 typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
 typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
+typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t total);
 typedef weft_error* (*weft_trace_fn)(void* user_data, weft_context* body, weft_tensor* const* parameters, size_t count, weft_tensor** results, size_t capacity, size_t* out_count);
 typedef weft_error* (*weft_custom_shape_fn)(void* user_data, const weft_tensor_info* inputs, size_t count, weft_tensor_info* results, size_t result_count);
 typedef struct weft_for_options {
@@ -747,6 +748,29 @@ typedef struct weft_checkpoint_info {
   weft_file_format format;
   int32_t reserved;
 } weft_checkpoint_info;
+typedef struct weft_convert_tensor {
+  const char* path;
+  size_t path_length;
+  const char* name;
+  size_t name_length;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_convert_tensor;
+typedef struct weft_convert_options {
+  size_t struct_size;
+  const void* next;
+  const weft_convert_tensor* tensors;
+  uint64_t tensor_count;
+  weft_file_format format;
+  weft_tied tied;
+  int32_t durable;
+  int32_t nest;
+  int32_t rest;
+  int32_t reserved;
+  uint64_t shard_bytes;
+  weft_progress_fn progress;
+  void* progress_user_data;
+} weft_convert_options;
 typedef struct weft_cache_stats {
   size_t struct_size;
   const void* next;
@@ -756,6 +780,10 @@ typedef struct weft_cache_stats {
   uint64_t compiled;
   uint64_t published;
   uint64_t failures;
+  uint64_t evictions;
+  uint64_t bytes_read;
+  uint64_t bytes_written;
+  uint64_t refused;
 } weft_cache_stats;
 typedef struct weft_metric_summary {
   size_t struct_size;
@@ -2330,6 +2358,12 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_reader_load_box)(weft_checkpoint_reader* reader, const char* path, size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device, weft_tensor** out);
   weft_error* (*checkpoint_reader_load_many)(weft_checkpoint_reader* reader, const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out);
   weft_error* (*checkpoint_load_into)(weft_checkpoint_reader* reader, weft_tree* tree, const weft_load_options* options, weft_tree** out_report);
+  weft_error* (*file_describe)(const char* path, size_t path_length, weft_tree** out);
+  weft_error* (*checkpoint_convert)(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, const weft_convert_options* options);
+  weft_error* (*checkpoint_salvage)(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, weft_tree** out);
+  weft_error* (*cache_list)(weft_cache* cache, int32_t verify, weft_tree** out);
+  weft_error* (*cache_explain)(weft_cache* cache, const char* name, size_t name_length, weft_tree** out);
+  weft_error* (*cache_prune)(weft_cache* cache, uint64_t max_bytes, int64_t unused_ns, uint64_t* out_entries, uint64_t* out_bytes);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2518,12 +2552,18 @@ weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_dev
 weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader, weft_checkpoint_info* out);
 weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path, size_t path_length, size_t* out_index);
 weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader, weft_tree** out);
+weft_error* weft_file_describe(const char* path, size_t path_length, weft_tree** out);
+weft_error* weft_checkpoint_convert(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, const weft_convert_options* options);
+weft_error* weft_checkpoint_salvage(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, weft_tree** out);
 void weft_checkpoint_reader_retain(weft_checkpoint_reader* reader);
 void weft_checkpoint_reader_release(weft_checkpoint_reader* reader);
 weft_error* weft_context_cache(weft_context* ctx, weft_cache** out);
 weft_error* weft_cache_dir(weft_cache* cache, const char** out_dir, size_t* out_length);
 weft_error* weft_cache_read_stats(weft_cache* cache, weft_cache_stats* out);
 weft_error* weft_cache_flush(weft_cache* cache);
+weft_error* weft_cache_list(weft_cache* cache, int32_t verify, weft_tree** out);
+weft_error* weft_cache_explain(weft_cache* cache, const char* name, size_t name_length, weft_tree** out);
+weft_error* weft_cache_prune(weft_cache* cache, uint64_t max_bytes, int64_t unused_ns, uint64_t* out_entries, uint64_t* out_bytes);
 void weft_cache_retain(weft_cache* cache);
 void weft_cache_release(weft_cache* cache);
 weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, int64_t* out_value);
@@ -2599,6 +2639,7 @@ void weft_open_options_init(void* options, size_t size);
 void weft_load_options_init(void* options, size_t size);
 void weft_checkpoint_entry_init(void* options, size_t size);
 void weft_checkpoint_info_init(void* options, size_t size);
+void weft_convert_options_init(void* options, size_t size);
 void weft_cache_stats_init(void* options, size_t size);
 void weft_metric_summary_init(void* options, size_t size);
 void weft_program_stats_init(void* options, size_t size);

@@ -792,6 +792,7 @@ weft_log_fn = c.CFUNCTYPE(None, c.c_void_p, weft_log_level, c.c_void_p, c.c_size
 weft_allocate_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 weft_free_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
 weft_pressure_fn = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64)
+weft_progress_fn = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64, c.c_uint64)
 weft_trace_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))
 weft_custom_shape_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(weft_tensor_info), c.c_size_t)
 
@@ -1056,6 +1057,35 @@ class weft_checkpoint_info(c.Structure):
     ]
 
 
+class weft_convert_tensor(c.Structure):
+    _fields_ = [
+        ("path", c.c_char_p),
+        ("path_length", c.c_size_t),
+        ("name", c.c_char_p),
+        ("name_length", c.c_size_t),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_convert_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("tensors", c.POINTER(weft_convert_tensor)),
+        ("tensor_count", c.c_uint64),
+        ("format", weft_file_format),
+        ("tied", weft_tied),
+        ("durable", c.c_int32),
+        ("nest", c.c_int32),
+        ("rest", c.c_int32),
+        ("reserved", c.c_int32),
+        ("shard_bytes", c.c_uint64),
+        ("progress", weft_progress_fn),
+        ("progress_user_data", c.c_void_p),
+    ]
+
+
 class weft_cache_stats(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -1066,6 +1096,10 @@ class weft_cache_stats(c.Structure):
         ("compiled", c.c_uint64),
         ("published", c.c_uint64),
         ("failures", c.c_uint64),
+        ("evictions", c.c_uint64),
+        ("bytes_read", c.c_uint64),
+        ("bytes_written", c.c_uint64),
+        ("refused", c.c_uint64),
     ]
 
 
@@ -3129,6 +3163,12 @@ class weft_api_v1(c.Structure):
         ("checkpoint_reader_load_box", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.c_void_p, c.c_size_t, c.POINTER(c.c_int64), c.POINTER(c.c_int64), c.c_size_t, weft_device, c.POINTER(weft_tensor))),
         ("checkpoint_reader_load_many", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.POINTER(c.c_uint64), c.c_size_t, weft_device, c.POINTER(weft_tensor))),
         ("checkpoint_load_into", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, weft_tree, c.POINTER(weft_load_options), c.POINTER(weft_tree))),
+        ("file_describe", c.CFUNCTYPE(weft_error, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
+        ("checkpoint_convert", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_convert_options))),
+        ("checkpoint_salvage", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
+        ("cache_list", c.CFUNCTYPE(weft_error, weft_cache, c.c_int32, c.POINTER(weft_tree))),
+        ("cache_explain", c.CFUNCTYPE(weft_error, weft_cache, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
+        ("cache_prune", c.CFUNCTYPE(weft_error, weft_cache, c.c_uint64, c.c_int64, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64))),
     ]
 
 
@@ -3321,12 +3361,18 @@ FUNCTIONS = {
     "weft_checkpoint_reader_info": (weft_error, [weft_checkpoint_reader, c.POINTER(weft_checkpoint_info)]),
     "weft_checkpoint_reader_find": (weft_error, [weft_checkpoint_reader, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_checkpoint_reader_structure": (weft_error, [weft_checkpoint_reader, c.POINTER(weft_tree)]),
+    "weft_file_describe": (weft_error, [c.c_char_p, c.c_size_t, c.POINTER(weft_tree)]),
+    "weft_checkpoint_convert": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_convert_options)]),
+    "weft_checkpoint_salvage": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_tree)]),
     "weft_checkpoint_reader_retain": (None, [weft_checkpoint_reader]),
     "weft_checkpoint_reader_release": (None, [weft_checkpoint_reader]),
     "weft_context_cache": (weft_error, [weft_context, c.POINTER(weft_cache)]),
     "weft_cache_dir": (weft_error, [weft_cache, c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)]),
     "weft_cache_read_stats": (weft_error, [weft_cache, c.POINTER(weft_cache_stats)]),
     "weft_cache_flush": (weft_error, [weft_cache]),
+    "weft_cache_list": (weft_error, [weft_cache, c.c_int32, c.POINTER(weft_tree)]),
+    "weft_cache_explain": (weft_error, [weft_cache, c.c_char_p, c.c_size_t, c.POINTER(weft_tree)]),
+    "weft_cache_prune": (weft_error, [weft_cache, c.c_uint64, c.c_int64, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64)]),
     "weft_cache_retain": (None, [weft_cache]),
     "weft_cache_release": (None, [weft_cache]),
     "weft_metric_get": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(c.c_int64)]),
@@ -3402,6 +3448,7 @@ FUNCTIONS = {
     "weft_load_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_entry_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_info_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_convert_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cache_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_metric_summary_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_program_stats_init": (None, [c.c_void_p, c.c_size_t]),

@@ -21,7 +21,7 @@ weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_grad
 weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position_mark_stack weft_job_join weft_job_find""".split()
 
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
-TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "input_specs": "Words::kSpecs", "output_specs": "Words::kSpecs", "spec": "Words::kSpecs"}
+TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "to": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "input_specs": "Words::kSpecs", "output_specs": "Words::kSpecs", "spec": "Words::kSpecs"}
 TEXTS_OF = {
     ("weft_function_from_stablehlo", "text"): "Words::kPrograms",
     ("weft_checkpoint_reader_open", "path"): "Words::kReadFiles",
@@ -33,11 +33,12 @@ TEXTS_OF = {
     ("weft_metric_add", "name"): "Words::kMetrics", ("weft_metric_record", "name"): "Words::kMetrics", ("weft_span_begin", "name"): "Words::kMetrics",
     ("weft_tree_find", "path"): "Words::kKeys", ("weft_checkpoint_reader_load", "path"): "Words::kKeys", ("weft_checkpoint_reader_find", "path"): "Words::kKeys",
     ("weft_checkpoint_reader_load_as", "path"): "Words::kKeys", ("weft_checkpoint_reader_open_with", "path"): "Words::kReadFiles",
+    ("weft_checkpoint_convert", "path"): "Words::kReadFiles", ("weft_checkpoint_salvage", "path"): "Words::kReadFiles", ("weft_file_describe", "path"): "Words::kReadFiles",
 }
 # Chosen once in so many times that it could have been: what waits, writes files or makes threads.
 RARELY = {
     "weft_context_create": 200, "weft_context_release": 200, "weft_context_retain": 50, "weft_checkpoint_save": 40,
-    "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_checkpoint_reader_open_with": 3, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
+    "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_checkpoint_reader_open_with": 3, "weft_checkpoint_convert": 40, "weft_checkpoint_salvage": 40, "weft_file_describe": 5, "weft_cache_list": 10, "weft_cache_explain": 10, "weft_cache_prune": 20, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
     "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_list": 5, "weft_memory_report": 5, "weft_trace_start": 20, "weft_trace_stop": 20, "weft_trace_write": 40, "weft_trace_report": 20, "weft_compiles_settled": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
 }
 TYPES = {"float": 1, "signed integer": 2, "unsigned integer": 4, "bool": 8, "complex": 16}  # classes of dtypes
@@ -96,6 +97,10 @@ class Drawing:
             return "f.Timeout()"
         return "static_cast<%s>(f.Integer())" % ctype
 
+    def is_pointer(self, ctype):
+        """Whether a field is one, or a callback: those stay NULL, and the counts of their entries 0."""
+        return "*" in ctype or ctype in {c["name"] for c in self.api.callbacks}
+
     def options(self, p):
         """A versioned struct that goes in."""
         s, n = self.structs[base(p["type"])], p["name"]
@@ -106,7 +111,7 @@ class Drawing:
             at, ctype = "%s->%s" % (n, field["name"]), field["type"]
             if ctype == "const weft_setting*":
                 self.say("  %s = f.Settings(Words::kKeys, &%s->%s);", at, n, field["length"]["param"])
-            elif field["name"] not in lengths:
+            elif field["name"] not in lengths and not self.is_pointer(ctype):
                 self.say("  %s = %s;", at, self.scalar(ctype, field["name"]))
         self.say("}")
 

@@ -19,6 +19,7 @@ void weft_open_options_init(void* options, size_t size) noexcept { weft::c_api::
 void weft_load_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_entry_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_info_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_convert_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cache_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_metric_summary_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_program_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

@@ -875,6 +875,7 @@ pub type weft_log_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, level
 pub type weft_allocate_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, size: usize, alignment: usize) -> *mut c_void>;
 pub type weft_free_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, pointer: *mut c_void, size: usize)>;
 pub type weft_pressure_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, wanted: u64) -> i32>;
+pub type weft_progress_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, done: u64, total: u64) -> i32>;
 pub type weft_trace_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, body: *mut weft_context, parameters: *const *mut weft_tensor, count: usize, results: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>;
 pub type weft_custom_shape_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, inputs: *const weft_tensor_info, count: usize, results: *mut weft_tensor_info, result_count: usize) -> *mut weft_error>;
 
@@ -1148,6 +1149,35 @@ pub struct weft_checkpoint_info {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_convert_tensor {
+    pub path: *const c_char,
+    pub path_length: usize,
+    pub name: *const c_char,
+    pub name_length: usize,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_convert_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub tensors: *const weft_convert_tensor,
+    pub tensor_count: u64,
+    pub format: weft_file_format,
+    pub tied: weft_tied,
+    pub durable: i32,
+    pub nest: i32,
+    pub rest: i32,
+    pub reserved: i32,
+    pub shard_bytes: u64,
+    pub progress: weft_progress_fn,
+    pub progress_user_data: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_cache_stats {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -1157,6 +1187,10 @@ pub struct weft_cache_stats {
     pub compiled: u64,
     pub published: u64,
     pub failures: u64,
+    pub evictions: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub refused: u64,
 }
 
 #[repr(C)]
@@ -3220,6 +3254,12 @@ pub struct weft_api_v1 {
     pub checkpoint_reader_load_box: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, starts: *const i64, sizes: *const i64, rank: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error>,
     pub checkpoint_reader_load_many: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, indices: *const u64, count: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error>,
     pub checkpoint_load_into: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, tree: *mut weft_tree, options: *const weft_load_options, out_report: *mut *mut weft_tree) -> *mut weft_error>,
+    pub file_describe: Option<unsafe extern "C" fn(path: *const c_char, path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
+    pub checkpoint_convert: Option<unsafe extern "C" fn(ctx: *mut weft_context, path: *const c_char, path_length: usize, to: *const c_char, to_length: usize, options: *const weft_convert_options) -> *mut weft_error>,
+    pub checkpoint_salvage: Option<unsafe extern "C" fn(ctx: *mut weft_context, path: *const c_char, path_length: usize, to: *const c_char, to_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
+    pub cache_list: Option<unsafe extern "C" fn(cache: *mut weft_cache, verify: i32, out: *mut *mut weft_tree) -> *mut weft_error>,
+    pub cache_explain: Option<unsafe extern "C" fn(cache: *mut weft_cache, name: *const c_char, name_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
+    pub cache_prune: Option<unsafe extern "C" fn(cache: *mut weft_cache, max_bytes: u64, unused_ns: i64, out_entries: *mut u64, out_bytes: *mut u64) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3411,12 +3451,18 @@ extern "C" {
     pub fn weft_checkpoint_reader_info(reader: *mut weft_checkpoint_reader, out: *mut weft_checkpoint_info) -> *mut weft_error;
     pub fn weft_checkpoint_reader_find(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, out_index: *mut usize) -> *mut weft_error;
     pub fn weft_checkpoint_reader_structure(reader: *mut weft_checkpoint_reader, out: *mut *mut weft_tree) -> *mut weft_error;
+    pub fn weft_file_describe(path: *const c_char, path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error;
+    pub fn weft_checkpoint_convert(ctx: *mut weft_context, path: *const c_char, path_length: usize, to: *const c_char, to_length: usize, options: *const weft_convert_options) -> *mut weft_error;
+    pub fn weft_checkpoint_salvage(ctx: *mut weft_context, path: *const c_char, path_length: usize, to: *const c_char, to_length: usize, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_checkpoint_reader_retain(reader: *mut weft_checkpoint_reader);
     pub fn weft_checkpoint_reader_release(reader: *mut weft_checkpoint_reader);
     pub fn weft_context_cache(ctx: *mut weft_context, out: *mut *mut weft_cache) -> *mut weft_error;
     pub fn weft_cache_dir(cache: *mut weft_cache, out_dir: *mut *const c_char, out_length: *mut usize) -> *mut weft_error;
     pub fn weft_cache_read_stats(cache: *mut weft_cache, out: *mut weft_cache_stats) -> *mut weft_error;
     pub fn weft_cache_flush(cache: *mut weft_cache) -> *mut weft_error;
+    pub fn weft_cache_list(cache: *mut weft_cache, verify: i32, out: *mut *mut weft_tree) -> *mut weft_error;
+    pub fn weft_cache_explain(cache: *mut weft_cache, name: *const c_char, name_length: usize, out: *mut *mut weft_tree) -> *mut weft_error;
+    pub fn weft_cache_prune(cache: *mut weft_cache, max_bytes: u64, unused_ns: i64, out_entries: *mut u64, out_bytes: *mut u64) -> *mut weft_error;
     pub fn weft_cache_retain(cache: *mut weft_cache);
     pub fn weft_cache_release(cache: *mut weft_cache);
     pub fn weft_metric_get(ctx: *mut weft_context, name: *const c_char, length: usize, out_value: *mut i64) -> *mut weft_error;
@@ -3492,6 +3538,7 @@ extern "C" {
     pub fn weft_load_options_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_entry_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_info_init(options: *mut c_void, size: usize);
+    pub fn weft_convert_options_init(options: *mut c_void, size: usize);
     pub fn weft_cache_stats_init(options: *mut c_void, size: usize);
     pub fn weft_metric_summary_init(options: *mut c_void, size: usize);
     pub fn weft_program_stats_init(options: *mut c_void, size: usize);

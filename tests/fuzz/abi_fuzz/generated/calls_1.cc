@@ -366,6 +366,52 @@ void Call_weft_checkpoint_reader_structure(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_file_describe(Fuzz& f) {
+  const Text path_ = f.DrawText(Words::kReadFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_file_describe(path, path_length, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_checkpoint_convert(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text path_ = f.DrawText(Words::kReadFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  const Text to_ = f.DrawText(Words::kFiles);
+  const char* const to = to_.data;
+  const size_t to_length = to_.length;
+  weft_convert_options* const options = f.Options<weft_convert_options>();
+  if (options != nullptr) {
+    options->format = static_cast<weft_file_format>(f.OneOf({0, 1, 2, 3, 4, 5}));
+    options->tied = static_cast<weft_tied>(f.OneOf({0, 1, 2}));
+    options->durable = static_cast<int32_t>(f.Integer());
+    options->nest = static_cast<int32_t>(f.Integer());
+    options->rest = static_cast<int32_t>(f.Integer());
+    options->reserved = static_cast<int32_t>(f.Integer());
+    options->shard_bytes = static_cast<uint64_t>(f.Integer());
+  }
+  f.Enter();
+  f.Leave(weft_checkpoint_convert(ctx, path, path_length, to, to_length, options));
+}
+
+void Call_weft_checkpoint_salvage(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text path_ = f.DrawText(Words::kReadFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  const Text to_ = f.DrawText(Words::kFiles);
+  const char* const to = to_.data;
+  const size_t to_length = to_.length;
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_salvage(ctx, path, path_length, to, to_length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_checkpoint_reader_retain(Fuzz& f) {
   f.Retain<weft_checkpoint_reader>(weft_checkpoint_reader_retain);
 }
@@ -401,6 +447,36 @@ void Call_weft_cache_flush(Fuzz& f) {
   weft_cache* const cache = f.Handle<weft_cache>(false);
   f.Enter();
   f.Leave(weft_cache_flush(cache));
+}
+
+void Call_weft_cache_list(Fuzz& f) {
+  weft_cache* const cache = f.Handle<weft_cache>(false);
+  const int32_t verify = static_cast<int32_t>(f.Integer());
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cache_list(cache, verify, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cache_explain(Fuzz& f) {
+  weft_cache* const cache = f.Handle<weft_cache>(false);
+  const Text name_ = f.DrawText(Words::kKeys);
+  const char* const name = name_.data;
+  const size_t name_length = name_.length;
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cache_explain(cache, name, name_length, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cache_prune(Fuzz& f) {
+  weft_cache* const cache = f.Handle<weft_cache>(false);
+  const uint64_t max_bytes = static_cast<uint64_t>(f.Integer());
+  const int64_t unused_ns = static_cast<int64_t>(f.Integer());
+  uint64_t* const out_entries = f.Out<uint64_t>(true);
+  uint64_t* const out_bytes = f.Out<uint64_t>(true);
+  f.Enter();
+  f.Leave(weft_cache_prune(cache, max_bytes, unused_ns, out_entries, out_bytes));
 }
 
 void Call_weft_cache_retain(Fuzz& f) {
@@ -855,54 +931,6 @@ void Call_weft_scan_options_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_scan_options), &size);
   f.Enter();
   weft_scan_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_vmap_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_vmap_options), &size);
-  f.Enter();
-  weft_vmap_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_derivative_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_derivative_options), &size);
-  f.Enter();
-  weft_derivative_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_context_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_context_options), &size);
-  f.Enter();
-  weft_context_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_memory_stats_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_memory_stats), &size);
-  f.Enter();
-  weft_memory_stats_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_print_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_print_options), &size);
-  f.Enter();
-  weft_print_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_sgd_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_sgd_options), &size);
-  f.Enter();
-  weft_sgd_options_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,54 @@
 
 namespace weft::fuzz {
 
+void Call_weft_vmap_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_vmap_options), &size);
+  f.Enter();
+  weft_vmap_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_derivative_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_derivative_options), &size);
+  f.Enter();
+  weft_derivative_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_context_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_context_options), &size);
+  f.Enter();
+  weft_context_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_memory_stats_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_memory_stats), &size);
+  f.Enter();
+  weft_memory_stats_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_print_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_print_options), &size);
+  f.Enter();
+  weft_print_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sgd_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sgd_options), &size);
+  f.Enter();
+  weft_sgd_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_adam_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_adam_options), &size);
@@ -57,6 +105,14 @@ void Call_weft_checkpoint_info_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_checkpoint_info), &size);
   f.Enter();
   weft_checkpoint_info_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_convert_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_convert_options), &size);
+  f.Enter();
+  weft_convert_options_init(options, size);
   f.LeaveVoid();
 }
 
@@ -745,62 +801,6 @@ void Call_weft_nan_to_num_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_nan_to_num_opts), &size);
   f.Enter();
   weft_nan_to_num_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_celu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_celu_opts), &size);
-  f.Enter();
-  weft_celu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_glu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_glu_opts), &size);
-  f.Enter();
-  weft_glu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_hardshrink_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_hardshrink_opts), &size);
-  f.Enter();
-  weft_hardshrink_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_hardtanh_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_hardtanh_opts), &size);
-  f.Enter();
-  weft_hardtanh_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softmin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softmin_opts), &size);
-  f.Enter();
-  weft_softmin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softplus_beta_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softplus_beta_opts), &size);
-  f.Enter();
-  weft_softplus_beta_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softshrink_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softshrink_opts), &size);
-  f.Enter();
-  weft_softshrink_opts_init(options, size);
   f.LeaveVoid();
 }
 

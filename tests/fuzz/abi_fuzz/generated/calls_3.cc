@@ -4,6 +4,62 @@
 
 namespace weft::fuzz {
 
+void Call_weft_celu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_celu_opts), &size);
+  f.Enter();
+  weft_celu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_glu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_glu_opts), &size);
+  f.Enter();
+  weft_glu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hardshrink_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hardshrink_opts), &size);
+  f.Enter();
+  weft_hardshrink_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hardtanh_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hardtanh_opts), &size);
+  f.Enter();
+  weft_hardtanh_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softmin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softmin_opts), &size);
+  f.Enter();
+  weft_softmin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softplus_beta_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softplus_beta_opts), &size);
+  f.Enter();
+  weft_softplus_beta_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softshrink_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softshrink_opts), &size);
+  f.Enter();
+  weft_softshrink_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_bce_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_bce_opts), &size);
@@ -814,80 +870,6 @@ void Call_weft_expm1(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_expm1(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_floor(Fuzz& f) {
-  f.BeginOp(kOps[23]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_floor(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ge(Fuzz& f) {
-  f.BeginOp(kOps[24]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ge(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gt(Fuzz& f) {
-  f.BeginOp(kOps[25]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gt(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_imag(Fuzz& f) {
-  f.BeginOp(kOps[26]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_imag(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_integer_pow(Fuzz& f) {
-  f.BeginOp(kOps[27]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t exponent = {};
-  exponent = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_integer_pow(ctx, x, exponent, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_finite(Fuzz& f) {
-  f.BeginOp(kOps[28]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_finite(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_nan(Fuzz& f) {
-  f.BeginOp(kOps[29]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_nan(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,216 @@
 
 namespace weft::fuzz {
 
+void Call_weft_triangular_solve(Fuzz& f) {
+  f.BeginOp(kOps[123]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_triangular_solve_opts* const opts = f.Options<weft_triangular_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE;
+    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL;
+    opts->unit_diagonal = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A;
+    opts->transpose_a = static_cast<weft_triangular_solve_transpose_a>(f.EnumAttr(3));
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triangular_solve(ctx, a, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_avg_pool(Fuzz& f) {
+  f.BeginOp(kOps[124]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  weft_avg_pool_opts* const opts = f.Options<weft_avg_pool_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_AVG_POOL_HAS_STRIDES;
+    f.Ints(1, &opts->strides, &opts->strides_count);
+    if (f.Given(2)) opts->present |= WEFT_AVG_POOL_HAS_PADDING;
+    opts->padding = static_cast<weft_avg_pool_padding>(f.EnumAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_AVG_POOL_HAS_PADS;
+    f.Ints(3, &opts->pads, &opts->pads_count);
+    if (f.Given(4)) opts->present |= WEFT_AVG_POOL_HAS_CEIL_MODE;
+    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD;
+    opts->count_include_pad = static_cast<int32_t>(f.BoolAttr(5));
+    if (f.Given(6)) opts->present |= WEFT_AVG_POOL_HAS_DIVISOR;
+    opts->divisor = f.IntAttr(6);
+    opts->present ^= f.StrayBits(6);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_avg_pool(ctx, x, window, window_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_conv(Fuzz& f) {
+  f.BeginOp(kOps[125]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_conv_opts* const opts = f.Options<weft_conv_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CONV_HAS_STRIDES;
+    f.Ints(0, &opts->strides, &opts->strides_count);
+    if (f.Given(1)) opts->present |= WEFT_CONV_HAS_PADDING;
+    opts->padding = static_cast<weft_conv_padding>(f.EnumAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_CONV_HAS_PADS;
+    f.Ints(2, &opts->pads, &opts->pads_count);
+    if (f.Given(3)) opts->present |= WEFT_CONV_HAS_DILATION;
+    f.Ints(3, &opts->dilation, &opts->dilation_count);
+    if (f.Given(4)) opts->present |= WEFT_CONV_HAS_GROUPS;
+    opts->groups = f.IntAttr(4);
+    if (f.Given(5)) opts->present |= WEFT_CONV_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
+    if (f.Given(6)) opts->present |= WEFT_CONV_HAS_PRECISION;
+    opts->precision = static_cast<weft_conv_precision>(f.EnumAttr(6));
+    opts->present ^= f.StrayBits(7);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_conv(ctx, x, w, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_conv_transpose(Fuzz& f) {
+  f.BeginOp(kOps[126]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_conv_transpose_opts* const opts = f.Options<weft_conv_transpose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_STRIDES;
+    f.Ints(0, &opts->strides, &opts->strides_count);
+    if (f.Given(1)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_PADS;
+    f.Ints(1, &opts->pads, &opts->pads_count);
+    if (f.Given(2)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING;
+    f.Ints(2, &opts->output_padding, &opts->output_padding_count);
+    if (f.Given(3)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_DILATION;
+    f.Ints(3, &opts->dilation, &opts->dilation_count);
+    if (f.Given(4)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_GROUPS;
+    opts->groups = f.IntAttr(4);
+    if (f.Given(5)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
+    if (f.Given(6)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_PRECISION;
+    opts->precision = static_cast<weft_conv_transpose_precision>(f.EnumAttr(6));
+    opts->present ^= f.StrayBits(7);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_conv_transpose(ctx, x, w, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convolution(Fuzz& f) {
+  f.BeginOp(kOps[127]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const input = f.Operand(0);
+  weft_tensor* const kernel = f.Operand(1);
+  const int64_t* window_strides = {};
+  size_t window_strides_count = {};
+  f.Ints(0, &window_strides, &window_strides_count);
+  const int64_t* padding = {};
+  size_t padding_count = {};
+  f.Ints(1, &padding, &padding_count);
+  const int64_t* lhs_dilation = {};
+  size_t lhs_dilation_count = {};
+  f.Ints(2, &lhs_dilation, &lhs_dilation_count);
+  const int64_t* rhs_dilation = {};
+  size_t rhs_dilation_count = {};
+  f.Ints(3, &rhs_dilation, &rhs_dilation_count);
+  const int64_t* input_dimensions = {};
+  size_t input_dimensions_count = {};
+  f.Ints(4, &input_dimensions, &input_dimensions_count);
+  const int64_t* kernel_dimensions = {};
+  size_t kernel_dimensions_count = {};
+  f.Ints(5, &kernel_dimensions, &kernel_dimensions_count);
+  const int64_t* output_dimensions = {};
+  size_t output_dimensions_count = {};
+  f.Ints(6, &output_dimensions, &output_dimensions_count);
+  weft_convolution_opts* const opts = f.Options<weft_convolution_opts>();
+  if (opts != nullptr) {
+    if (f.Given(7)) opts->present |= WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT;
+    opts->feature_group_count = f.IntAttr(7);
+    if (f.Given(8)) opts->present |= WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT;
+    opts->batch_group_count = f.IntAttr(8);
+    if (f.Given(9)) opts->present |= WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL;
+    f.Ints(9, &opts->window_reversal, &opts->window_reversal_count);
+    if (f.Given(10)) opts->present |= WEFT_CONVOLUTION_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(10));
+    if (f.Given(11)) opts->present |= WEFT_CONVOLUTION_HAS_PRECISION;
+    opts->precision = static_cast<weft_convolution_precision>(f.EnumAttr(11));
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_convolution(ctx, input, kernel, window_strides, window_strides_count, padding, padding_count, lhs_dilation, lhs_dilation_count, rhs_dilation, rhs_dilation_count, input_dimensions, input_dimensions_count, kernel_dimensions, kernel_dimensions_count, output_dimensions, output_dimensions_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_max_pool(Fuzz& f) {
+  f.BeginOp(kOps[128]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  weft_max_pool_opts* const opts = f.Options<weft_max_pool_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_MAX_POOL_HAS_STRIDES;
+    f.Ints(1, &opts->strides, &opts->strides_count);
+    if (f.Given(2)) opts->present |= WEFT_MAX_POOL_HAS_PADDING;
+    opts->padding = static_cast<weft_max_pool_padding>(f.EnumAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_MAX_POOL_HAS_PADS;
+    f.Ints(3, &opts->pads, &opts->pads_count);
+    if (f.Given(4)) opts->present |= WEFT_MAX_POOL_HAS_CEIL_MODE;
+    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_MAX_POOL_HAS_DILATION;
+    f.Ints(5, &opts->dilation, &opts->dilation_count);
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_max_pool(ctx, x, window, window_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reduce_window(Fuzz& f) {
+  f.BeginOp(kOps[129]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window_dimensions = {};
+  size_t window_dimensions_count = {};
+  f.Ints(0, &window_dimensions, &window_dimensions_count);
+  weft_reduce_window_reducer reducer = {};
+  reducer = static_cast<weft_reduce_window_reducer>(f.EnumAttr(1));
+  weft_reduce_window_opts* const opts = f.Options<weft_reduce_window_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES;
+    f.Ints(2, &opts->window_strides, &opts->window_strides_count);
+    if (f.Given(3)) opts->present |= WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS;
+    f.Ints(3, &opts->base_dilations, &opts->base_dilations_count);
+    if (f.Given(4)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS;
+    f.Ints(4, &opts->window_dilations, &opts->window_dilations_count);
+    if (f.Given(5)) opts->present |= WEFT_REDUCE_WINDOW_HAS_PADDING;
+    f.Ints(5, &opts->padding, &opts->padding_count);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce_window(ctx, x, window_dimensions, window_dimensions_count, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_select_and_scatter(Fuzz& f) {
   f.BeginOp(kOps[130]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1269,108 +1479,6 @@ void Call_weft_selu(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_selu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softmin(Fuzz& f) {
-  f.BeginOp(kOps[223]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softmin_opts* const opts = f.Options<weft_softmin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTMIN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softmin(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softplus_beta(Fuzz& f) {
-  f.BeginOp(kOps[224]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softplus_beta_opts* const opts = f.Options<weft_softplus_beta_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_BETA;
-    opts->beta = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_THRESHOLD;
-    opts->threshold = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softplus_beta(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softshrink(Fuzz& f) {
-  f.BeginOp(kOps[225]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softshrink_opts* const opts = f.Options<weft_softshrink_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTSHRINK_HAS_LAMBD;
-    opts->lambd = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softshrink(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softsign(Fuzz& f) {
-  f.BeginOp(kOps[226]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softsign(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tanhshrink(Fuzz& f) {
-  f.BeginOp(kOps[227]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tanhshrink(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_threshold(Fuzz& f) {
-  f.BeginOp(kOps[228]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  double threshold = {};
-  threshold = f.DoubleAttr(0);
-  double value = {};
-  value = f.DoubleAttr(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_threshold(ctx, x, threshold, value, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bce(Fuzz& f) {
-  f.BeginOp(kOps[229]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_bce_opts* const opts = f.Options<weft_bce_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BCE_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_bce_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bce(ctx, x, y, weight, opts, out))) return;
   f.Keep(out);
 }
 

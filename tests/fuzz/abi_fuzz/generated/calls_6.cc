@@ -4,6 +4,108 @@
 
 namespace weft::fuzz {
 
+void Call_weft_softmin(Fuzz& f) {
+  f.BeginOp(kOps[223]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softmin_opts* const opts = f.Options<weft_softmin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softmin(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softplus_beta(Fuzz& f) {
+  f.BeginOp(kOps[224]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softplus_beta_opts* const opts = f.Options<weft_softplus_beta_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_BETA;
+    opts->beta = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_THRESHOLD;
+    opts->threshold = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softplus_beta(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softshrink(Fuzz& f) {
+  f.BeginOp(kOps[225]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softshrink_opts* const opts = f.Options<weft_softshrink_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTSHRINK_HAS_LAMBD;
+    opts->lambd = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softshrink(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softsign(Fuzz& f) {
+  f.BeginOp(kOps[226]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softsign(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tanhshrink(Fuzz& f) {
+  f.BeginOp(kOps[227]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tanhshrink(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_threshold(Fuzz& f) {
+  f.BeginOp(kOps[228]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  double threshold = {};
+  threshold = f.DoubleAttr(0);
+  double value = {};
+  value = f.DoubleAttr(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_threshold(ctx, x, threshold, value, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bce(Fuzz& f) {
+  f.BeginOp(kOps[229]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_bce_opts* const opts = f.Options<weft_bce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BCE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_bce_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bce(ctx, x, y, weight, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_bce_with_logits(Fuzz& f) {
   f.BeginOp(kOps[230]);
   weft_context* const ctx = f.Handle<weft_context>(false);

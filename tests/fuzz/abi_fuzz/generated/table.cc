@@ -1780,12 +1780,18 @@ void Call_weft_checkpoint_reader_tree(Fuzz& f);
 void Call_weft_checkpoint_reader_info(Fuzz& f);
 void Call_weft_checkpoint_reader_find(Fuzz& f);
 void Call_weft_checkpoint_reader_structure(Fuzz& f);
+void Call_weft_file_describe(Fuzz& f);
+void Call_weft_checkpoint_convert(Fuzz& f);
+void Call_weft_checkpoint_salvage(Fuzz& f);
 void Call_weft_checkpoint_reader_retain(Fuzz& f);
 void Call_weft_checkpoint_reader_release(Fuzz& f);
 void Call_weft_context_cache(Fuzz& f);
 void Call_weft_cache_dir(Fuzz& f);
 void Call_weft_cache_read_stats(Fuzz& f);
 void Call_weft_cache_flush(Fuzz& f);
+void Call_weft_cache_list(Fuzz& f);
+void Call_weft_cache_explain(Fuzz& f);
+void Call_weft_cache_prune(Fuzz& f);
 void Call_weft_cache_retain(Fuzz& f);
 void Call_weft_cache_release(Fuzz& f);
 void Call_weft_metric_get(Fuzz& f);
@@ -1861,6 +1867,7 @@ void Call_weft_open_options_init(Fuzz& f);
 void Call_weft_load_options_init(Fuzz& f);
 void Call_weft_checkpoint_entry_init(Fuzz& f);
 void Call_weft_checkpoint_info_init(Fuzz& f);
+void Call_weft_convert_options_init(Fuzz& f);
 void Call_weft_cache_stats_init(Fuzz& f);
 void Call_weft_metric_summary_init(Fuzz& f);
 void Call_weft_program_stats_init(Fuzz& f);
@@ -2530,12 +2537,18 @@ extern const Function kFunctions[] = {
     {"weft_checkpoint_reader_info", Call_weft_checkpoint_reader_info, 0x308u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_find", Call_weft_checkpoint_reader_find, 0x328u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_structure", Call_weft_checkpoint_reader_structure, 0x308u, false, true, 1, nullptr},
+    {"weft_file_describe", Call_weft_file_describe, 0x21A8u, true, true, 5, nullptr},
+    {"weft_checkpoint_convert", Call_weft_checkpoint_convert, 0xB3AAu, true, true, 40, nullptr},
+    {"weft_checkpoint_salvage", Call_weft_checkpoint_salvage, 0xB3A8u, true, true, 40, nullptr},
     {"weft_checkpoint_reader_retain", Call_weft_checkpoint_reader_retain, 0x0u, false, false, 1, nullptr},
     {"weft_checkpoint_reader_release", Call_weft_checkpoint_reader_release, 0x0u, false, false, 1, nullptr},
     {"weft_context_cache", Call_weft_context_cache, 0x308u, false, true, 1, nullptr},
     {"weft_cache_dir", Call_weft_cache_dir, 0x308u, false, true, 1, nullptr},
     {"weft_cache_read_stats", Call_weft_cache_read_stats, 0x308u, false, true, 1, nullptr},
     {"weft_cache_flush", Call_weft_cache_flush, 0x308u, true, true, 20, nullptr},
+    {"weft_cache_list", Call_weft_cache_list, 0x308u, true, true, 10, nullptr},
+    {"weft_cache_explain", Call_weft_cache_explain, 0x328u, true, true, 10, nullptr},
+    {"weft_cache_prune", Call_weft_cache_prune, 0x308u, true, true, 20, nullptr},
     {"weft_cache_retain", Call_weft_cache_retain, 0x0u, false, false, 1, nullptr},
     {"weft_cache_release", Call_weft_cache_release, 0x0u, false, false, 1, nullptr},
     {"weft_metric_get", Call_weft_metric_get, 0x328u, false, true, 1, nullptr},
@@ -2611,6 +2624,7 @@ extern const Function kFunctions[] = {
     {"weft_load_options_init", Call_weft_load_options_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_entry_init", Call_weft_checkpoint_entry_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_info_init", Call_weft_checkpoint_info_init, 0u, false, false, 1, nullptr},
+    {"weft_convert_options_init", Call_weft_convert_options_init, 0u, false, false, 1, nullptr},
     {"weft_cache_stats_init", Call_weft_cache_stats_init, 0u, false, false, 1, nullptr},
     {"weft_metric_summary_init", Call_weft_metric_summary_init, 0u, false, false, 1, nullptr},
     {"weft_program_stats_init", Call_weft_program_stats_init, 0u, false, false, 1, nullptr},
@@ -3092,6 +3106,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 748;
+extern const size_t kFunctionCount = 755;
 
 }  // namespace weft::fuzz

@@ -1,0 +1,32 @@
+// One folder of the compile cache, <dir>/v1, as files: what is in it, and whether it may be used. compile_cache.h has the policy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "serialization/cache_entry.h"
+#include "src/runtime/io.h"
+
+namespace weft {
+
+// Empty if nobody but this user (or root) can put code there.
+std::string WhyUntrusted(const FileInfo& info);
+// The same of a folder, named in the text; empty if there is none.
+std::string WhyFolderUntrusted(FileSystem* fs, const std::string& path);
+
+struct CacheFile {
+  std::string path;
+  int64_t modified_ns = 0;  // when it was used last, to the hour
+  uint64_t bytes = 0;
+};
+// All entries. `tidy`: what killed processes left half written goes after an hour, which no limit counts.
+std::vector<CacheFile> ScanCacheFolder(FileSystem* fs, const std::string& root, bool tidy);
+
+// The bytes of an entry's file, whoever wrote them. PERMISSION_DENIED of a file that is not trusted.
+absl::StatusOr<std::string> ReadCacheFile(FileSystem* fs, const std::string& path, FileInfo* info);
+// What an entry says of itself: `whole` checks every byte of it, else its first bytes are read.
+absl::StatusOr<CacheEntryAbout> AboutCacheFile(FileSystem* fs, const std::string& path, bool whole);
+
+}  // namespace weft

@@ -1,0 +1,20 @@
+// What the disk cache and its entries say of themselves, as nodes of a weft_tree.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "serialization/compile_cache.h"
+#include "serialization/tree.h"
+
+namespace weft::c_api {
+
+// Adds key, backend, target and their like to the dict; where `about` is an error, its text as "problem".
+absl::Status AddEntry(const absl::StatusOr<CacheEntryAbout>& about, Tree::NodeId dict, Tree* tree);
+// To an empty tree, as weft_cache_list has it.
+absl::Status AddListing(const CacheListing& listing, Tree* tree);
+// To an empty tree, as weft_cache_explain has it; `digits` begin the name of the entry; empty: the one that was used last. NOT_FOUND, INVALID_ARGUMENT.
+absl::Status AddExplanation(const CacheListing& listing, std::string_view digits, Tree* tree);
+
+}  // namespace weft::c_api
