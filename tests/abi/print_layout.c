@@ -118,6 +118,7 @@ static void part_0(void) {
   OFFSET(weft_sgd_options, weight_decay);
   OFFSET(weft_sgd_options, nesterov);
   OFFSET(weft_sgd_options, reserved);
+  OFFSET(weft_sgd_options, job);
   SIZE(weft_adam_options);
   OFFSET(weft_adam_options, struct_size);
   OFFSET(weft_adam_options, next);
@@ -126,6 +127,7 @@ static void part_0(void) {
   OFFSET(weft_adam_options, epsilon);
   OFFSET(weft_adam_options, weight_decay);
   OFFSET(weft_adam_options, present);
+  OFFSET(weft_adam_options, job);
   SIZE(weft_checkpoint_options);
   OFFSET(weft_checkpoint_options, struct_size);
   OFFSET(weft_checkpoint_options, next);
@@ -206,11 +208,11 @@ static void part_0(void) {
   OFFSET(weft_custom_options, threads);
   OFFSET(weft_custom_options, shape);
   OFFSET(weft_custom_options, gradient_trace);
-  OFFSET(weft_custom_options, user_data);
-  OFFSET(weft_custom_options, release);
 }
 
 static void part_1(void) {
+  OFFSET(weft_custom_options, user_data);
+  OFFSET(weft_custom_options, release);
   OFFSET(weft_custom_options, gradient);
   OFFSET(weft_custom_options, batches);
   OFFSET(weft_custom_options, reserved);
@@ -226,6 +228,11 @@ static void part_1(void) {
   OFFSET(weft_job_options, size);
   OFFSET(weft_job_options, local_rank);
   OFFSET(weft_job_options, local_size);
+  SIZE(weft_job_reduce_options);
+  OFFSET(weft_job_reduce_options, struct_size);
+  OFFSET(weft_job_reduce_options, next);
+  OFFSET(weft_job_reduce_options, first_bucket_bytes);
+  OFFSET(weft_job_reduce_options, bucket_bytes);
   SIZE(weft_job_info);
   OFFSET(weft_job_info, struct_size);
   OFFSET(weft_job_info, next);
@@ -237,6 +244,48 @@ static void part_1(void) {
   OFFSET(weft_job_info, reserved);
   OFFSET(weft_job_info, source);
   OFFSET(weft_job_info, source_length);
+  SIZE(weft_rows);
+  OFFSET(weft_rows, data);
+  OFFSET(weft_rows, size);
+  OFFSET(weft_rows, row_bytes);
+  SIZE(weft_dataset_options);
+  OFFSET(weft_dataset_options, struct_size);
+  OFFSET(weft_dataset_options, next);
+  OFFSET(weft_dataset_options, count);
+  OFFSET(weft_dataset_options, fields);
+  OFFSET(weft_dataset_options, field_count);
+  OFFSET(weft_dataset_options, read);
+  OFFSET(weft_dataset_options, user_data);
+  OFFSET(weft_dataset_options, release);
+  OFFSET(weft_dataset_options, most_at_once);
+  SIZE(weft_csv_options);
+  OFFSET(weft_csv_options, struct_size);
+  OFFSET(weft_csv_options, next);
+  OFFSET(weft_csv_options, dtype);
+  OFFSET(weft_csv_options, separator);
+  SIZE(weft_sampler_options);
+  OFFSET(weft_sampler_options, struct_size);
+  OFFSET(weft_sampler_options, next);
+  OFFSET(weft_sampler_options, batch);
+  OFFSET(weft_sampler_options, order);
+  OFFSET(weft_sampler_options, tail);
+  OFFSET(weft_sampler_options, seed);
+  OFFSET(weft_sampler_options, rank);
+  OFFSET(weft_sampler_options, ranks);
+  OFFSET(weft_sampler_options, weights);
+  OFFSET(weft_sampler_options, weight_count);
+  OFFSET(weft_sampler_options, draws);
+  SIZE(weft_loader_options);
+  OFFSET(weft_loader_options, struct_size);
+  OFFSET(weft_loader_options, next);
+  OFFSET(weft_loader_options, device);
+  OFFSET(weft_loader_options, mesh);
+  OFFSET(weft_loader_options, axis);
+  OFFSET(weft_loader_options, axis_length);
+  OFFSET(weft_loader_options, depth);
+  OFFSET(weft_loader_options, threads);
+  OFFSET(weft_loader_options, timeout_ms);
+  OFFSET(weft_loader_options, batches_per_execution);
   SIZE(weft_clip_opts);
   OFFSET(weft_clip_opts, struct_size);
   OFFSET(weft_clip_opts, next);
@@ -362,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_any_opts, struct_size);
   OFFSET(weft_any_opts, next);
   OFFSET(weft_any_opts, present);
+}
+
+static void part_2(void) {
   OFFSET(weft_any_opts, dims);
   OFFSET(weft_any_opts, dims_count);
   OFFSET(weft_any_opts, keepdims);
@@ -411,9 +463,6 @@ static void part_1(void) {
   SIZE(weft_logsumexp_opts);
   OFFSET(weft_logsumexp_opts, struct_size);
   OFFSET(weft_logsumexp_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_logsumexp_opts, present);
   OFFSET(weft_logsumexp_opts, dims);
   OFFSET(weft_logsumexp_opts, dims_count);
@@ -565,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_avg_pool_opts, count_include_pad);
   OFFSET(weft_avg_pool_opts, divisor);
   SIZE(weft_conv_opts);
+}
+
+static void part_3(void) {
   OFFSET(weft_conv_opts, struct_size);
   OFFSET(weft_conv_opts, next);
   OFFSET(weft_conv_opts, present);
@@ -614,9 +666,6 @@ static void part_2(void) {
   OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
-}
-
-static void part_3(void) {
   OFFSET(weft_max_pool_opts, ceil_mode);
   OFFSET(weft_max_pool_opts, reserved_dilation);
   OFFSET(weft_max_pool_opts, dilation);
@@ -768,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_rng_bit_generator_opts, next);
   OFFSET(weft_rng_bit_generator_opts, present);
   OFFSET(weft_rng_bit_generator_opts, dtype);
+}
+
+static void part_4(void) {
   OFFSET(weft_rng_bit_generator_opts, rng_algorithm);
   SIZE(weft_uniform_opts);
   OFFSET(weft_uniform_opts, struct_size);
@@ -817,9 +869,6 @@ static void part_3(void) {
   OFFSET(weft_nan_to_num_opts, posinf);
   OFFSET(weft_nan_to_num_opts, neginf);
   SIZE(weft_celu_opts);
-}
-
-static void part_4(void) {
   OFFSET(weft_celu_opts, struct_size);
   OFFSET(weft_celu_opts, next);
   OFFSET(weft_celu_opts, present);
@@ -971,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_kthvalue_opts, present);
   OFFSET(weft_kthvalue_opts, axis);
   OFFSET(weft_kthvalue_opts, keepdims);
+}
+
+static void part_5(void) {
   OFFSET(weft_kthvalue_opts, reserved);
   SIZE(weft_median_opts);
   OFFSET(weft_median_opts, struct_size);
@@ -1020,9 +1072,6 @@ static void part_4(void) {
   OFFSET(weft_std_mean_opts, keepdims);
   OFFSET(weft_std_mean_opts, reserved_correction);
   OFFSET(weft_std_mean_opts, correction);
-}
-
-static void part_5(void) {
   SIZE(weft_var_mean_opts);
   OFFSET(weft_var_mean_opts, struct_size);
   OFFSET(weft_var_mean_opts, next);
@@ -1174,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_lp_pool_opts, strides_count);
   OFFSET(weft_lp_pool_opts, padding);
   OFFSET(weft_lp_pool_opts, reserved_pads);
+}
+
+static void part_6(void) {
   OFFSET(weft_lp_pool_opts, pads);
   OFFSET(weft_lp_pool_opts, pads_count);
   OFFSET(weft_lp_pool_opts, ceil_mode);
@@ -1223,9 +1275,6 @@ static void part_5(void) {
   OFFSET(weft_local_response_norm_opts, struct_size);
   OFFSET(weft_local_response_norm_opts, next);
   OFFSET(weft_local_response_norm_opts, present);
-}
-
-static void part_6(void) {
   OFFSET(weft_local_response_norm_opts, axis);
   OFFSET(weft_local_response_norm_opts, alpha);
   OFFSET(weft_local_response_norm_opts, beta);
@@ -1377,6 +1426,9 @@ static void part_6(void) {
   VALUE(WEFT_U2);
   VALUE(WEFT_U4);
   VALUE(WEFT_U8);
+}
+
+static void part_7(void) {
   VALUE(WEFT_U16);
   VALUE(WEFT_U32);
   VALUE(WEFT_U64);
@@ -1426,9 +1478,6 @@ static void part_6(void) {
   SIZE(weft_metrics_format);
   VALUE(WEFT_METRICS_TEXT);
   VALUE(WEFT_METRICS_JSON);
-}
-
-static void part_7(void) {
   VALUE(WEFT_METRICS_XLA);
   VALUE(WEFT_METRICS_XLA_2019);
   VALUE(WEFT_METRICS_OPENMETRICS);
@@ -1496,6 +1545,14 @@ static void part_7(void) {
   VALUE(WEFT_JOB_MAX);
   VALUE(WEFT_JOB_AND);
   VALUE(WEFT_JOB_OR);
+  VALUE(WEFT_JOB_MEAN);
+  SIZE(weft_order);
+  VALUE(WEFT_ORDER_SEQUENTIAL);
+  VALUE(WEFT_ORDER_RANDOM);
+  VALUE(WEFT_ORDER_WEIGHTED);
+  SIZE(weft_tail);
+  VALUE(WEFT_TAIL_DROP);
+  VALUE(WEFT_TAIL_PAD);
   SIZE(weft_compare_direction);
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
   VALUE(WEFT_COMPARE_DIRECTION_NE);
@@ -1572,6 +1629,9 @@ static void part_7(void) {
   SIZE(weft_cross_entropy_reduction);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_SUM);
+}
+
+static void part_8(void) {
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_NONE);
   SIZE(weft_gelu_form);
   VALUE(WEFT_GELU_FORM_ERF);
@@ -1629,9 +1689,6 @@ static void part_7(void) {
   VALUE(WEFT_SMOOTH_L1_REDUCTION_MEAN);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_SUM);
   VALUE(WEFT_SMOOTH_L1_REDUCTION_NONE);
-}
-
-static void part_8(void) {
   SIZE(weft_soft_margin_reduction);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_MARGIN_REDUCTION_SUM);
@@ -1775,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_MIN_HAS_KEEPDIMS);
   VALUE(WEFT_PROD_HAS_DIMS);
   VALUE(WEFT_PROD_HAS_KEEPDIMS);
+}
+
+static void part_9(void) {
   VALUE(WEFT_STD_HAS_DIMS);
   VALUE(WEFT_STD_HAS_KEEPDIMS);
   VALUE(WEFT_STD_HAS_CORRECTION);
@@ -1832,9 +1892,6 @@ static void part_8(void) {
   VALUE(WEFT_MAX_POOL_HAS_STRIDES);
   VALUE(WEFT_MAX_POOL_HAS_PADDING);
   VALUE(WEFT_MAX_POOL_HAS_PADS);
-}
-
-static void part_9(void) {
   VALUE(WEFT_MAX_POOL_HAS_CEIL_MODE);
   VALUE(WEFT_MAX_POOL_HAS_DILATION);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
@@ -1978,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_PUT_HAS_ACCUMULATE);
   VALUE(WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS);
   VALUE(WEFT_ROT90_HAS_K);
+}
+
+static void part_10(void) {
   VALUE(WEFT_ROT90_HAS_DIMS);
   VALUE(WEFT_SCATTER_REDUCE_HAS_AXIS);
   VALUE(WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF);
@@ -2035,9 +2095,6 @@ static void part_9(void) {
   VALUE(WEFT_HISTC_HAS_HIGH);
   VALUE(WEFT_LOGCUMSUMEXP_HAS_AXIS);
   VALUE(WEFT_MULTI_MARGIN_HAS_REDUCTION);
-}
-
-static void part_10(void) {
   VALUE(WEFT_MULTI_MARGIN_HAS_P);
   VALUE(WEFT_MULTI_MARGIN_HAS_MARGIN);
   VALUE(WEFT_MULTILABEL_MARGIN_HAS_REDUCTION);
@@ -2181,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_from_u64);
   OFFSET(struct weft_api_v1, tensor_item_u64);
   OFFSET(struct weft_api_v1, context_option_source);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, option_detail);
   OFFSET(struct weft_api_v1, checkpoint_reader_info);
   OFFSET(struct weft_api_v1, checkpoint_reader_find);
@@ -2238,9 +2298,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, context_run_queue);
   OFFSET(struct weft_api_v1, error_new_with_data);
   OFFSET(struct weft_api_v1, error_data);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, scope_share);
   OFFSET(struct weft_api_v1, op_apply_in);
   OFFSET(struct weft_api_v1, tensor_copy_from);
@@ -2298,6 +2355,28 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, job_retain);
   OFFSET(struct weft_api_v1, job_release);
   OFFSET(struct weft_api_v1, mesh_create);
+  OFFSET(struct weft_api_v1, dataset_create);
+  OFFSET(struct weft_api_v1, dataset_from_memory);
+  OFFSET(struct weft_api_v1, dataset_from_tensors);
+  OFFSET(struct weft_api_v1, dataset_open);
+  OFFSET(struct weft_api_v1, dataset_zip);
+  OFFSET(struct weft_api_v1, dataset_count);
+  OFFSET(struct weft_api_v1, dataset_field_count);
+  OFFSET(struct weft_api_v1, dataset_field);
+  OFFSET(struct weft_api_v1, dataset_retain);
+  OFFSET(struct weft_api_v1, dataset_release);
+  OFFSET(struct weft_api_v1, sampler_create);
+  OFFSET(struct weft_api_v1, sampler_batches);
+  OFFSET(struct weft_api_v1, sampler_batch);
+  OFFSET(struct weft_api_v1, sampler_retain);
+  OFFSET(struct weft_api_v1, sampler_release);
+  OFFSET(struct weft_api_v1, loader_create);
+  OFFSET(struct weft_api_v1, loader_next);
+  OFFSET(struct weft_api_v1, loader_state);
+  OFFSET(struct weft_api_v1, loader_load);
+  OFFSET(struct weft_api_v1, loader_retain);
+  OFFSET(struct weft_api_v1, loader_release);
+  OFFSET(struct weft_api_v1, job_reduce);
 }
 
 int main(void) {

@@ -741,7 +741,7 @@ void Call_weft_job_barrier(Fuzz& f) {
 void Call_weft_job_all_reduce(Fuzz& f) {
   weft_job* const job = f.Handle<weft_job>(false);
   weft_tensor* const input = f.Handle<weft_tensor>(false);
-  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5, 6}));
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_job_all_reduce(job, input, reduction, out))) return;
@@ -760,7 +760,7 @@ void Call_weft_job_all_gather(Fuzz& f) {
 void Call_weft_job_reduce_scatter(Fuzz& f) {
   weft_job* const job = f.Handle<weft_job>(false);
   weft_tensor* const input = f.Handle<weft_tensor>(false);
-  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5, 6}));
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_job_reduce_scatter(job, input, reduction, out))) return;
@@ -800,92 +800,93 @@ void Call_weft_job_release(Fuzz& f) {
   f.Release<weft_job>(weft_job_release);
 }
 
-void Call_weft_for_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_for_options), &size);
+void Call_weft_dataset_from_tensors(Fuzz& f) {
+  size_t count = 0;
+  weft_tensor* const* const tensors = f.Handles<weft_tensor>(&count);
+  weft_dataset** const out = f.Out<weft_dataset*>(false);
   f.Enter();
-  weft_for_options_init(options, size);
-  f.LeaveVoid();
+  if (!f.Leave(weft_dataset_from_tensors(tensors, count, out))) return;
+  f.Keep(out);
 }
 
-void Call_weft_scan_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_scan_options), &size);
+void Call_weft_dataset_open(Fuzz& f) {
+  const Text path_ = f.DrawText(Words::kFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_csv_options* const csv = f.Options<weft_csv_options>();
+  if (csv != nullptr) {
+    csv->dtype = static_cast<weft_dtype>(f.DTypeNumber());
+    csv->separator = static_cast<int32_t>(f.Integer());
+  }
+  weft_dataset** const out = f.Out<weft_dataset*>(false);
   f.Enter();
-  weft_scan_options_init(options, size);
-  f.LeaveVoid();
+  if (!f.Leave(weft_dataset_open(path, path_length, csv, out))) return;
+  f.Keep(out);
 }
 
-void Call_weft_vmap_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_vmap_options), &size);
+void Call_weft_dataset_zip(Fuzz& f) {
+  size_t count = 0;
+  weft_dataset* const* const datasets = f.Handles<weft_dataset>(&count);
+  weft_dataset** const out = f.Out<weft_dataset*>(false);
   f.Enter();
-  weft_vmap_options_init(options, size);
-  f.LeaveVoid();
+  if (!f.Leave(weft_dataset_zip(datasets, count, out))) return;
+  f.Keep(out);
 }
 
-void Call_weft_derivative_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_derivative_options), &size);
+void Call_weft_dataset_count(Fuzz& f) {
+  weft_dataset* const dataset = f.Handle<weft_dataset>(false);
+  int64_t* const out_count = f.Out<int64_t>(false);
   f.Enter();
-  weft_derivative_options_init(options, size);
-  f.LeaveVoid();
+  f.Leave(weft_dataset_count(dataset, out_count));
 }
 
-void Call_weft_context_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_context_options), &size);
+void Call_weft_dataset_field_count(Fuzz& f) {
+  weft_dataset* const dataset = f.Handle<weft_dataset>(false);
+  size_t* const out_count = f.Out<size_t>(false);
   f.Enter();
-  weft_context_options_init(options, size);
-  f.LeaveVoid();
+  f.Leave(weft_dataset_field_count(dataset, out_count));
 }
 
-void Call_weft_memory_stats_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_memory_stats), &size);
+void Call_weft_dataset_field(Fuzz& f) {
+  weft_dataset* const dataset = f.Handle<weft_dataset>(false);
+  const size_t index = static_cast<size_t>(f.Integer());
+  weft_tensor_info* const out = f.Out<weft_tensor_info>(false);
+  const char** const out_name = f.Out<const char*>(true);
+  size_t* const out_length = f.Out<size_t>(true);
   f.Enter();
-  weft_memory_stats_init(options, size);
-  f.LeaveVoid();
+  f.Leave(weft_dataset_field(dataset, index, out, out_name, out_length));
 }
 
-void Call_weft_print_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_print_options), &size);
-  f.Enter();
-  weft_print_options_init(options, size);
-  f.LeaveVoid();
+void Call_weft_dataset_retain(Fuzz& f) {
+  f.Retain<weft_dataset>(weft_dataset_retain);
 }
 
-void Call_weft_sgd_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_sgd_options), &size);
-  f.Enter();
-  weft_sgd_options_init(options, size);
-  f.LeaveVoid();
+void Call_weft_dataset_release(Fuzz& f) {
+  f.Release<weft_dataset>(weft_dataset_release);
 }
 
-void Call_weft_adam_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_adam_options), &size);
+void Call_weft_sampler_batches(Fuzz& f) {
+  weft_sampler* const sampler = f.Handle<weft_sampler>(false);
+  const int64_t position = static_cast<int64_t>(f.Integer());
+  int64_t* const out_count = f.Out<int64_t>(false);
   f.Enter();
-  weft_adam_options_init(options, size);
-  f.LeaveVoid();
+  f.Leave(weft_sampler_batches(sampler, position, out_count));
 }
 
-void Call_weft_checkpoint_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
+void Call_weft_sampler_batch(Fuzz& f) {
+  weft_sampler* const sampler = f.Handle<weft_sampler>(false);
+  const int64_t epoch = static_cast<int64_t>(f.Integer());
+  const int64_t position = static_cast<int64_t>(f.Integer());
+  size_t capacity = 0;
+  int64_t* const out_items = f.OutArray<int64_t>(&capacity);
+  size_t* const out_count = f.Out<size_t>(true);
+  int64_t* const out_kept = f.Out<int64_t>(true);
   f.Enter();
-  weft_checkpoint_options_init(options, size);
-  f.LeaveVoid();
+  f.Leave(weft_sampler_batch(sampler, epoch, position, out_items, capacity, out_count, out_kept));
 }
 
-void Call_weft_checkpoint_entry_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
-  f.Enter();
-  weft_checkpoint_entry_init(options, size);
-  f.LeaveVoid();
+void Call_weft_sampler_retain(Fuzz& f) {
+  f.Retain<weft_sampler>(weft_sampler_retain);
 }
 
 }  // namespace weft::fuzz

@@ -4,6 +4,132 @@
 
 namespace weft::fuzz {
 
+void Call_weft_sampler_release(Fuzz& f) {
+  f.Release<weft_sampler>(weft_sampler_release);
+}
+
+void Call_weft_loader_next(Fuzz& f) {
+  weft_loader* const loader = f.Handle<weft_loader>(false);
+  size_t capacity = 0;
+  weft_tensor** const outputs = f.OutArray<weft_tensor*>(&capacity);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_loader_next(loader, outputs, capacity, out_count))) return;
+  for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
+}
+
+void Call_weft_loader_state(Fuzz& f) {
+  weft_loader* const loader = f.Handle<weft_loader>(false);
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_loader_state(loader, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_loader_load(Fuzz& f) {
+  weft_loader* const loader = f.Handle<weft_loader>(false);
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  f.Enter();
+  f.Leave(weft_loader_load(loader, tree, node));
+}
+
+void Call_weft_loader_retain(Fuzz& f) {
+  f.Retain<weft_loader>(weft_loader_retain);
+}
+
+void Call_weft_loader_release(Fuzz& f) {
+  f.Release<weft_loader>(weft_loader_release);
+}
+
+void Call_weft_for_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_for_options), &size);
+  f.Enter();
+  weft_for_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_scan_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scan_options), &size);
+  f.Enter();
+  weft_scan_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_vmap_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_vmap_options), &size);
+  f.Enter();
+  weft_vmap_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_derivative_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_derivative_options), &size);
+  f.Enter();
+  weft_derivative_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_context_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_context_options), &size);
+  f.Enter();
+  weft_context_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_memory_stats_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_memory_stats), &size);
+  f.Enter();
+  weft_memory_stats_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_print_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_print_options), &size);
+  f.Enter();
+  weft_print_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sgd_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sgd_options), &size);
+  f.Enter();
+  weft_sgd_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_adam_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_adam_options), &size);
+  f.Enter();
+  weft_adam_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_checkpoint_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
+  f.Enter();
+  weft_checkpoint_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_checkpoint_entry_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
+  f.Enter();
+  weft_checkpoint_entry_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_checkpoint_info_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_checkpoint_info), &size);
@@ -52,11 +178,51 @@ void Call_weft_job_options_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_job_reduce_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_job_reduce_options), &size);
+  f.Enter();
+  weft_job_reduce_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_job_info_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_job_info), &size);
   f.Enter();
   weft_job_info_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_dataset_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_dataset_options), &size);
+  f.Enter();
+  weft_dataset_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_csv_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_csv_options), &size);
+  f.Enter();
+  weft_csv_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sampler_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sampler_options), &size);
+  f.Enter();
+  weft_sampler_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_loader_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_loader_options), &size);
+  f.Enter();
+  weft_loader_options_init(options, size);
   f.LeaveVoid();
 }
 
@@ -625,182 +791,6 @@ void Call_weft_categorical_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
   f.Enter();
   weft_categorical_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_normal_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
-  f.Enter();
-  weft_normal_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_rng_bit_generator_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_rng_bit_generator_opts), &size);
-  f.Enter();
-  weft_rng_bit_generator_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_uniform_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_uniform_opts), &size);
-  f.Enter();
-  weft_uniform_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_addcdiv_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_addcdiv_opts), &size);
-  f.Enter();
-  weft_addcdiv_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_addcmul_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_addcmul_opts), &size);
-  f.Enter();
-  weft_addcmul_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_allclose_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_allclose_opts), &size);
-  f.Enter();
-  weft_allclose_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_isclose_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_isclose_opts), &size);
-  f.Enter();
-  weft_isclose_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_logit_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_logit_opts), &size);
-  f.Enter();
-  weft_logit_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_nan_to_num_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_nan_to_num_opts), &size);
-  f.Enter();
-  weft_nan_to_num_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_celu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_celu_opts), &size);
-  f.Enter();
-  weft_celu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_glu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_glu_opts), &size);
-  f.Enter();
-  weft_glu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_hardshrink_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_hardshrink_opts), &size);
-  f.Enter();
-  weft_hardshrink_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_hardtanh_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_hardtanh_opts), &size);
-  f.Enter();
-  weft_hardtanh_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softmin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softmin_opts), &size);
-  f.Enter();
-  weft_softmin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softplus_beta_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softplus_beta_opts), &size);
-  f.Enter();
-  weft_softplus_beta_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softshrink_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softshrink_opts), &size);
-  f.Enter();
-  weft_softshrink_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bce_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bce_opts), &size);
-  f.Enter();
-  weft_bce_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bce_with_logits_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bce_with_logits_opts), &size);
-  f.Enter();
-  weft_bce_with_logits_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_gaussian_nll_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_gaussian_nll_opts), &size);
-  f.Enter();
-  weft_gaussian_nll_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_hinge_embedding_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_hinge_embedding_opts), &size);
-  f.Enter();
-  weft_hinge_embedding_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_huber_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_huber_opts), &size);
-  f.Enter();
-  weft_huber_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_kl_div_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
-  f.Enter();
-  weft_kl_div_opts_init(options, size);
   f.LeaveVoid();
 }
 

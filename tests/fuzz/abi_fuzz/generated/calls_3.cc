@@ -4,6 +4,182 @@
 
 namespace weft::fuzz {
 
+void Call_weft_normal_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
+  f.Enter();
+  weft_normal_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_rng_bit_generator_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rng_bit_generator_opts), &size);
+  f.Enter();
+  weft_rng_bit_generator_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_uniform_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_uniform_opts), &size);
+  f.Enter();
+  weft_uniform_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_addcdiv_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_addcdiv_opts), &size);
+  f.Enter();
+  weft_addcdiv_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_addcmul_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_addcmul_opts), &size);
+  f.Enter();
+  weft_addcmul_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_allclose_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_allclose_opts), &size);
+  f.Enter();
+  weft_allclose_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_isclose_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_isclose_opts), &size);
+  f.Enter();
+  weft_isclose_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_logit_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_logit_opts), &size);
+  f.Enter();
+  weft_logit_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nan_to_num_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nan_to_num_opts), &size);
+  f.Enter();
+  weft_nan_to_num_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_celu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_celu_opts), &size);
+  f.Enter();
+  weft_celu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_glu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_glu_opts), &size);
+  f.Enter();
+  weft_glu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hardshrink_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hardshrink_opts), &size);
+  f.Enter();
+  weft_hardshrink_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hardtanh_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hardtanh_opts), &size);
+  f.Enter();
+  weft_hardtanh_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softmin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softmin_opts), &size);
+  f.Enter();
+  weft_softmin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softplus_beta_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softplus_beta_opts), &size);
+  f.Enter();
+  weft_softplus_beta_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softshrink_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softshrink_opts), &size);
+  f.Enter();
+  weft_softshrink_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bce_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bce_opts), &size);
+  f.Enter();
+  weft_bce_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bce_with_logits_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bce_with_logits_opts), &size);
+  f.Enter();
+  weft_bce_with_logits_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gaussian_nll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gaussian_nll_opts), &size);
+  f.Enter();
+  weft_gaussian_nll_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_hinge_embedding_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hinge_embedding_opts), &size);
+  f.Enter();
+  weft_hinge_embedding_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_huber_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_huber_opts), &size);
+  f.Enter();
+  weft_huber_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_kl_div_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
+  f.Enter();
+  weft_kl_div_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_l1_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_l1_opts), &size);
@@ -674,234 +850,6 @@ void Call_weft_convert(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cos(Fuzz& f) {
-  f.BeginOp(kOps[14]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cos(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clz(Fuzz& f) {
-  f.BeginOp(kOps[15]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clz(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_div(Fuzz& f) {
-  f.BeginOp(kOps[16]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_div(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_eq(Fuzz& f) {
-  f.BeginOp(kOps[17]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf(Fuzz& f) {
-  f.BeginOp(kOps[18]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf_inv(Fuzz& f) {
-  f.BeginOp(kOps[19]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp2(Fuzz& f) {
-  f.BeginOp(kOps[20]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp2(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp(Fuzz& f) {
-  f.BeginOp(kOps[21]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_expm1(Fuzz& f) {
-  f.BeginOp(kOps[22]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_expm1(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_floor(Fuzz& f) {
-  f.BeginOp(kOps[23]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_floor(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ge(Fuzz& f) {
-  f.BeginOp(kOps[24]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ge(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gt(Fuzz& f) {
-  f.BeginOp(kOps[25]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gt(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_imag(Fuzz& f) {
-  f.BeginOp(kOps[26]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_imag(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_integer_pow(Fuzz& f) {
-  f.BeginOp(kOps[27]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t exponent = {};
-  exponent = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_integer_pow(ctx, x, exponent, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_finite(Fuzz& f) {
-  f.BeginOp(kOps[28]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_finite(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_nan(Fuzz& f) {
-  f.BeginOp(kOps[29]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_nan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_le(Fuzz& f) {
-  f.BeginOp(kOps[30]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_le(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log(Fuzz& f) {
-  f.BeginOp(kOps[31]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log2(Fuzz& f) {
-  f.BeginOp(kOps[32]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log2(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log1p(Fuzz& f) {
-  f.BeginOp(kOps[33]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log1p(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sigmoid(Fuzz& f) {
-  f.BeginOp(kOps[34]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lt(Fuzz& f) {
-  f.BeginOp(kOps[35]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lt(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

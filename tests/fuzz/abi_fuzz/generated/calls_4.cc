@@ -4,6 +4,234 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cos(Fuzz& f) {
+  f.BeginOp(kOps[14]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cos(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clz(Fuzz& f) {
+  f.BeginOp(kOps[15]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clz(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_div(Fuzz& f) {
+  f.BeginOp(kOps[16]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_div(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_eq(Fuzz& f) {
+  f.BeginOp(kOps[17]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf(Fuzz& f) {
+  f.BeginOp(kOps[18]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf_inv(Fuzz& f) {
+  f.BeginOp(kOps[19]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp2(Fuzz& f) {
+  f.BeginOp(kOps[20]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp2(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp(Fuzz& f) {
+  f.BeginOp(kOps[21]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_expm1(Fuzz& f) {
+  f.BeginOp(kOps[22]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_expm1(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_floor(Fuzz& f) {
+  f.BeginOp(kOps[23]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_floor(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ge(Fuzz& f) {
+  f.BeginOp(kOps[24]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ge(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gt(Fuzz& f) {
+  f.BeginOp(kOps[25]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gt(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_imag(Fuzz& f) {
+  f.BeginOp(kOps[26]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_imag(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_integer_pow(Fuzz& f) {
+  f.BeginOp(kOps[27]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t exponent = {};
+  exponent = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_integer_pow(ctx, x, exponent, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_finite(Fuzz& f) {
+  f.BeginOp(kOps[28]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_finite(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_nan(Fuzz& f) {
+  f.BeginOp(kOps[29]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_nan(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_le(Fuzz& f) {
+  f.BeginOp(kOps[30]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_le(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log(Fuzz& f) {
+  f.BeginOp(kOps[31]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log2(Fuzz& f) {
+  f.BeginOp(kOps[32]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log2(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log1p(Fuzz& f) {
+  f.BeginOp(kOps[33]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log1p(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sigmoid(Fuzz& f) {
+  f.BeginOp(kOps[34]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lt(Fuzz& f) {
+  f.BeginOp(kOps[35]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lt(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_maximum(Fuzz& f) {
   f.BeginOp(kOps[36]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1206,533 +1434,6 @@ void Call_weft_top_k(Fuzz& f) {
   if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
   f.Keep(out_values);
   f.Keep(out_indices);
-}
-
-void Call_weft_bincount(Fuzz& f) {
-  f.BeginOp(kOps[114]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const weights = f.Operand(1);
-  int64_t length = {};
-  length = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bincount(ctx, x, weights, length, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_boolean_mask_static(Fuzz& f) {
-  f.BeginOp(kOps[115]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const mask = f.Operand(1);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_boolean_mask_static_opts* const opts = f.Options<weft_boolean_mask_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_FILL;
-    opts->fill = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_boolean_mask_static(ctx, x, mask, size, opts, out_result, out_count))) return;
-  f.Keep(out_result);
-  f.Keep(out_count);
-}
-
-void Call_weft_masked_select_static(Fuzz& f) {
-  f.BeginOp(kOps[116]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const mask = f.Operand(1);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_masked_select_static_opts* const opts = f.Options<weft_masked_select_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_MASKED_SELECT_STATIC_HAS_FILL;
-    opts->fill = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_masked_select_static(ctx, x, mask, size, opts, out_result, out_count))) return;
-  f.Keep(out_result);
-  f.Keep(out_count);
-}
-
-void Call_weft_nonzero_static(Fuzz& f) {
-  f.BeginOp(kOps[117]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_nonzero_static_opts* const opts = f.Options<weft_nonzero_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_NONZERO_STATIC_HAS_FILL;
-    opts->fill = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nonzero_static(ctx, x, size, opts, out_indices, out_count))) return;
-  f.Keep(out_indices);
-  f.Keep(out_count);
-}
-
-void Call_weft_unique_static(Fuzz& f) {
-  f.BeginOp(kOps[118]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_unique_static_opts* const opts = f.Options<weft_unique_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_UNIQUE_STATIC_HAS_FILL;
-    opts->fill = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
-    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_inverse = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_counts = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_unique_static(ctx, x, size, opts, out_values, out_count, out_inverse, out_counts, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_count);
-  f.Keep(out_inverse);
-  f.Keep(out_counts);
-  f.Keep(out_indices);
-}
-
-void Call_weft_cholesky(Fuzz& f) {
-  f.BeginOp(kOps[119]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cholesky(ctx, a, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[120]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const lhs = f.Operand(0);
-  weft_tensor* const rhs = f.Operand(1);
-  const int64_t* lhs_batching_dimensions = {};
-  size_t lhs_batching_dimensions_count = {};
-  f.Ints(0, &lhs_batching_dimensions, &lhs_batching_dimensions_count);
-  const int64_t* rhs_batching_dimensions = {};
-  size_t rhs_batching_dimensions_count = {};
-  f.Ints(1, &rhs_batching_dimensions, &rhs_batching_dimensions_count);
-  const int64_t* lhs_contracting_dimensions = {};
-  size_t lhs_contracting_dimensions_count = {};
-  f.Ints(2, &lhs_contracting_dimensions, &lhs_contracting_dimensions_count);
-  const int64_t* rhs_contracting_dimensions = {};
-  size_t rhs_contracting_dimensions_count = {};
-  f.Ints(3, &rhs_contracting_dimensions, &rhs_contracting_dimensions_count);
-  weft_dot_general_opts* const opts = f.Options<weft_dot_general_opts>();
-  if (opts != nullptr) {
-    if (f.Given(4)) opts->present |= WEFT_DOT_GENERAL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
-    if (f.Given(5)) opts->present |= WEFT_DOT_GENERAL_HAS_PRECISION;
-    opts->precision = static_cast<weft_dot_general_precision>(f.EnumAttr(5));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dot_general(ctx, lhs, rhs, lhs_batching_dimensions, lhs_batching_dimensions_count, rhs_batching_dimensions, rhs_batching_dimensions_count, lhs_contracting_dimensions, lhs_contracting_dimensions_count, rhs_contracting_dimensions, rhs_contracting_dimensions_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_fft(Fuzz& f) {
-  f.BeginOp(kOps[121]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_fft_type fft_type = {};
-  fft_type = static_cast<weft_fft_type>(f.EnumAttr(0));
-  const int64_t* fft_length = {};
-  size_t fft_length_count = {};
-  f.Ints(1, &fft_length, &fft_length_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_fft(ctx, x, fft_type, fft_length, fft_length_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[122]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_matmul_opts* const opts = f.Options<weft_matmul_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MATMUL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_MATMUL_HAS_PRECISION;
-    opts->precision = static_cast<weft_matmul_precision>(f.EnumAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_matmul(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_triangular_solve(Fuzz& f) {
-  f.BeginOp(kOps[123]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_tensor* const b = f.Operand(1);
-  weft_triangular_solve_opts* const opts = f.Options<weft_triangular_solve_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE;
-    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL;
-    opts->unit_diagonal = static_cast<int32_t>(f.BoolAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A;
-    opts->transpose_a = static_cast<weft_triangular_solve_transpose_a>(f.EnumAttr(3));
-    opts->present ^= f.StrayBits(4);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_triangular_solve(ctx, a, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[124]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window = {};
-  size_t window_count = {};
-  f.Ints(0, &window, &window_count);
-  weft_avg_pool_opts* const opts = f.Options<weft_avg_pool_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_AVG_POOL_HAS_STRIDES;
-    f.Ints(1, &opts->strides, &opts->strides_count);
-    if (f.Given(2)) opts->present |= WEFT_AVG_POOL_HAS_PADDING;
-    opts->padding = static_cast<weft_avg_pool_padding>(f.EnumAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_AVG_POOL_HAS_PADS;
-    f.Ints(3, &opts->pads, &opts->pads_count);
-    if (f.Given(4)) opts->present |= WEFT_AVG_POOL_HAS_CEIL_MODE;
-    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
-    if (f.Given(5)) opts->present |= WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD;
-    opts->count_include_pad = static_cast<int32_t>(f.BoolAttr(5));
-    if (f.Given(6)) opts->present |= WEFT_AVG_POOL_HAS_DIVISOR;
-    opts->divisor = f.IntAttr(6);
-    opts->present ^= f.StrayBits(6);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_avg_pool(ctx, x, window, window_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[125]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_conv_opts* const opts = f.Options<weft_conv_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CONV_HAS_STRIDES;
-    f.Ints(0, &opts->strides, &opts->strides_count);
-    if (f.Given(1)) opts->present |= WEFT_CONV_HAS_PADDING;
-    opts->padding = static_cast<weft_conv_padding>(f.EnumAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_CONV_HAS_PADS;
-    f.Ints(2, &opts->pads, &opts->pads_count);
-    if (f.Given(3)) opts->present |= WEFT_CONV_HAS_DILATION;
-    f.Ints(3, &opts->dilation, &opts->dilation_count);
-    if (f.Given(4)) opts->present |= WEFT_CONV_HAS_GROUPS;
-    opts->groups = f.IntAttr(4);
-    if (f.Given(5)) opts->present |= WEFT_CONV_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
-    if (f.Given(6)) opts->present |= WEFT_CONV_HAS_PRECISION;
-    opts->precision = static_cast<weft_conv_precision>(f.EnumAttr(6));
-    opts->present ^= f.StrayBits(7);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_conv(ctx, x, w, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_conv_transpose(Fuzz& f) {
-  f.BeginOp(kOps[126]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_conv_transpose_opts* const opts = f.Options<weft_conv_transpose_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_STRIDES;
-    f.Ints(0, &opts->strides, &opts->strides_count);
-    if (f.Given(1)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_PADS;
-    f.Ints(1, &opts->pads, &opts->pads_count);
-    if (f.Given(2)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING;
-    f.Ints(2, &opts->output_padding, &opts->output_padding_count);
-    if (f.Given(3)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_DILATION;
-    f.Ints(3, &opts->dilation, &opts->dilation_count);
-    if (f.Given(4)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_GROUPS;
-    opts->groups = f.IntAttr(4);
-    if (f.Given(5)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
-    if (f.Given(6)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_PRECISION;
-    opts->precision = static_cast<weft_conv_transpose_precision>(f.EnumAttr(6));
-    opts->present ^= f.StrayBits(7);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_conv_transpose(ctx, x, w, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[127]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const input = f.Operand(0);
-  weft_tensor* const kernel = f.Operand(1);
-  const int64_t* window_strides = {};
-  size_t window_strides_count = {};
-  f.Ints(0, &window_strides, &window_strides_count);
-  const int64_t* padding = {};
-  size_t padding_count = {};
-  f.Ints(1, &padding, &padding_count);
-  const int64_t* lhs_dilation = {};
-  size_t lhs_dilation_count = {};
-  f.Ints(2, &lhs_dilation, &lhs_dilation_count);
-  const int64_t* rhs_dilation = {};
-  size_t rhs_dilation_count = {};
-  f.Ints(3, &rhs_dilation, &rhs_dilation_count);
-  const int64_t* input_dimensions = {};
-  size_t input_dimensions_count = {};
-  f.Ints(4, &input_dimensions, &input_dimensions_count);
-  const int64_t* kernel_dimensions = {};
-  size_t kernel_dimensions_count = {};
-  f.Ints(5, &kernel_dimensions, &kernel_dimensions_count);
-  const int64_t* output_dimensions = {};
-  size_t output_dimensions_count = {};
-  f.Ints(6, &output_dimensions, &output_dimensions_count);
-  weft_convolution_opts* const opts = f.Options<weft_convolution_opts>();
-  if (opts != nullptr) {
-    if (f.Given(7)) opts->present |= WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT;
-    opts->feature_group_count = f.IntAttr(7);
-    if (f.Given(8)) opts->present |= WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT;
-    opts->batch_group_count = f.IntAttr(8);
-    if (f.Given(9)) opts->present |= WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL;
-    f.Ints(9, &opts->window_reversal, &opts->window_reversal_count);
-    if (f.Given(10)) opts->present |= WEFT_CONVOLUTION_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(10));
-    if (f.Given(11)) opts->present |= WEFT_CONVOLUTION_HAS_PRECISION;
-    opts->precision = static_cast<weft_convolution_precision>(f.EnumAttr(11));
-    opts->present ^= f.StrayBits(5);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_convolution(ctx, input, kernel, window_strides, window_strides_count, padding, padding_count, lhs_dilation, lhs_dilation_count, rhs_dilation, rhs_dilation_count, input_dimensions, input_dimensions_count, kernel_dimensions, kernel_dimensions_count, output_dimensions, output_dimensions_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[128]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window = {};
-  size_t window_count = {};
-  f.Ints(0, &window, &window_count);
-  weft_max_pool_opts* const opts = f.Options<weft_max_pool_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_MAX_POOL_HAS_STRIDES;
-    f.Ints(1, &opts->strides, &opts->strides_count);
-    if (f.Given(2)) opts->present |= WEFT_MAX_POOL_HAS_PADDING;
-    opts->padding = static_cast<weft_max_pool_padding>(f.EnumAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_MAX_POOL_HAS_PADS;
-    f.Ints(3, &opts->pads, &opts->pads_count);
-    if (f.Given(4)) opts->present |= WEFT_MAX_POOL_HAS_CEIL_MODE;
-    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
-    if (f.Given(5)) opts->present |= WEFT_MAX_POOL_HAS_DILATION;
-    f.Ints(5, &opts->dilation, &opts->dilation_count);
-    opts->present ^= f.StrayBits(5);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_max_pool(ctx, x, window, window_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[129]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window_dimensions = {};
-  size_t window_dimensions_count = {};
-  f.Ints(0, &window_dimensions, &window_dimensions_count);
-  weft_reduce_window_reducer reducer = {};
-  reducer = static_cast<weft_reduce_window_reducer>(f.EnumAttr(1));
-  weft_reduce_window_opts* const opts = f.Options<weft_reduce_window_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES;
-    f.Ints(2, &opts->window_strides, &opts->window_strides_count);
-    if (f.Given(3)) opts->present |= WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS;
-    f.Ints(3, &opts->base_dilations, &opts->base_dilations_count);
-    if (f.Given(4)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS;
-    f.Ints(4, &opts->window_dilations, &opts->window_dilations_count);
-    if (f.Given(5)) opts->present |= WEFT_REDUCE_WINDOW_HAS_PADDING;
-    f.Ints(5, &opts->padding, &opts->padding_count);
-    opts->present ^= f.StrayBits(4);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce_window(ctx, x, window_dimensions, window_dimensions_count, reducer, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[130]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const operand = f.Operand(0);
-  weft_tensor* const source = f.Operand(1);
-  const int64_t* window_dimensions = {};
-  size_t window_dimensions_count = {};
-  f.Ints(0, &window_dimensions, &window_dimensions_count);
-  weft_select_and_scatter_opts* const opts = f.Options<weft_select_and_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES;
-    f.Ints(1, &opts->window_strides, &opts->window_strides_count);
-    if (f.Given(2)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
-    f.Ints(2, &opts->padding, &opts->padding_count);
-    if (f.Given(3)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_SELECT;
-    opts->select = static_cast<weft_select_and_scatter_select>(f.EnumAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_select_and_scatter(ctx, operand, source, window_dimensions, window_dimensions_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[131]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_batch_norm_opts* const opts = f.Options<weft_batch_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_variance = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm(ctx, x, scale, offset, opts, out_result, out_batch_mean, out_batch_variance))) return;
-  f.Keep(out_result);
-  f.Keep(out_batch_mean);
-  f.Keep(out_batch_variance);
-}
-
-void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[132]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const mean = f.Operand(2);
-  weft_tensor* const variance = f.Operand(3);
-  weft_tensor* const grad_output = f.Operand(4);
-  double epsilon = {};
-  epsilon = f.DoubleAttr(0);
-  int64_t feature_index = {};
-  feature_index = f.IntAttr(1);
-  weft_tensor** const out_grad_operand = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_grad_scale = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_grad_offset = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_grad(ctx, x, scale, mean, variance, grad_output, epsilon, feature_index, out_grad_operand, out_grad_scale, out_grad_offset))) return;
-  f.Keep(out_grad_operand);
-  f.Keep(out_grad_scale);
-  f.Keep(out_grad_offset);
-}
-
-void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[133]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  double epsilon = {};
-  epsilon = f.DoubleAttr(0);
-  int64_t feature_index = {};
-  feature_index = f.IntAttr(1);
-  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_var = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_training(ctx, x, scale, offset, epsilon, feature_index, out_output, out_batch_mean, out_batch_var))) return;
-  f.Keep(out_output);
-  f.Keep(out_batch_mean);
-  f.Keep(out_batch_var);
-}
-
-void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[134]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_tensor* const mean = f.Operand(3);
-  weft_tensor* const variance = f.Operand(4);
-  weft_batch_norm_inference_opts* const opts = f.Options<weft_batch_norm_inference_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_inference(ctx, x, scale, offset, mean, variance, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[135]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const logits = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
-    opts->label_smoothing = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
-  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

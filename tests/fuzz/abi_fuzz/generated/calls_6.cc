@@ -4,6 +4,334 @@
 
 namespace weft::fuzz {
 
+void Call_weft_glu(Fuzz& f) {
+  f.BeginOp(kOps[214]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_glu_opts* const opts = f.Options<weft_glu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GLU_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_glu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardshrink(Fuzz& f) {
+  f.BeginOp(kOps[215]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardshrink_opts* const opts = f.Options<weft_hardshrink_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDSHRINK_HAS_LAMBD;
+    opts->lambd = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardshrink(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[216]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardswish(Fuzz& f) {
+  f.BeginOp(kOps[217]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardswish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardtanh(Fuzz& f) {
+  f.BeginOp(kOps[218]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardtanh_opts* const opts = f.Options<weft_hardtanh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDTANH_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_HARDTANH_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardtanh(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[219]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mish(Fuzz& f) {
+  f.BeginOp(kOps[220]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_prelu(Fuzz& f) {
+  f.BeginOp(kOps[221]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const weight = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_prelu(ctx, x, weight, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_selu(Fuzz& f) {
+  f.BeginOp(kOps[222]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_selu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softmin(Fuzz& f) {
+  f.BeginOp(kOps[223]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softmin_opts* const opts = f.Options<weft_softmin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softmin(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softplus_beta(Fuzz& f) {
+  f.BeginOp(kOps[224]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softplus_beta_opts* const opts = f.Options<weft_softplus_beta_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_BETA;
+    opts->beta = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_THRESHOLD;
+    opts->threshold = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softplus_beta(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softshrink(Fuzz& f) {
+  f.BeginOp(kOps[225]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softshrink_opts* const opts = f.Options<weft_softshrink_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTSHRINK_HAS_LAMBD;
+    opts->lambd = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softshrink(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softsign(Fuzz& f) {
+  f.BeginOp(kOps[226]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softsign(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tanhshrink(Fuzz& f) {
+  f.BeginOp(kOps[227]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tanhshrink(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_threshold(Fuzz& f) {
+  f.BeginOp(kOps[228]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  double threshold = {};
+  threshold = f.DoubleAttr(0);
+  double value = {};
+  value = f.DoubleAttr(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_threshold(ctx, x, threshold, value, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bce(Fuzz& f) {
+  f.BeginOp(kOps[229]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_bce_opts* const opts = f.Options<weft_bce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BCE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_bce_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bce(ctx, x, y, weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bce_with_logits(Fuzz& f) {
+  f.BeginOp(kOps[230]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_tensor* const pos_weight = f.Operand(3);
+  weft_bce_with_logits_opts* const opts = f.Options<weft_bce_with_logits_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BCE_WITH_LOGITS_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_bce_with_logits_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bce_with_logits(ctx, x, y, weight, pos_weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gaussian_nll(Fuzz& f) {
+  f.BeginOp(kOps[231]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const var = f.Operand(2);
+  weft_gaussian_nll_opts* const opts = f.Options<weft_gaussian_nll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_gaussian_nll_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_FULL;
+    opts->full = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_EPS;
+    opts->eps = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gaussian_nll(ctx, x, y, var, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hinge_embedding(Fuzz& f) {
+  f.BeginOp(kOps[232]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_hinge_embedding_opts* const opts = f.Options<weft_hinge_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_hinge_embedding_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hinge_embedding(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_huber(Fuzz& f) {
+  f.BeginOp(kOps[233]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_huber_opts* const opts = f.Options<weft_huber_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HUBER_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_huber_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_HUBER_HAS_DELTA;
+    opts->delta = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_huber(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_kl_div(Fuzz& f) {
+  f.BeginOp(kOps[234]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_kl_div_opts* const opts = f.Options<weft_kl_div_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_KL_DIV_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_kl_div_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_KL_DIV_HAS_LOG_TARGET;
+    opts->log_target = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_kl_div(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_l1(Fuzz& f) {
+  f.BeginOp(kOps[235]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_l1_opts* const opts = f.Options<weft_l1_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_L1_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_l1_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_margin_ranking(Fuzz& f) {
   f.BeginOp(kOps[236]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1464,60 +1792,6 @@ void Call_weft_soft_cross_entropy(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_soft_cross_entropy(ctx, x, y, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[314]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const y = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_trapezoid_opts* const opts = f.Options<weft_trapezoid_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRAPEZOID_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_TRAPEZOID_HAS_DX;
-    opts->dx = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_trapezoid(ctx, y, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_vander(Fuzz& f) {
-  f.BeginOp(kOps[315]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t count = {};
-  count = f.IntAttr(0);
-  weft_vander_opts* const opts = f.Options<weft_vander_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_VANDER_HAS_INCREASING;
-    opts->increasing = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_vander(ctx, x, count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_vecdot(Fuzz& f) {
-  f.BeginOp(kOps[316]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_vecdot_opts* const opts = f.Options<weft_vecdot_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VECDOT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_vecdot(ctx, x, y, opts, out))) return;
   f.Keep(out);
 }
 
