@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "src/c_api/job_reduce.h"
 #include "src/c_api/options.h"
 #include "src/c_api/tree_object.h"
 #include "weft.h"
@@ -41,7 +42,7 @@ absl::Status Taken() {
       "time");
 }
 absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count, const lazy::OptimizerOptions& options,
-                    weft_optimizer** out) {
+                    weft_job* job, weft_optimizer** out) {
   WEFT_NOT_NULL(out);
   WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
   WEFT_RETURN_IF_ERROR(context->Usable());
@@ -50,6 +51,12 @@ absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count,
   WEFT_RETURN_IF_ERROR(GetTensors(params, count, "params", &list));
   for (size_t i = 0; i < count; ++i) WEFT_RETURN_IF_ERROR(SameEngine(list[i], context->engine(), "params", i));
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made, lazy::Optimizer::Create(context->engine(), list, options));
+  if (job != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(const Pin<JobObject> object, Get(job, "job"));
+    made->set_reduce([job = object.Share()](std::span<lazy::Tensor* const> gradients, ir::Location location) {
+      return ReduceOver(*job, gradients, {.mean = true}, location);
+    });
+  }
   WEFT_ASSIGN_OR_RETURN(*out, Make<weft_optimizer>(std::move(made)));
   return absl::OkStatus();
 }
@@ -77,7 +84,7 @@ weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t cou
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta2", made.beta2, 0, 1));
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.weight_decay", made.weight_decay, 0, HUGE_VAL));
-    return Create(ctx, params, count, made, out);
+    return Create(ctx, params, count, made, o.job, out);
   };
   return Guard(body, function);
 }
@@ -109,7 +116,7 @@ weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_
     made.momentum = o.momentum;
     made.weight_decay = o.weight_decay;
     made.nesterov = o.nesterov != 0;
-    return Create(ctx, params, count, made, out);
+    return Create(ctx, params, count, made, o.job, out);
   });
 }
 

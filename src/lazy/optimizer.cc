@@ -209,6 +209,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location lo
   const size_t slot_count = slot_names().size();
   // operands: parameter, gradient, slots of each updated parameter; targets: parameter, slots.
   std::vector<Tensor*> operands, targets;
+  std::vector<size_t> gradient_at;  // in operands
   for (size_t i = 0; i < n; ++i) {
     if (gradients[i] == nullptr) continue;
     if (!(gradients[i]->type() == parameters_[i]->type())) {
@@ -216,12 +217,21 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location lo
                        ir::ShortType(parameters_[i]->type()));
     }
     operands.push_back(parameters_[i].get());
+    gradient_at.push_back(operands.size());
     operands.push_back(gradients[i]);
     targets.push_back(parameters_[i].get());
     for (size_t name = 0; name < slot_count; ++name) {
       operands.push_back(slot(name, i));
       targets.push_back(slot(name, i));
     }
+  }
+
+  std::vector<Ref<Tensor>> reduced;
+  std::vector<Tensor*> present;
+  if (reduce_ && !gradient_at.empty()) {
+    for (size_t i = 0; i < gradient_at.size(); ++i) present.push_back(operands[gradient_at[i]]);
+    WEFT_ASSIGN_OR_RETURN(reduced, reduce_(present, location));
+    for (size_t i = 0; i < gradient_at.size(); ++i) operands[gradient_at[i]] = reduced[i].get();
   }
 
   const OptimizerOptions& o = options_;

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/lazy/engine.h"
@@ -50,6 +53,11 @@ class Optimizer final : public RefCounted {
   // Parameters and state are assigned their new values. gradients[i] belongs to parameters[i]; null: left alone.
   absl::Status Step(std::span<Tensor* const> gradients, ir::Location location = {});
 
+  // What the gradients of a step become before it uses them (their mean over processes); null ones are left out. Empty:
+  // they stay.
+  using Reduce = std::function<absl::StatusOr<std::vector<Ref<Tensor>>>(std::span<Tensor* const>, ir::Location)>;
+  void set_reduce(Reduce reduce) { reduce_ = std::move(reduce); }
+
   double learning_rate() const { return options_.learning_rate; }
   void set_learning_rate(double value) { options_.learning_rate = value; }
   int64_t step_count() const { return step_; }
@@ -70,6 +78,7 @@ class Optimizer final : public RefCounted {
   Ref<const UpdateRule> rule_;  // what the options turn on
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
+  Reduce reduce_;
   int64_t step_ = 0;
   std::atomic<bool> taken_{false};
 };

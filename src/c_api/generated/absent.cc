@@ -4,8 +4,5 @@
 
 extern "C" {
 
-weft_error* weft_job_reduce(weft_context*, weft_job*, weft_tensor* const*, size_t, weft_job_reduction,
-                            const weft_job_reduce_options*,
-                            weft_tensor**) noexcept { return weft::c_api::Unimplemented("weft_job_reduce"); }
 
 }  // extern "C"
