@@ -34,7 +34,12 @@ weft_error* SumOver(const void* input, uint64_t count, void* output, int64_t job
     call.count = static_cast<int64_t>(count);
     call.input = input;
     call.output = output;
-    return object->job->Run(call, object->PatienceFrom(MonotonicNow()));
+    const int64_t now = MonotonicNow();
+    const CancelToken cancel = object->cancel();
+    distributed::Patience patience = object->PatienceFrom(now);
+    patience.cancel = &cancel;
+    patience.began_ns = now;
+    return object->job->Run(call, patience);
   });
 }
 
@@ -193,6 +198,7 @@ absl::StatusOr<std::vector<Ref<lazy::Tensor>>> ReduceOver(const JobObject& job, 
   Tensors results(tensors.size());
   if (tensors.empty()) return results;
   Recording recording = {tensors[0]->engine(), job, how, location};
+  job.set_cancel(recording.engine.services().StartToken(0));
   struct Open {
     std::vector<size_t> members;
     int64_t bytes = 0;

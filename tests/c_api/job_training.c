@@ -2,10 +2,13 @@
  * processes (option `job`) and whose loaders give each process its part of the same global batches. Against one process with the whole
  * batch: losses and weights within 1e-5. The same number of processes twice: the same bits.
  *   job_training [STEPS]              compares; 50 steps if not said
- *   job_training KIND RANK SIZE STEPS FILE ID    one process, which writes losses and weights to a file */
+ *   job_training KIND RANK SIZE STEPS FILE ID    one process, which writes losses and weights to a file
+ * Where a process dies, the step of the others fails with its name; where one does not come, weft_cancel ends the wait. */
 #define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -240,11 +243,105 @@ static void compare(const char* program, int convolves, int steps) {
   free(alone);
 }
 
+/* --- One that goes, one that does not come ---------------------------------------------------------------------------- */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static weft_job* join(const char* id, int rank, int64_t timeout_ms) {
+  weft_job_options options = WEFT_JOB_OPTIONS_INIT;
+  weft_job* job = NULL;
+  options.id = id;
+  options.id_length = WEFT_STRLEN;
+  options.rank = rank;
+  options.size = 2;
+  options.timeout_ms = timeout_ms;
+  MUST(weft_job_join(&options, &job));
+  return job;
+}
+
+/* Rank 1 adds a tensor to that of rank 0 so many times, and then dies, or only waits. */
+static int other(const char* id, int times, int dies) {
+  weft_context* ctx = new_context();
+  weft_job* job = join(id, 1, 60000);
+  weft_tensor *x = ramp(ctx, DIMS(4)), *sum = NULL;
+  float values[4];
+  for (; times > 0; --times) {
+    MUST(weft_job_reduce(ctx, job, &x, 1, WEFT_JOB_SUM, NULL, &sum));
+    MUST(weft_tensor_to_host(sum, values, sizeof values));
+    weft_tensor_release(sum);
+  }
+  if (dies) kill(getpid(), SIGKILL);
+  for (;;) sleep(1); /* until it is killed */
+}
+
+static pid_t start_other(const char* program, const char* id, const char* times, const char* dies) {
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(program, program, "other", id, times, dies, (char*)NULL);
+    _exit(127);
+  }
+  return child;
+}
+
+static void* cancel_soon(void* ctx) {
+  const struct timespec soon = {0, 300000000};
+  nanosleep(&soon, NULL);
+  weft_cancel(ctx);
+  return NULL;
+}
+
+static void others_that_go_or_do_not_come_end_the_step(const char* program) {
+  int dies;
+  for (dies = 1; dies >= 0; --dies) {
+    weft_context* ctx = new_context();
+    weft_tensor *x = ramp(ctx, DIMS(4)), *sum = NULL, *square = NULL;
+    weft_job* job;
+    pthread_t thread;
+    char id[64];
+    float values[4];
+    double began;
+    pid_t child;
+    snprintf(id, sizeof id, "goes-%d-%d", (int)getpid(), dies);
+    child = start_other(program, id, "1", dies ? "1" : "0");
+    job = join(id, 0, 60000);
+    MUST(weft_job_reduce(ctx, job, &x, 1, WEFT_JOB_SUM, NULL, &sum));
+    MUST(weft_tensor_to_host(sum, values, sizeof values));
+    CHECK(values[3] == 6);
+    weft_tensor_release(sum);
+    MUST(weft_square(ctx, x, &square));
+    MUST(weft_job_reduce(ctx, job, &square, 1, WEFT_JOB_SUM, NULL, &sum));
+    if (!dies) pthread_create(&thread, NULL, cancel_soon, ctx);
+    began = now();
+    if (dies) {
+      FAILS_WITH(weft_tensor_to_host(sum, values, sizeof values), WEFT_UNAVAILABLE, "ended while rank 0");
+    } else {
+      FAILS_WITH(weft_tensor_to_host(sum, values, sizeof values), WEFT_CANCELLED, "");
+      pthread_join(thread, NULL);
+    }
+    CHECK(now() - began < 5); /* 0.1 and 0.3 s on a machine with nothing else to do */
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    MUST(weft_tensor_to_host(square, values, sizeof values)); /* all else works on */
+    CHECK(values[3] == 9);
+    weft_tensor_release(sum);
+    weft_tensor_release(square);
+    weft_tensor_release(x);
+    weft_job_release(job);
+    weft_context_release(ctx);
+  }
+}
+
 int main(int argc, char** argv) {
   const int steps = argc == 2 ? atoi(argv[1]) : 50;
+  if (argc == 5) return other(argv[2], atoi(argv[3]), atoi(argv[4]));
   if (argc == 7) return train(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argv[5], argv[6]);
   if (steps < 2 || steps > MOST_STEPS) return 2;
   make_folder();
+  others_that_go_or_do_not_come_end_the_step(argv[0]);
   compare(argv[0], 0, steps);
   compare(argv[0], 1, steps);
   remove_folder();
