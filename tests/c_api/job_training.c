@@ -162,6 +162,7 @@ static int train(int convolves, int rank, int size, int steps, const char* file,
   MUST(weft_job_join(&options, &job));
   opt = new_optimizer(ctx, &n, job);
   for (i = 0; i < steps; ++i) out.loss[out.steps++] = train_step(ctx, job, &n, opt, loader);
+  if (steps > 8) CHECK(metric(ctx, "steps_replayed") > steps / 2); /* noted like any other operation */
   for (i = 0; i < n.count; ++i) {
     uint64_t bytes = 0;
     MUST(weft_tensor_size(n.p[i], &bytes));
