@@ -95,8 +95,9 @@ typedef struct weft_loader_options {
   int64_t threads; /* that read; 0: as many as depth */
   int64_t timeout_ms; /* how long weft_loader_next waits for one batch; 0: 300,000 */
   int64_t batches_per_execution; /* weft_loader_next is a barrier (weft_sync) before every so many batches; 0: never */
+  weft_job* job; /* the sampler's ranks are its processes: where an epoch begins, or goes on after weft_loader_load, weft_loader_next waits for what runs and for all processes, and fails in all of them if they would read different orders or numbers of batches */
 } weft_loader_options;
-#define WEFT_LOADER_OPTIONS_INIT {sizeof(weft_loader_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0}
+#define WEFT_LOADER_OPTIONS_INIT {sizeof(weft_loader_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL}
 WEFT_API void weft_loader_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Reads an IDX file, the format of the MNIST family, plain or gzip (known by its bytes), as one tensor of u8, i8, i16,

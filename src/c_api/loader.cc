@@ -7,6 +7,7 @@
 
 #include "src/c_api/callbacks.h"
 #include "src/c_api/data_objects.h"
+#include "src/c_api/job_object.h"
 #include "src/c_api/options.h"
 #include "src/c_api/tree_object.h"
 #include "weft.h"
@@ -67,11 +68,12 @@ absl::StatusOr<std::shared_ptr<void>> ToTensors(const Target& target, const std:
 class LoaderObject final : public RefCounted {
  public:
   LoaderObject(weft_context* context, Target target, std::unique_ptr<data::Loader> loader,
-               int64_t batches_per_execution)
+               int64_t batches_per_execution, Ref<JobObject> job)
       : context(context),
         target(std::move(target)),
         loader(std::move(loader)),
-        batches_per_execution(batches_per_execution) {}
+        batches_per_execution(batches_per_execution),
+        job(std::move(job)) {}
   // The threads are not here in the child of a fork, and may have left a lock behind.
   ~LoaderObject() override {
     if (target.engine->services().fork().Forked()) (void)loader.release();
@@ -82,6 +84,8 @@ class LoaderObject final : public RefCounted {
   std::unique_ptr<data::Loader> loader;
   const int64_t batches_per_execution;
   std::atomic<int64_t> since_execution{0};
+  const Ref<JobObject> job;               // null: nobody else reads
+  std::atomic<int64_t> agreed_epoch{-1};  // in which all processes of the job are known to read the same
 };
 
 }  // namespace
@@ -146,6 +150,16 @@ absl::Status Create(weft_context* ctx, weft_dataset* dataset, weft_sampler* samp
   WEFT_ASSIGN_OR_RETURN(const Pin<data::Sampler> order, Get(sampler, "sampler"));
   WEFT_ASSIGN_OR_RETURN(const weft_loader_options read, ReadLoaderOptions(options));
   WEFT_ASSIGN_OR_RETURN(Target target, TargetOf(*context, read, *from, *order));
+  Ref<JobObject> job;
+  if (read.job != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(const Pin<JobObject> found, Get(read.job, "job"));
+    const distributed::JobPlace& own = found->job->place();
+    if (order->spec().rank != own.rank || order->spec().ranks != own.size) {
+      return UserError("the sampler is of rank ", order->spec().rank, " of ", order->spec().ranks,
+                       ", the job's rank is ", own.rank, " of ", own.size);
+    }
+    job = found.Share();
+  }
   data::LoaderOptions how;
   if (read.depth != 0) how.depth = read.depth;
   if (read.timeout_ms != 0) how.timeout_ms = read.timeout_ms;
@@ -157,7 +171,52 @@ absl::Status Create(weft_context* ctx, weft_dataset* dataset, weft_sampler* samp
       std::unique_ptr<data::Loader> loader,
       data::Loader::Create(from.Share(), order.Share(), how, std::move(finish), &context->engine().metrics()));
   WEFT_ASSIGN_OR_RETURN(*out, Make<weft_loader>(MakeRef<LoaderObject>(ctx, std::move(target), std::move(loader),
-                                                                      read.batches_per_execution)));
+                                                                      read.batches_per_execution, std::move(job))));
+  return absl::OkStatus();
+}
+
+// What processes that share data must have in common.
+struct Stand {
+  int64_t batches, batch, items, epoch, position, seed;
+
+  std::string Text() const {
+    return absl::StrCat(batches, " batches of ", batch, " of ", items, " items in epoch ", epoch, " from position ",
+                        position, " (seed ", static_cast<uint64_t>(seed), ")");
+  }
+  friend bool operator==(const Stand&, const Stand&) = default;
+};
+
+// Compares where all processes of the loader's job stand, at the beginning of an epoch: differences would be a hang at its end. Recorded
+// calls of the job run before this one, so that all processes have them in one order.
+absl::Status Agree(LoaderObject& object, Context& context) {
+  if (object.job == nullptr) return absl::OkStatus();
+  const data::Place place = object.loader->place();
+  if (object.agreed_epoch == place.epoch) return absl::OkStatus();
+  lazy::Services& services = context.engine().services();
+  const CancelToken cancel = services.StartToken(0);
+  WEFT_ASSIGN_OR_RETURN(const Ref<Event> event,
+                        context.engine().Sync(object.target.where, CurrentLocation(context.engine())));
+  WEFT_RETURN_IF_ERROR(services.WaitFor(*event));
+  const data::Sampler& sampler = object.loader->sampler();
+  const Stand own = {
+      sampler.BatchesFrom(place.position), sampler.spec().batch, sampler.length(), place.epoch, place.position,
+      static_cast<int64_t>(place.seed)};
+  std::vector<Stand> all(static_cast<size_t>(object.job->job->place().size));
+  distributed::Collective call = {.kind = distributed::CollectiveKind::kAllGather, .dtype = DType::kI64};
+  call.count = sizeof own / sizeof(int64_t);
+  call.input = &own;
+  call.output = all.data();
+  call.where = "the beginning of a loader's epoch";
+  distributed::Patience patience = object.job->PatienceFrom(MonotonicNow());
+  patience.cancel = &cancel;
+  patience.began_ns = MonotonicNow();
+  WEFT_RETURN_IF_ERROR(object.job->job->Run(call, patience));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "rank ", rank, " would read ", all[rank].Text(),
+                       ", rank 0 ", all[0].Text());
+  }
+  object.agreed_epoch = place.epoch;
   return absl::OkStatus();
 }
 
@@ -181,6 +240,7 @@ absl::Status Next(weft_loader* loader, weft_tensor** outputs, size_t capacity, s
     return UserErrorOf(absl::StatusCode::kOutOfRange, "a batch has ", wanted, " tensors; capacity is ", capacity);
   }
   WEFT_NOT_NULL(outputs);
+  WEFT_RETURN_IF_ERROR(Agree(*object, *context));
   WEFT_RETURN_IF_ERROR(MayExecute(*object, *context));
   lazy::Services& services = context->engine().services();
   const uint32_t before = services.cancels();
@@ -262,6 +322,7 @@ weft_error* weft_loader_load(weft_loader* loader, weft_tree* tree, uint32_t node
     place.seed = static_cast<uint64_t>(seed);
     const int64_t length = object->loader->sampler().length();
     if (items != length) return UserError("the state is of epochs of ", items, " items; this loader's have ", length);
+    object->agreed_epoch = -1;
     return object->loader->MoveTo(place);
   });
 }

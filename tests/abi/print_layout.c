@@ -286,6 +286,7 @@ static void part_1(void) {
   OFFSET(weft_loader_options, threads);
   OFFSET(weft_loader_options, timeout_ms);
   OFFSET(weft_loader_options, batches_per_execution);
+  OFFSET(weft_loader_options, job);
   SIZE(weft_clip_opts);
   OFFSET(weft_clip_opts, struct_size);
   OFFSET(weft_clip_opts, next);
@@ -410,10 +411,10 @@ static void part_1(void) {
   SIZE(weft_any_opts);
   OFFSET(weft_any_opts, struct_size);
   OFFSET(weft_any_opts, next);
-  OFFSET(weft_any_opts, present);
 }
 
 static void part_2(void) {
+  OFFSET(weft_any_opts, present);
   OFFSET(weft_any_opts, dims);
   OFFSET(weft_any_opts, dims_count);
   OFFSET(weft_any_opts, keepdims);
@@ -613,10 +614,10 @@ static void part_2(void) {
   OFFSET(weft_avg_pool_opts, ceil_mode);
   OFFSET(weft_avg_pool_opts, count_include_pad);
   OFFSET(weft_avg_pool_opts, divisor);
-  SIZE(weft_conv_opts);
 }
 
 static void part_3(void) {
+  SIZE(weft_conv_opts);
   OFFSET(weft_conv_opts, struct_size);
   OFFSET(weft_conv_opts, next);
   OFFSET(weft_conv_opts, present);
@@ -816,10 +817,10 @@ static void part_3(void) {
   OFFSET(weft_rng_bit_generator_opts, struct_size);
   OFFSET(weft_rng_bit_generator_opts, next);
   OFFSET(weft_rng_bit_generator_opts, present);
-  OFFSET(weft_rng_bit_generator_opts, dtype);
 }
 
 static void part_4(void) {
+  OFFSET(weft_rng_bit_generator_opts, dtype);
   OFFSET(weft_rng_bit_generator_opts, rng_algorithm);
   SIZE(weft_uniform_opts);
   OFFSET(weft_uniform_opts, struct_size);
@@ -1019,10 +1020,10 @@ static void part_4(void) {
   OFFSET(weft_kthvalue_opts, next);
   OFFSET(weft_kthvalue_opts, present);
   OFFSET(weft_kthvalue_opts, axis);
-  OFFSET(weft_kthvalue_opts, keepdims);
 }
 
 static void part_5(void) {
+  OFFSET(weft_kthvalue_opts, keepdims);
   OFFSET(weft_kthvalue_opts, reserved);
   SIZE(weft_median_opts);
   OFFSET(weft_median_opts, struct_size);
@@ -1222,10 +1223,10 @@ static void part_5(void) {
   OFFSET(weft_lp_pool_opts, strides);
   OFFSET(weft_lp_pool_opts, strides_count);
   OFFSET(weft_lp_pool_opts, padding);
-  OFFSET(weft_lp_pool_opts, reserved_pads);
 }
 
 static void part_6(void) {
+  OFFSET(weft_lp_pool_opts, reserved_pads);
   OFFSET(weft_lp_pool_opts, pads);
   OFFSET(weft_lp_pool_opts, pads_count);
   OFFSET(weft_lp_pool_opts, ceil_mode);
@@ -1425,10 +1426,10 @@ static void part_6(void) {
   VALUE(WEFT_I64);
   VALUE(WEFT_U2);
   VALUE(WEFT_U4);
-  VALUE(WEFT_U8);
 }
 
 static void part_7(void) {
+  VALUE(WEFT_U8);
   VALUE(WEFT_U16);
   VALUE(WEFT_U32);
   VALUE(WEFT_U64);
@@ -1628,10 +1629,10 @@ static void part_7(void) {
   VALUE(WEFT_SELECT_AND_SCATTER_SELECT_GE);
   SIZE(weft_cross_entropy_reduction);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_MEAN);
-  VALUE(WEFT_CROSS_ENTROPY_REDUCTION_SUM);
 }
 
 static void part_8(void) {
+  VALUE(WEFT_CROSS_ENTROPY_REDUCTION_SUM);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_NONE);
   SIZE(weft_gelu_form);
   VALUE(WEFT_GELU_FORM_ERF);
@@ -1831,10 +1832,10 @@ static void part_8(void) {
   VALUE(WEFT_MIN_HAS_DIMS);
   VALUE(WEFT_MIN_HAS_KEEPDIMS);
   VALUE(WEFT_PROD_HAS_DIMS);
-  VALUE(WEFT_PROD_HAS_KEEPDIMS);
 }
 
 static void part_9(void) {
+  VALUE(WEFT_PROD_HAS_KEEPDIMS);
   VALUE(WEFT_STD_HAS_DIMS);
   VALUE(WEFT_STD_HAS_KEEPDIMS);
   VALUE(WEFT_STD_HAS_CORRECTION);
@@ -2034,10 +2035,10 @@ static void part_9(void) {
   VALUE(WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF);
   VALUE(WEFT_PUT_HAS_ACCUMULATE);
   VALUE(WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS);
-  VALUE(WEFT_ROT90_HAS_K);
 }
 
 static void part_10(void) {
+  VALUE(WEFT_ROT90_HAS_K);
   VALUE(WEFT_ROT90_HAS_DIMS);
   VALUE(WEFT_SCATTER_REDUCE_HAS_AXIS);
   VALUE(WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF);
@@ -2237,10 +2238,10 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, idx_read);
   OFFSET(struct weft_api_v1, tensor_from_u64);
   OFFSET(struct weft_api_v1, tensor_item_u64);
-  OFFSET(struct weft_api_v1, context_option_source);
 }
 
 static void part_11(void) {
+  OFFSET(struct weft_api_v1, context_option_source);
   OFFSET(struct weft_api_v1, option_detail);
   OFFSET(struct weft_api_v1, checkpoint_reader_info);
   OFFSET(struct weft_api_v1, checkpoint_reader_find);

@@ -236,6 +236,19 @@ static void bad_samplers_and_loaders_say_what_is_wrong(void) {
   loading.batches_per_execution = -1;
   FAILS_WITH(weft_loader_create(ctx, dataset, of_four, &loading, &loader), WEFT_INVALID_ARGUMENT, "batches_per_execution is -1");
   loading.batches_per_execution = 0;
+  {
+    weft_job* job = NULL;
+    weft_job_options alone = WEFT_JOB_OPTIONS_INIT;
+    weft_sampler* second = sampler_of(5, WEFT_ORDER_RANDOM, WEFT_TAIL_PAD, 2, 1, 2);
+    alone.size = 1;
+    MUST(weft_job_join(&alone, &job));
+    loading.job = job;
+    FAILS_WITH(weft_loader_create(ctx, dataset, second, &loading, &loader), WEFT_INVALID_ARGUMENT,
+               "the sampler is of rank 1 of 2, the job's rank is 0 of 1");
+    weft_sampler_release(second);
+    weft_job_release(job);
+    loading.job = NULL;
+  }
   loading.axis = "data";
   loading.axis_length = 4;
   FAILS_WITH(weft_loader_create(ctx, dataset, of_four, &loading, &loader), WEFT_INVALID_ARGUMENT, "axis is 'data', and there is no mesh");

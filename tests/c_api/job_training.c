@@ -47,18 +47,20 @@ static weft_dataset* pictures(weft_context* ctx) {
   return dataset;
 }
 
-static weft_loader* batches(weft_context* ctx, int rank, int size) {
+static weft_loader* batches(weft_context* ctx, weft_job* job, int rank, int size) {
   weft_dataset* dataset = pictures(ctx);
   weft_sampler* sampler = NULL;
   weft_loader* loader = NULL;
   weft_sampler_options options = WEFT_SAMPLER_OPTIONS_INIT;
+  weft_loader_options together = WEFT_LOADER_OPTIONS_INIT;
+  together.job = job;
   options.batch = BATCH / size;
   options.order = WEFT_ORDER_RANDOM;
   options.seed = 3;
   options.rank = rank;
   options.ranks = size;
   MUST(weft_sampler_create(ITEMS, &options, &sampler));
-  MUST(weft_loader_create(ctx, dataset, sampler, NULL, &loader));
+  MUST(weft_loader_create(ctx, dataset, sampler, &together, &loader));
   weft_dataset_release(dataset);
   weft_sampler_release(sampler);
   return loader;
@@ -149,7 +151,7 @@ static int train(int convolves, int rank, int size, int steps, const char* file,
   weft_context* ctx = new_context();
   weft_job_options options = WEFT_JOB_OPTIONS_INIT;
   weft_job* job = NULL;
-  weft_loader* loader = batches(ctx, rank, size);
+  weft_loader* loader;
   network n = new_network(ctx, convolves);
   weft_optimizer* opt;
   FILE* f;
@@ -160,6 +162,7 @@ static int train(int convolves, int rank, int size, int steps, const char* file,
   options.size = size;
   options.timeout_ms = 60000;
   MUST(weft_job_join(&options, &job));
+  loader = batches(ctx, job, rank, size);
   opt = new_optimizer(ctx, &n, job);
   for (i = 0; i < steps; ++i) out.loss[out.steps++] = train_step(ctx, job, &n, opt, loader);
   if (steps > 8) CHECK(metric(ctx, "steps_replayed") > steps / 2); /* noted like any other operation */
@@ -264,6 +267,29 @@ static weft_job* join(const char* id, int rank, int64_t timeout_ms) {
   return job;
 }
 
+/* Each rank says what it would read; that of rank 1 begins later. */
+static void read_differently(weft_context* ctx, weft_job* job, int rank) {
+  weft_loader* loader = batches(ctx, job, rank, 2);
+  weft_tree* state = NULL;
+  weft_tensor* batch[2] = {NULL, NULL};
+  size_t count = 0;
+  MUST(weft_loader_next(loader, batch, 2, &count));
+  CHECK_EQUAL(count, 2);
+  weft_tensor_release(batch[0]);
+  weft_tensor_release(batch[1]);
+  MUST(weft_tree_create(&state));
+  MUST(weft_tree_add_i64(state, 0, "seed", WEFT_STRLEN, 3, NULL));
+  MUST(weft_tree_add_i64(state, 0, "epoch", WEFT_STRLEN, 2, NULL));
+  MUST(weft_tree_add_i64(state, 0, "position", WEFT_STRLEN, rank * BATCH, NULL));
+  MUST(weft_tree_add_i64(state, 0, "items", WEFT_STRLEN, ITEMS, NULL));
+  MUST(weft_loader_load(loader, state, 0));
+  FAILS(weft_loader_next(loader, batch, 2, &count), WEFT_FAILED_PRECONDITION,
+        "weft_loader_next: rank 1 would read 5 batches of 8 of 96 items in epoch 2 from position 16 (seed 3), rank 0 6 batches "
+        "of 8 of 96 items in epoch 2 from position 0 (seed 3)");
+  weft_tree_release(state);
+  weft_loader_release(loader);
+}
+
 /* Rank 1 adds a tensor to that of rank 0 so many times, and then dies, or only waits. */
 static int other(const char* id, int times, int dies) {
   weft_context* ctx = new_context();
@@ -275,6 +301,8 @@ static int other(const char* id, int times, int dies) {
     MUST(weft_tensor_to_host(sum, values, sizeof values));
     weft_tensor_release(sum);
   }
+  read_differently(ctx, job, 1);
+  if (g_failures) return 1;
   if (dies) kill(getpid(), SIGKILL);
   for (;;) sleep(1); /* until it is killed */
 }
@@ -313,6 +341,7 @@ static void others_that_go_or_do_not_come_end_the_step(const char* program) {
     MUST(weft_tensor_to_host(sum, values, sizeof values));
     CHECK(values[3] == 6);
     weft_tensor_release(sum);
+    read_differently(ctx, job, 0);
     MUST(weft_square(ctx, x, &square));
     MUST(weft_job_reduce(ctx, job, &square, 1, WEFT_JOB_SUM, NULL, &sum));
     if (!dies) pthread_create(&thread, NULL, cancel_soon, ctx);

@@ -1406,6 +1406,7 @@ type LoaderOptions struct {
 	Threads int64
 	TimeoutMs int64
 	BatchesPerExecution int64
+	Job Job
 }
 
 type ClipOpts struct {

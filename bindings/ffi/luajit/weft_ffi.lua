@@ -842,6 +842,7 @@ typedef struct weft_loader_options {
   int64_t threads;
   int64_t timeout_ms;
   int64_t batches_per_execution;
+  weft_job* job;
 } weft_loader_options;
 typedef struct weft_clip_opts {
   size_t struct_size;

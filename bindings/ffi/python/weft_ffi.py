@@ -1187,6 +1187,7 @@ class weft_loader_options(c.Structure):
         ("threads", c.c_int64),
         ("timeout_ms", c.c_int64),
         ("batches_per_execution", c.c_int64),
+        ("job", weft_job),
     ]
 
 

@@ -115,7 +115,7 @@ STRUCTS = {
     'weft_sampler_options': (80, {'struct_size': (0, 'Q'), 'next': (8, 'P'), 'batch': (16, 'q'), 'order': (24, 'I'),
         'tail': (28, 'I'), 'seed': (32, 'Q'), 'rank': (40, 'q'), 'ranks': (48, 'q'), 'weights': (56, 'P'),
         'weight_count': (64, 'Q'), 'draws': (72, 'q')}),
-    'weft_loader_options': (80, {'struct_size': (0, 'Q'), 'next': (8, 'P'), 'device': (16, 'P'), 'mesh': (24, 'P'),
+    'weft_loader_options': (88, {'struct_size': (0, 'Q'), 'next': (8, 'P'), 'device': (16, 'P'), 'mesh': (24, 'P'),
         'axis': (32, 'P'), 'axis_length': (40, 'Q'), 'depth': (48, 'q'), 'threads': (56, 'q'), 'timeout_ms': (64, 'q'),
-        'batches_per_execution': (72, 'q')}),
+        'batches_per_execution': (72, 'q'), 'job': (80, 'P')}),
 }

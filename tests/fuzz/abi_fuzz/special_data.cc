@@ -97,6 +97,7 @@ void Call_weft_loader_create(Fuzz& f) {
     options->threads = f.Wrong() ? f.Integer() : f.Roll(3);
     options->timeout_ms = f.Wrong() ? f.Of<int64_t>({-1, INT64_MIN}) : 1 + f.Roll(1000);
     options->batches_per_execution = f.Wrong() ? f.Integer() : f.Roll(3);
+    options->job = f.OneIn(4) ? f.Handle<weft_job>(true) : nullptr;
   }
   auto* const out = f.Out<weft_loader*>(false);
   f.Enter();

@@ -1280,6 +1280,7 @@ pub struct weft_loader_options {
     pub threads: i64,
     pub timeout_ms: i64,
     pub batches_per_execution: i64,
+    pub job: *mut weft_job,
 }
 
 #[repr(C)]
