@@ -166,40 +166,65 @@ static dataset read_dataset(weft_context* ctx, const char* dir, const char* half
   return d;
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014): the data order is a function of seed and epoch alone. */
-static uint64_t splitmix(uint64_t* state) {
-  uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
+static void free_images(void* data) {
+  free(((dataset*)data)->images);
+  free(((dataset*)data)->labels);
 }
 
-static void shuffle(int32_t* order, int64_t n, uint64_t seed, int64_t epoch) {
-  uint64_t state = seed * 0x2545F4914F6CDD1Du + (uint64_t)epoch;
-  int64_t i;
-  for (i = 0; i < n; ++i) order[i] = (int32_t)i;
-  for (i = n - 1; i > 0; --i) {
-    const int64_t j = (int64_t)(splitmix(&state) % (uint64_t)(i + 1));
-    const int32_t t = order[i];
-    order[i] = order[j];
-    order[j] = t;
-  }
+/* Batches of 64 in an order that is a function of seed and epoch alone, read ahead while steps run. The images become the loader's. */
+static weft_loader* load_batches(weft_context* ctx, weft_device* device, const options* o, dataset* d) {
+  weft_dataset* images = NULL;
+  weft_sampler* sampler = NULL;
+  weft_loader* loader = NULL;
+  weft_sampler_options order = WEFT_SAMPLER_OPTIONS_INIT;
+  weft_loader_options where = WEFT_LOADER_OPTIONS_INIT;
+  weft_tensor_info fields[2];
+  weft_rows rows[2];
+  memset(fields, 0, sizeof fields);
+  memset(rows, 0, sizeof rows);
+  fields[0].dtype = fields[1].dtype = WEFT_U8;
+  fields[0].rank = 3;
+  fields[0].dims[0] = fields[0].dims[1] = SIDE;
+  fields[0].dims[2] = 1;
+  rows[0].data = d->images;
+  rows[0].size = (uint64_t)d->count * SIDE * SIDE;
+  rows[1].data = d->labels;
+  rows[1].size = (uint64_t)d->count;
+  must(weft_dataset_from_memory(d->count, fields, rows, 2, d, free_images, &images));
+  order.batch = BATCH;
+  order.order = WEFT_ORDER_RANDOM;
+  order.seed = (uint64_t)o->seed;
+  must(weft_sampler_create(d->count, &order, &sampler));
+  where.device = device;
+  must(weft_loader_create(ctx, images, sampler, &where, &loader));
+  weft_dataset_release(images);
+  weft_sampler_release(sampler);
+  return loader;
 }
 
-/* The batch [at, at + n) in the given order (NULL: as stored): images as f32 in [0, 1], labels as i32. */
-static void batch(wf_scope* s, const dataset* d, const int32_t* order, int64_t at, int64_t n, weft_tensor** x,
-                  weft_tensor** y) {
-  static uint8_t images[EVAL_BATCH * SIDE * SIDE];
-  static int32_t labels[EVAL_BATCH];
-  int64_t i;
-  for (i = 0; i < n; ++i) {
-    const int64_t k = order ? order[at + i] : at + i;
-    memcpy(images + i * SIDE * SIDE, d->images + k * SIDE * SIDE, SIDE * SIDE);
-    labels[i] = d->labels[k];
-  }
-  *x = wf_from_host(s, WEFT_U8, WF_INTS(n, SIDE, SIDE, 1), images, (size_t)(n * SIDE * SIDE));
-  *x = wf_mul(s, wf_convert(s, *x, WEFT_F32), wf_scalar(s, WEFT_F32, 1.0 / 255));
-  *y = wf_from_host(s, WEFT_I32, WF_INTS(n), labels, (size_t)n * sizeof *labels);
+/* The next batch will be that of this step of this epoch. */
+static void go_to(weft_loader* loader, const options* o, const dataset* d, position at) {
+  weft_tree* state = NULL;
+  uint32_t node;
+  must(weft_tree_create(&state));
+  must(weft_tree_add_i64(state, 0, "seed", WEFT_STRLEN, o->seed, &node));
+  must(weft_tree_add_i64(state, 0, "epoch", WEFT_STRLEN, at.epoch, &node));
+  must(weft_tree_add_i64(state, 0, "position", WEFT_STRLEN, at.step * BATCH, &node));
+  must(weft_tree_add_i64(state, 0, "items", WEFT_STRLEN, d->count, &node));
+  must(weft_loader_load(loader, state, 0));
+  weft_tree_release(state);
+}
+
+/* Images of bytes become f32 in [0, 1], labels i32. */
+static weft_tensor* scaled(wf_scope* s, weft_tensor* images) {
+  return wf_mul(s, wf_convert(s, images, WEFT_F32), wf_scalar(s, WEFT_F32, 1.0 / 255));
+}
+
+/* The test images [at, at + n) and their labels. */
+static void test_batch(wf_scope* s, const dataset* d, int64_t at, int64_t n, weft_tensor** x, weft_tensor** y) {
+  *x = wf_from_host(s, WEFT_U8, WF_INTS(n, SIDE, SIDE, 1), d->images + at * SIDE * SIDE, (size_t)(n * SIDE * SIDE));
+  *x = scaled(s, *x);
+  *y = wf_convert(s, wf_from_host(s, WEFT_U8, WF_INTS(n), d->labels + at, (size_t)n), WEFT_I32);
 }
 
 /* --- model ------------------------------------------------------------------------------------------------------- */
@@ -358,16 +383,18 @@ static int64_t metric(weft_context* ctx, const char* name) {
 
 /* One step: records forward, loss, gradients and update, and launches them. The loss stays on the device. */
 static weft_tensor* train_step(weft_context* ctx, weft_device* device, const options* o, model* m, weft_optimizer* opt,
-                               const dataset* d, const int32_t* order, int64_t at) {
-  weft_tensor *x, *y, *loss, *grads[PARAMS];
+                               weft_loader* loader) {
+  weft_tensor *batch[2] = {NULL, NULL}, *loss, *grads[PARAMS];
   wf_scope* s = wf_begin(ctx);
-  batch(s, d, order, at, BATCH, &x, &y);
-  loss = wf_cross_entropy(s, forward(s, m, x), y);
+  size_t count = 0;
+  wf_try(s, weft_loader_next(loader, batch, 2, &count));
+  loss = wf_cross_entropy(s, forward(s, m, scaled(s, batch[0])), wf_convert(s, batch[1], WEFT_I32));
   wf_grad(s, loss, m->p, PARAMS, grads);
   wf_try(s, weft_optimizer_step(opt, grads, PARAMS, o->lr));
   loss = wf_keep(s, loss);
   must(wf_end(s));
   must(weft_sync(ctx, device, NULL));
+  for (; count > 0; --count) weft_tensor_release(batch[count - 1]);
   return loss;
 }
 
@@ -379,7 +406,7 @@ static double evaluate(weft_context* ctx, const model* m, const dataset* d, int6
     weft_tensor *x, *y, *hits;
     double count = 0;
     wf_scope* s = wf_begin(ctx);
-    batch(s, d, NULL, at, EVAL_BATCH, &x, &y);
+    test_batch(s, d, at, EVAL_BATCH, &x, &y);
     hits = wf_eq(s, wf_argmax(s, forward(s, m, x)), y);
     wf_try(s, weft_tensor_item_f64(wf_sum(s, wf_convert(s, hits, WEFT_F32)), &count));
     must(wf_end(s));
@@ -514,9 +541,9 @@ static options parse(int argc, char** argv) {
 }
 
 /* Trains one step and says how long that took from the start of the process. */
-static void first_step(weft_context* ctx, weft_device* device, const options* o, model* m, weft_optimizer* opt, const dataset* d,
-                       const int32_t* order, double reading) {
-  weft_tensor* l = train_step(ctx, device, o, m, opt, d, order, 0);
+static void first_step(weft_context* ctx, weft_device* device, const options* o, model* m, weft_optimizer* opt, weft_loader* loader,
+                       double reading) {
+  weft_tensor* l = train_step(ctx, device, o, m, opt, loader);
   double loss, age;
   must(weft_tensor_item_f64(l, &loss));
   age = process_age();
@@ -537,7 +564,7 @@ int main(int argc, char** argv) {
   struct sigaction action;
   model m;
   dataset train, test;
-  int32_t* order;
+  weft_loader* loader;
   position at = {0, 0}, saved = {0, 0};
   int64_t steps;
   double reading, accuracy = 0;
@@ -572,8 +599,6 @@ int main(int argc, char** argv) {
   reading = now() - reading;
   steps = train.count / BATCH;
   if (o.limit && o.limit < steps) steps = o.limit;
-  order = malloc((size_t)train.count * sizeof *order);
-  if (!order) die("out of memory");
 
   m.bf16 = o.bf16;
   if (o.resume) {
@@ -590,6 +615,7 @@ int main(int argc, char** argv) {
     opt = make_optimizer(ctx, &o, &m);
   }
 
+  loader = load_batches(ctx, device, &o, &train);
   for (; at.epoch < o.epochs && !interrupted; ++at.epoch, at.step = 0) {
     progress p;
     double loss = NAN, seconds; /* of no step, if all were done before */
@@ -598,13 +624,13 @@ int main(int argc, char** argv) {
     p.compile_ns = metric(ctx, "nanoseconds_compiling");
     p.wait_ns = metric(ctx, "nanoseconds_waiting");
     p.first = at.step;
-    shuffle(order, train.count, (uint64_t)o.seed, at.epoch);
+    go_to(loader, &o, &train, at);
     if (o.first_step) {
-      first_step(ctx, device, &o, &m, opt, &train, order, reading);
+      first_step(ctx, device, &o, &m, opt, loader, reading);
       break;
     }
     while (at.step < steps && !interrupted) {
-      weft_tensor* l = train_step(ctx, device, &o, &m, opt, &train, order, at.step * BATCH);
+      weft_tensor* l = train_step(ctx, device, &o, &m, opt, loader);
       ++at.step;
       if (at.step % READ_EVERY == 0 || at.step == steps) {
         must(weft_tensor_item_f64(l, &loss)); /* waits for the steps until here */
@@ -651,12 +677,10 @@ int main(int argc, char** argv) {
   }
 
   for (i = 0; i < PARAMS; ++i) weft_tensor_release(m.p[i]);
+  weft_loader_release(loader);
   weft_optimizer_release(opt);
   weft_device_release(device);
   weft_context_release(ctx);
-  free(order);
-  free(train.images);
-  free(train.labels);
   free(test.images);
   free(test.labels);
   return interrupted ? 128 + (int)interrupted : 0;

@@ -54,18 +54,18 @@ dataset read(const weft::context& ctx, const std::string& folder, const std::str
   return {images.to_vector<std::uint8_t>(), labels.to_vector<std::uint8_t>(), labels.size()};
 }
 
-// splitmix64 (Steele, Lea, Flood 2014): the data order is a function of seed and epoch alone.
-std::uint64_t splitmix(std::uint64_t& state) {
-  std::uint64_t z = (state += 0x9E3779B97F4A7C15u);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
+// The order of an epoch: a function of seed and epoch alone, by the sampler that the C program's loader reads ahead with.
 std::vector<std::int64_t> shuffled(std::int64_t n, std::int64_t seed, std::int64_t epoch) {
-  std::uint64_t state = static_cast<std::uint64_t>(seed) * 0x2545F4914F6CDD1Du + static_cast<std::uint64_t>(epoch);
+  weft_sampler_options options = WEFT_SAMPLER_OPTIONS_INIT;
+  options.batch = n;
+  options.order = WEFT_ORDER_RANDOM;
+  options.seed = static_cast<std::uint64_t>(seed);
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-  for (std::size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[splitmix(state) % (i + 1)]);
+  weft_sampler* sampler = nullptr;
+  weft_error* failed = weft_sampler_create(n, &options, &sampler);
+  if (failed == nullptr) failed = weft_sampler_batch(sampler, epoch, 0, order.data(), order.size(), nullptr, nullptr);
+  weft_sampler_release(sampler);
+  if (failed != nullptr) throw weft::error(failed);
   return order;
 }
 

@@ -9,7 +9,6 @@ python3 fashion_mnist.py --epochs 2 --resume
 import argparse
 import math
 import os
-from array import array
 
 import libweft as wf
 from libweft import nn, optim
@@ -43,32 +42,15 @@ class Network(nn.Module):
         return [p for layer in layers for p in (layer.weight, layer.bias)]
 
 
-def shuffled(count, seed, epoch):
-    """The order of an epoch, by splitmix64 (Steele, Lea, Flood 2014), as the C program has it."""
-    mask, order = 2**64 - 1, array("i", range(count))
-    state = (seed * 0x2545F4914F6CDD1D + epoch) & mask
-    for i in range(count - 1, 0, -1):
-        state = (state + 0x9E3779B97F4A7C15) & mask
-        z = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & mask
-        z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
-        j = (z ^ z >> 31) % (i + 1)
-        order[i], order[j] = order[j], order[i]
-    return order
-
-
 def read(folder, half):
     images = wf.data.read_idx(os.path.join(folder, half + "-images-idx3-ubyte.gz"))
     labels = wf.data.read_idx(os.path.join(folder, half + "-labels-idx1-ubyte.gz"))
-    return images.tobytes(), labels.tobytes()
+    return images.reshape(-1, SIDE, SIDE, 1), labels
 
 
-def batch(data, order):
+def scaled(x, y):
     """Images as f32 from 0 to 1, labels as i32."""
-    images, labels = data
-    size = SIDE * SIDE
-    x = wf.tensor(b"".join(images[k * size : (k + 1) * size] for k in order)).reshape(len(order), SIDE, SIDE, 1)
-    y = wf.tensor(array("i", [labels[k] for k in order]))
-    return x.astype("f32") * wf.argument(1 / 255, "f32"), y
+    return x.astype("f32") * wf.argument(1 / 255, "f32"), y.astype("i32")
 
 
 def evaluate(network, data, limit):
@@ -77,7 +59,7 @@ def evaluate(network, data, limit):
         if limit and at >= limit * EVAL_BATCH:
             break
         with wf.step(sync=False):
-            x, y = batch(data, range(at, at + EVAL_BATCH))
+            x, y = scaled(*(part[at : at + EVAL_BATCH] for part in data))
             right += int(wf.eq(network(x).argmax(), y).astype("f32").sum())
             total += EVAL_BATCH
     return right / total
@@ -106,14 +88,15 @@ def main():
         wf.random.set_state([state["random"][k] % 2**64 for k in ("key", "low", "high")])
         first = state["epoch"]
         wf.sync()
+    loader = wf.data.Loader(*train, size=BATCH, shuffle=True, seed=o.seed)
     losses = []
     for epoch in range(first, o.epochs):
-        order = shuffled(len(train[1]), o.seed, epoch)
-        steps = min(len(train[1]) // BATCH, o.limit or len(train[1]))
+        loader.load_state_dict({"seed": o.seed, "epoch": epoch, "position": 0, "items": len(train[1])})
+        steps = min(len(loader), o.limit or len(loader))
         bar = wf.bar(range(steps), "epoch %d" % (epoch + 1))
         for i in bar:
             with wf.step():
-                x, y = batch(train, order[i * BATCH : (i + 1) * BATCH])
+                x, y = scaled(*loader.next())
                 loss = nn.cross_entropy(network(x), y).keep()
                 optimizer.step(loss)
             if (i + 1) % 10 == 0 or i + 1 == steps:  # The other losses stay where they are.

@@ -43,8 +43,9 @@ typedef struct weft_sgd_options {
   double weight_decay; /* added to the gradient */
   int32_t nesterov;
   int32_t reserved;
+  weft_job* job; /* since 1.2; each step takes the mean of the gradients of all its processes first, as weft_job_reduce does; the optimizer keeps it */
 } weft_sgd_options;
-#define WEFT_SGD_OPTIONS_INIT {sizeof(weft_sgd_options), NULL, 0, 0, 0, 0}
+#define WEFT_SGD_OPTIONS_INIT {sizeof(weft_sgd_options), NULL, 0, 0, 0, 0, NULL}
 WEFT_API void weft_sgd_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019). Zero means the usual value. Since 1.0. */
@@ -56,8 +57,9 @@ typedef struct weft_adam_options {
   double epsilon; /* 0 = 1e-8 */
   double weight_decay; /* Adam: added to the gradient, 0 = none; AdamW: p -= lr * weight_decay * p, 0 = 0.01, negative = none */
   uint64_t present; /* WEFT_ADAM_HAS_*: fields that count as they stand, 0 being 0 and a negative number an error; bindings set all */
+  weft_job* job; /* since 1.2; each step takes the mean of the gradients of all its processes first, as weft_job_reduce does; the optimizer keeps it */
 } weft_adam_options;
-#define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0, 0}
+#define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0, 0, NULL}
 WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A learning rate over the steps of a training. What its kind does not name is not looked at, but must be in range.

@@ -64,6 +64,16 @@ typedef struct weft_function weft_function;
  * 1.2.
  */
 typedef struct weft_job weft_job;
+/* Items that can be read by number: how many there are, what one consists of, and where they come from. Immutable, and
+ * of no context. Since 1.2.
+ */
+typedef struct weft_dataset weft_dataset;
+/* Which items make up which batch: a function of seed, epoch and position. Immutable, and of no context. Since 1.2. */
+typedef struct weft_sampler weft_sampler;
+/* Reads batches ahead on threads of its own and copies them to a device or a mesh, while the program computes with the
+ * batch before. Since 1.2.
+ */
+typedef struct weft_loader weft_loader;
 /* The table of weft_table.h. */
 typedef struct weft_api_v1 weft_api_v1;
 

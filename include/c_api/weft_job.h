@@ -18,6 +18,7 @@ typedef enum weft_job_reduction {
   WEFT_JOB_MAX = 3, /* likewise */
   WEFT_JOB_AND = 4, /* bitwise, of integers and bool */
   WEFT_JOB_OR = 5, /* likewise */
+  WEFT_JOB_MEAN = 6, /* of weft_job_reduce alone: the sum divided by the number of processes, of floats */
   WEFT_JOB_REDUCTION_FORCE32 = 0x7FFFFFFF
 } weft_job_reduction;
 
@@ -40,6 +41,16 @@ typedef struct weft_job_options {
 } weft_job_options;
 #define WEFT_JOB_OPTIONS_INIT {sizeof(weft_job_options), NULL, NULL, 0, NULL, 0, 0, 0, 0, 0, 0}
 WEFT_API void weft_job_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How tensors are put together on their way. Since 1.2. */
+typedef struct weft_job_reduce_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  int64_t first_bucket_bytes; /* of what is sent first, so that it is on its way early; 0: 1 MiB */
+  int64_t bucket_bytes; /* of all that follows; 0: 25 MiB */
+} weft_job_reduce_options;
+#define WEFT_JOB_REDUCE_OPTIONS_INIT {sizeof(weft_job_reduce_options), NULL, 0, 0}
+WEFT_API void weft_job_reduce_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Who this process is in its job. Since 1.2. */
 typedef struct weft_job_info {
@@ -167,6 +178,21 @@ WEFT_API void weft_job_retain(weft_job* job) WEFT_NOEXCEPT;
  * Threads: any. Since 1.2.
  */
 WEFT_API void weft_job_release(weft_job* job) WEFT_NOEXCEPT;
+
+/* The sum or the mean of each tensor over all processes of the job, recorded like any operation: it runs with the
+ * program that it is part of, and what goes wrong then is the failure of that program's results. All processes record
+ * the same program. Tensors of one dtype travel together in buckets, the last tensors first, since the last layers'
+ * gradients are known first. f16 and bf16 are added up in f32 and rounded once. The same number of processes gives the
+ * same bits. Has no gradient.
+ *   tensors: count entries
+ *   reduction: WEFT_JOB_SUM or WEFT_JOB_MEAN
+ *   options: may be NULL
+ *   outputs: count entries; each yours: release them
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_job_reduce(weft_context* ctx, weft_job* job, weft_tensor* const* tensors,
+    size_t count, weft_job_reduction reduction, const weft_job_reduce_options* options,
+    weft_tensor** outputs) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

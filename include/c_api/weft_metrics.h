@@ -79,8 +79,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_metric_get(weft_context* ctx, const char
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
 
 /* All metrics as one JSON object, with the memory of each device, its kind, and as 'attributes' what a plugin tells of
- * it. 'last_replay_miss' says of the last step that had begun as one before why it was built after all; it is not there
- * if none was.
+ * it. 'input' says whether the program is data-bound or compute-bound, and is there once a loader has given out
+ * batches. 'last_replay_miss' says of the last step that had begun as one before why it was built after all; it is not
+ * there if none was.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */

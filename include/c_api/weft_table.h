@@ -284,6 +284,28 @@ struct weft_api_v1 {
   weft_error* (*cache_list)(weft_cache* cache, int32_t verify, weft_tree** out);
   weft_error* (*cache_explain)(weft_cache* cache, const char* name, size_t name_length, weft_tree** out);
   weft_error* (*cache_prune)(weft_cache* cache, uint64_t max_bytes, int64_t unused_ns, uint64_t* out_entries, uint64_t* out_bytes);
+  weft_error* (*loader_next)(weft_loader* loader, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*loader_state)(weft_loader* loader, weft_tree** out);
+  weft_error* (*loader_load)(weft_loader* loader, weft_tree* tree, uint32_t node);
+  void (*loader_retain)(weft_loader* loader);
+  void (*loader_release)(weft_loader* loader);
+  weft_error* (*job_reduce)(weft_context* ctx, weft_job* job, weft_tensor* const* tensors, size_t count, weft_job_reduction reduction, const weft_job_reduce_options* options, weft_tensor** outputs);
+  weft_error* (*dataset_create)(const weft_dataset_options* options, weft_dataset** out);
+  weft_error* (*dataset_from_memory)(int64_t count, const weft_tensor_info* fields, const weft_rows* rows, size_t field_count, void* user_data, weft_release_fn release, weft_dataset** out);
+  weft_error* (*dataset_from_tensors)(weft_tensor* const* tensors, size_t count, weft_dataset** out);
+  weft_error* (*dataset_open)(const char* path, size_t path_length, const weft_csv_options* csv, weft_dataset** out);
+  weft_error* (*dataset_zip)(weft_dataset* const* datasets, size_t count, weft_dataset** out);
+  weft_error* (*dataset_count)(weft_dataset* dataset, int64_t* out_count);
+  weft_error* (*dataset_field_count)(weft_dataset* dataset, size_t* out_count);
+  weft_error* (*dataset_field)(weft_dataset* dataset, size_t index, weft_tensor_info* out, const char** out_name, size_t* out_length);
+  void (*dataset_retain)(weft_dataset* dataset);
+  void (*dataset_release)(weft_dataset* dataset);
+  weft_error* (*sampler_create)(int64_t items, const weft_sampler_options* options, weft_sampler** out);
+  weft_error* (*sampler_batches)(weft_sampler* sampler, int64_t position, int64_t* out_count);
+  weft_error* (*sampler_batch)(weft_sampler* sampler, int64_t epoch, int64_t position, int64_t* out_items, size_t capacity, size_t* out_count, int64_t* out_kept);
+  void (*sampler_retain)(weft_sampler* sampler);
+  void (*sampler_release)(weft_sampler* sampler);
+  weft_error* (*loader_create)(weft_context* ctx, weft_dataset* dataset, weft_sampler* sampler, const weft_loader_options* options, weft_loader** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -7,6 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
+#include "src/c_api/callbacks.h"
 #include "src/c_api/function_object.h"
 #include "src/c_api/op_call.h"
 #include "src/c_api/options.h"
@@ -20,21 +21,6 @@ namespace {
 
 // Gradients of so many lists of operand types are remembered; a program has a handful.
 constexpr size_t kMostGradients = 256;
-
-weft_tensor_info InfoOf(const ir::Type& type) {
-  weft_tensor_info info = {};
-  info.dtype = static_cast<weft_dtype>(type.dtype);
-  info.rank = static_cast<uint32_t>(type.dims.size());
-  std::ranges::copy(type.dims, info.dims);
-  return info;
-}
-
-absl::Status TakeError(void* error) {
-  auto* const taken = static_cast<weft_error*>(error);
-  absl::Status status = FromError(taken);
-  weft_error_release(taken);
-  return status.ok() ? absl::UnknownError("an error that says OK") : status;
-}
 
 // What the caller handed over: ends on a thread of the caller's, without a lock of ours, when nobody can call the function.
 struct Handed {
@@ -59,7 +45,7 @@ class Registered final : public ops::CustomFunction {
   absl::StatusOr<ir::Types> ResultTypes(std::span<const ir::Type* const> operands) const override {
     if (options_.shape == nullptr) return CustomFunction::ResultTypes(operands);
     std::vector<weft_tensor_info> inputs;
-    for (const ir::Type* operand : operands) inputs.push_back(InfoOf(*operand));
+    for (const ir::Type* operand : operands) inputs.push_back(InfoOf(operand->dtype, operand->dims));
     std::vector<weft_tensor_info> results(signature.results());
     weft_error* error = nullptr;
     {
@@ -123,7 +109,7 @@ class Registered final : public ops::CustomFunction {
 
   absl::StatusOr<Ref<const ir::Function>> Trace(const std::vector<ir::Type>& inputs, const std::string& key) const {
     std::vector<weft_tensor_info> infos;
-    for (const ir::Type& input : inputs) infos.push_back(InfoOf(input));
+    for (const ir::Type& input : inputs) infos.push_back(InfoOf(input.dtype, input.dims));
     const Tracing tracing{this, &key, t_tracing};
     t_tracing = &tracing;
     const absl::Cleanup restore = [&] { t_tracing = tracing.outer; };

@@ -189,6 +189,9 @@ std::string_view NameOf(HandleType type) {
     case HandleType::kFunction: return "weft_function";
     case HandleType::kMesh: return "weft_mesh";
     case HandleType::kJob: return "weft_job";
+    case HandleType::kDataset: return "weft_dataset";
+    case HandleType::kSampler: return "weft_sampler";
+    case HandleType::kLoader: return "weft_loader";
   }
   return "nothing";
 }

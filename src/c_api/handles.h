@@ -39,6 +39,9 @@ enum class HandleType : uint8_t {
   kFunction,
   kMesh,
   kJob,
+  kDataset,
+  kSampler,
+  kLoader,
   kPoison,  // a tensor that stands for a failure: looks like one to the caller
 };
 std::string_view NameOf(HandleType type);

@@ -1,33 +1,63 @@
 // weft_job_*: jobs of several processes, and collectives of tensors' values.
 #include "src/distributed/job.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
-#include "src/c_api/context.h"
+#include "src/c_api/job_object.h"
 #include "src/c_api/options.h"
 #include "src/runtime/json_text.h"
+#include "src/runtime/lasting.h"
 #include "weft.h"
 
 namespace weft::c_api {
 
-class JobObject final : public RefCounted {
- public:
-  JobObject(std::unique_ptr<distributed::Job> job, int64_t timeout_ms) : job(std::move(job)), timeout_ms(timeout_ms) {
-    fork.Started();
-  }
-  distributed::Patience PatienceFrom(int64_t now_ns) const { return {.deadline_ns = now_ns + timeout_ms * 1'000'000}; }
+namespace {
 
-  const std::unique_ptr<distributed::Job> job;
-  const int64_t timeout_ms;
-  ForkGuard fork;
+// The jobs of this process by number; the objects take themselves out.
+struct Jobs {
+  Mutex mutex;
+  std::vector<JobObject*> by_number ABSL_GUARDED_BY(mutex);
+
+  void HoldOverFork() { weft::HoldOverFork(mutex, ForkOrder::kThen); }
 };
-template <>
-struct HandleTraits<weft_job> {
-  using Object = JobObject;
-  static constexpr HandleType kType = HandleType::kJob;
-  static const ForkGuard* ForkOf(const JobObject& object) { return &object.fork; }
-};
+constinit Lasting<Jobs> g_jobs;
+
+int64_t TakeNumber(JobObject* job) {
+  Jobs& jobs = g_jobs.Get();
+  MutexLock lock(jobs.mutex);
+  const auto free = std::ranges::find(jobs.by_number, nullptr);
+  const int64_t number = free - jobs.by_number.begin();
+  if (free == jobs.by_number.end()) {
+    jobs.by_number.push_back(job);
+  } else {
+    *free = job;
+  }
+  return number;
+}
+
+}  // namespace
+
+JobObject::JobObject(std::unique_ptr<distributed::Job> job, int64_t timeout_ms)
+    : job(std::move(job)), timeout_ms(timeout_ms), number_(TakeNumber(this)) {
+  fork.Started();
+}
+
+JobObject::~JobObject() {
+  Jobs& jobs = g_jobs.Get();
+  MutexLock lock(jobs.mutex);
+  jobs.by_number[static_cast<size_t>(number_)] = nullptr;
+}
+
+Ref<JobObject> JobObject::OfNumber(int64_t number) {
+  Jobs& jobs = g_jobs.Get();
+  MutexLock lock(jobs.mutex);
+  if (number < 0 || static_cast<size_t>(number) >= jobs.by_number.size()) return nullptr;
+  JobObject* const found = jobs.by_number[static_cast<size_t>(number)];
+  return found != nullptr && found->TryAddRef() ? Ref<JobObject>(found) : nullptr;
+}
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/container/inlined_vector.h"
+#include "src/c_api/job_reduce.h"
 #include "src/c_api/options.h"
 #include "src/c_api/tree_object.h"
 #include "weft.h"
@@ -59,26 +60,39 @@ absl::StatusOr<Parameters> ParametersOf(weft_context* ctx, weft_tensor* const* p
   return Parameters{std::move(context), std::move(list), count};
 }
 
+// `job`: over whose processes the mean of the gradients is taken; null: over none.
 absl::Status Create(const Parameters& parameters, std::span<const lazy::OptimizerOptions> groups,
-                    std::span<const int32_t> group_of, weft_optimizer** out) {
+                    std::span<const int32_t> group_of, weft_job* job, weft_optimizer** out) {
   WEFT_NOT_NULL(out);
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made,
                         lazy::Optimizer::Create(parameters.context->engine(), parameters.list, groups, group_of));
+  if (job != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(const Pin<JobObject> object, Get(job, "job"));
+    made->set_reduce([job = object.Share()](std::span<lazy::Tensor* const> gradients, ir::Location location) {
+      return ReduceOver(*job, gradients, {.mean = true}, location);
+    });
+  }
   WEFT_ASSIGN_OR_RETURN(*out, Make<weft_optimizer>(std::move(made)));
   return absl::OkStatus();
 }
 
-absl::StatusOr<lazy::OptimizerOptions> Read(const weft_sgd_options* options, Kind kind) {
+// What an options struct says.
+struct Said {
+  lazy::OptimizerOptions rule;
+  weft_job* job = nullptr;
+};
+
+absl::StatusOr<Said> Read(const weft_sgd_options* options, Kind kind) {
   weft_sgd_options o;
   WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_sgd_options", &o));
   WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.momentum", o.momentum, 0, HUGE_VAL));
   WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.weight_decay", o.weight_decay, 0, HUGE_VAL));
   if (o.nesterov != 0 && o.momentum == 0) return UserError("weft_sgd_options: nesterov needs a momentum above 0");
-  return lazy::OptimizerOptions{
-      .kind = kind, .momentum = o.momentum, .nesterov = o.nesterov != 0, .weight_decay = o.weight_decay};
+  return Said{
+      {.kind = kind, .momentum = o.momentum, .nesterov = o.nesterov != 0, .weight_decay = o.weight_decay}, o.job};
 }
 
-absl::StatusOr<lazy::OptimizerOptions> Read(const weft_adam_options* options, Kind kind) {
+absl::StatusOr<Said> Read(const weft_adam_options* options, Kind kind) {
   weft_adam_options o;
   WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_adam_options", &o));
   lazy::OptimizerOptions made{.kind = kind};
@@ -99,22 +113,23 @@ absl::StatusOr<lazy::OptimizerOptions> Read(const weft_adam_options* options, Ki
   WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta2", made.beta2, 0, 1));
   WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
   WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.weight_decay", made.weight_decay, 0, HUGE_VAL));
-  return made;
+  return Said{made, o.job};
 }
 
 template <typename Options>
 absl::Status CreateOne(weft_context* ctx, weft_tensor* const* params, size_t count, const Options* options, Kind kind,
                        weft_optimizer** out) {
   WEFT_ASSIGN_OR_RETURN(const Parameters parameters, ParametersOf(ctx, params, count));
-  WEFT_ASSIGN_OR_RETURN(const lazy::OptimizerOptions made, Read(options, kind));
-  return Create(parameters, {&made, 1}, {}, out);
+  WEFT_ASSIGN_OR_RETURN(const Said said, Read(options, kind));
+  return Create(parameters, {&said.rule, 1}, {}, said.job, out);
 }
 
 constexpr size_t kMostGroups = 1 << 16;
 
 // The settings of each group. Structs of one size follow one another: an older caller's are shorter than this version's.
 template <typename Options>
-absl::StatusOr<std::vector<lazy::OptimizerOptions>> ReadGroups(const Options* groups, size_t group_count, Kind kind) {
+absl::StatusOr<std::vector<lazy::OptimizerOptions>> ReadGroups(const Options* groups, size_t group_count, Kind kind,
+                                                               weft_job** job) {
   if (group_count == 0) return UserError("group_count is 0; an optimizer needs at least one group");
   WEFT_RETURN_IF_ERROR(CheckedLength("group_count", group_count, kMostGroups));
   size_t size;
@@ -127,9 +142,11 @@ absl::StatusOr<std::vector<lazy::OptimizerOptions>> ReadGroups(const Options* gr
     if (own != size) {
       return UserError("groups[", i, "].struct_size is ", own, ", that of groups[0] ", size, "; all are of one size");
     }
-    const absl::StatusOr<lazy::OptimizerOptions> read = Read(reinterpret_cast<const Options*>(at), kind);
+    const absl::StatusOr<Said> read = Read(reinterpret_cast<const Options*>(at), kind);
     if (!read.ok()) return WithText(read.status(), absl::StrCat("groups[", i, "]: ", read.status().message()));
-    made.push_back(*read);
+    if (i == 0) *job = read->job;
+    if (read->job != *job) return UserError("groups[", i, "].job is another than that of groups[0]");
+    made.push_back(read->rule);
   }
   return made;
 }
@@ -141,12 +158,13 @@ absl::Status CreateGroups(Kind kind, weft_context* ctx, weft_tensor* const* para
   WEFT_ASSIGN_OR_RETURN(const Parameters parameters, ParametersOf(ctx, params, count));
   WEFT_NOT_NULL(group_of);
   WEFT_NOT_NULL(groups);
-  WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::OptimizerOptions> made, ReadGroups(groups, group_count, kind));
+  weft_job* job = nullptr;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::OptimizerOptions> made, ReadGroups(groups, group_count, kind, &job));
   for (size_t i = 0; i < count; ++i) {
     if (group_of[i] >= 0 && static_cast<size_t>(group_of[i]) < group_count) continue;
     return UserError("group_of[", i, "] is ", group_of[i], "; it must be in [0, ", group_count, ")");
   }
-  return Create(parameters, made, {group_of, count}, out);
+  return Create(parameters, made, {group_of, count}, job, out);
 }
 
 absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t count, std::span<const double> rates) {

@@ -251,6 +251,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
   // operands: parameter, gradient, slots of each updated parameter; targets: parameter, slots.
   std::vector<Tensor*> operands, targets;
   std::vector<int32_t> updated;
+  std::vector<size_t> gradient_at;  // in operands
   for (size_t i = 0; i < n; ++i) {
     if (gradients[i] == nullptr) continue;
     if (!(gradients[i]->type() == parameters_[i]->type())) {
@@ -258,6 +259,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
                        ir::ShortType(parameters_[i]->type()));
     }
     operands.push_back(parameters_[i].get());
+    gradient_at.push_back(operands.size());
     operands.push_back(gradients[i]);
     targets.push_back(parameters_[i].get());
     updated.push_back(group_of_[i]);
@@ -265,6 +267,14 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
       operands.push_back(slot(name, i));
       targets.push_back(slot(name, i));
     }
+  }
+
+  std::vector<Ref<Tensor>> reduced;
+  if (reduce_ && !gradient_at.empty()) {
+    std::vector<Tensor*> present;
+    for (const size_t at : gradient_at) present.push_back(operands[at]);
+    WEFT_ASSIGN_OR_RETURN(reduced, reduce_(present, location));
+    for (size_t i = 0; i < gradient_at.size(); ++i) operands[gradient_at[i]] = reduced[i].get();
   }
   std::vector<double> scalars;
   for (size_t g = 0; g < groups_.size(); ++g) {

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/lazy/engine.h"
@@ -53,6 +56,10 @@ class Optimizer final : public RefCounted {
   absl::Status Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location = {});
 
   Engine& engine() const { return *engine_; }
+  // What the gradients of a step become before it uses them (their mean over processes); null ones are left out. Empty:
+  // they stay.
+  using Reduce = std::function<absl::StatusOr<std::vector<Ref<Tensor>>>(std::span<Tensor* const>, ir::Location)>;
+  void set_reduce(Reduce reduce) { reduce_ = std::move(reduce); }
   int64_t step_count() const { return step_; }
   void set_step_count(int64_t step) { step_ = step; }
   OptimizerOptions::Kind kind() const { return groups_[0].kind; }
@@ -77,6 +84,7 @@ class Optimizer final : public RefCounted {
   std::vector<int32_t> rule_groups_;  // group of each parameter that rule_ updates
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
+  Reduce reduce_;
   int64_t step_ = 0;
   std::atomic<bool> taken_{false};
 };

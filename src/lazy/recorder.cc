@@ -11,6 +11,7 @@
 #include "src/ops/call.h"
 #include "src/ops/random/bits.h"
 #include "src/runtime/hash_map.h"
+#include "src/runtime/philox.h"
 
 namespace weft::lazy {
 namespace {
@@ -462,7 +463,7 @@ ir::Value StateLeaf(const GeneratorState& state) {
 
 // What a call draws that is recorded at this state of the program's generator.
 GeneratorState StreamHere(const GeneratorState& at) {
-  const auto [words] = ops::Philox(at.key, at.counter_low, at.counter_high);
+  const auto [words] = Philox(at.key, at.counter_low, at.counter_high);
   const auto join = [](uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; };
   return {.key = join(words[0], words[1]), .counter_high = join(words[2], words[3])};
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "src/runtime/clock.h"
+#include "src/runtime/number_text.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -80,6 +81,10 @@ constexpr MetricInfo kCounters[] = {
     {"nanoseconds_launching", "callers' time in which cuts were handed to devices, without what ran meanwhile", kTime},
     {"nanoseconds_running_inline", "callers' time in which their threads ran launches themselves", kTime},
     {"nanoseconds_copying", "callers' time in which values were copied to devices and from them", kTime},
+    {"loader_batches", "batches that loaders gave out"},
+    {"loader_bytes", "bytes that loaders read", kBytes},
+    {"nanoseconds_loader_waits", "time in which callers waited for a loader, first batches left out", kTime},
+    {"nanoseconds_loader_idle", "time in which loaders had read all that they may and waited for callers", kTime},
     {"warnings", "warnings that were logged"},
 };
 static_assert(std::size(kCounters) == static_cast<size_t>(Counter::kCount));
@@ -101,6 +106,7 @@ constexpr MetricInfo kSamples[] = {
     {"room_nanoseconds", "one wait for a device that was 32 launches behind", kTime, "DeviceLockWait"},
     {"may_take_over", "arguments whose memory one program may take over, of programs that were not in memory", kNumber,
      "InputOutputAliasCount"},
+    {"loader_ready", "batches of a loader that were ready when the next one was asked for"},
 };
 static_assert(std::size(kSamples) == static_cast<size_t>(Sample::kCount));
 
@@ -206,7 +212,20 @@ void Metrics::Clear() {
   named_.clear();
 }
 
+// Which of the two waited longer for the other: the loaders, or who reads from them.
+static std::string InputInWords(const Metrics& metrics) {
+  if (metrics.Get(Counter::kLoaderBatches) == 0) return "";
+  const int64_t waits = metrics.Get(Counter::kNanosecondsLoaderWaits);
+  const int64_t idle = metrics.Get(Counter::kNanosecondsLoaderIdle);
+  const auto ms = [](int64_t nanoseconds) {
+    return absl::StrCat(FixedText(static_cast<double>(nanoseconds) / 1e6, 1), " ms");
+  };
+  return absl::StrCat(waits > idle ? "data-bound" : "compute-bound", ": the program waited ", ms(waits),
+                      " for loaders, loaders waited ", ms(idle), " for the program");
+}
+
 void Metrics::AddTo(Snapshot* snapshot) const {
+  snapshot->input = InputInWords(*this);
   for (size_t i = 0; i < std::size(kCounters); ++i) snapshot->Add(kCounters[i], Get(static_cast<Counter>(i)));
   for (size_t i = 0; i < std::size(kSamples); ++i) snapshot->Add(kSamples[i], Summarize(static_cast<Sample>(i)));
   MutexLock lock(mutex_);

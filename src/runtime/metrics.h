@@ -90,6 +90,10 @@ enum class Counter : uint8_t {
   kNanosecondsLaunching,
   kNanosecondsRunningInline,
   kNanosecondsCopying,
+  kLoaderBatches,  // of data loaders (src/data)
+  kLoaderBytes,
+  kNanosecondsLoaderWaits,  // callers waited for data
+  kNanosecondsLoaderIdle,   // all that may be read ahead was there: loaders waited for callers
   kWarnings,
   kCount,
 };
@@ -108,6 +112,7 @@ enum class Sample : uint8_t {
   kRecording,    // a stretch of a caller's thread between two calls that plan, wait or copy
   kRoom,         // a wait for the device to catch up
   kMayTakeOver,  // arguments that a program which was not in memory may take over
+  kLoaderReady,  // batches of a loader that were ready when one was asked for
   kCount,
 };
 

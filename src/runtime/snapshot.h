@@ -49,6 +49,7 @@ struct Snapshot {
   std::vector<Sample> samples;
   std::vector<Memory> memory;
   std::vector<Counter> process;  // counted for the whole process
+  std::string input;  // whether loaders or who reads from them waited longer, in words; empty: nothing was read
   std::string last_replay_miss;  // why a step was built that had begun as one before; empty: none was
 
  private:
@@ -62,7 +63,8 @@ inline constexpr std::string_view kOfOperation = "op::", kOfOperationXla = "xla:
 
 // A line for each that is not zero: "programs_compiled: 2".
 std::string ReportOf(const Snapshot& snapshot);
-// {"counters": {…}, "samples": {…}, "memory": […], "process": {…}}, with everything, and "last_replay_miss": "…" if there was one.
+// {"counters": {…}, "samples": {…}, "memory": […], "process": {…}}, with everything, "input": "…" if a
+// loader gave out batches, and "last_replay_miss": "…" if there was one.
 std::string JsonOf(const Snapshot& snapshot);
 // PyTorch/XLA's metrics report: metrics, then counters, each by name, those of zero left out. What it has a name for has that
 // name, the caller's own have theirs, all others begin with "weft::". `of_2019` is the first report's spelling: "Counter:" in the

@@ -56,6 +56,7 @@ std::string JsonOf(const Snapshot& snapshot) {
   return absl::StrCat("{\"counters\": ", Object(snapshot.counters), ", \"samples\": {",
                       absl::StrJoin(snapshot.samples, ", ", AppendSample), "}, \"memory\": [",
                       absl::StrJoin(snapshot.memory, ", ", AppendMemory), "], \"process\": ", Object(snapshot.process),
+                      snapshot.input.empty() ? "" : absl::StrCat(", \"input\": ", JsonText(snapshot.input)),
                       snapshot.last_replay_miss.empty()
                           ? ""
                           : absl::StrCat(", \"last_replay_miss\": ", JsonText(snapshot.last_replay_miss)),

@@ -118,6 +118,7 @@ static void part_0(void) {
   OFFSET(weft_sgd_options, weight_decay);
   OFFSET(weft_sgd_options, nesterov);
   OFFSET(weft_sgd_options, reserved);
+  OFFSET(weft_sgd_options, job);
   SIZE(weft_adam_options);
   OFFSET(weft_adam_options, struct_size);
   OFFSET(weft_adam_options, next);
@@ -126,6 +127,7 @@ static void part_0(void) {
   OFFSET(weft_adam_options, epsilon);
   OFFSET(weft_adam_options, weight_decay);
   OFFSET(weft_adam_options, present);
+  OFFSET(weft_adam_options, job);
   SIZE(weft_schedule_options);
   OFFSET(weft_schedule_options, struct_size);
   OFFSET(weft_schedule_options, next);
@@ -206,11 +208,11 @@ static void part_0(void) {
   OFFSET(weft_convert_options, nest);
   OFFSET(weft_convert_options, rest);
   OFFSET(weft_convert_options, reserved);
-  OFFSET(weft_convert_options, shard_bytes);
-  OFFSET(weft_convert_options, progress);
 }
 
 static void part_1(void) {
+  OFFSET(weft_convert_options, shard_bytes);
+  OFFSET(weft_convert_options, progress);
   OFFSET(weft_convert_options, progress_user_data);
   SIZE(weft_cache_stats);
   OFFSET(weft_cache_stats, struct_size);
@@ -276,6 +278,11 @@ static void part_1(void) {
   OFFSET(weft_job_options, size);
   OFFSET(weft_job_options, local_rank);
   OFFSET(weft_job_options, local_size);
+  SIZE(weft_job_reduce_options);
+  OFFSET(weft_job_reduce_options, struct_size);
+  OFFSET(weft_job_reduce_options, next);
+  OFFSET(weft_job_reduce_options, first_bucket_bytes);
+  OFFSET(weft_job_reduce_options, bucket_bytes);
   SIZE(weft_job_info);
   OFFSET(weft_job_info, struct_size);
   OFFSET(weft_job_info, next);
@@ -287,6 +294,49 @@ static void part_1(void) {
   OFFSET(weft_job_info, reserved);
   OFFSET(weft_job_info, source);
   OFFSET(weft_job_info, source_length);
+  SIZE(weft_rows);
+  OFFSET(weft_rows, data);
+  OFFSET(weft_rows, size);
+  OFFSET(weft_rows, row_bytes);
+  SIZE(weft_dataset_options);
+  OFFSET(weft_dataset_options, struct_size);
+  OFFSET(weft_dataset_options, next);
+  OFFSET(weft_dataset_options, count);
+  OFFSET(weft_dataset_options, fields);
+  OFFSET(weft_dataset_options, field_count);
+  OFFSET(weft_dataset_options, read);
+  OFFSET(weft_dataset_options, user_data);
+  OFFSET(weft_dataset_options, release);
+  OFFSET(weft_dataset_options, most_at_once);
+  SIZE(weft_csv_options);
+  OFFSET(weft_csv_options, struct_size);
+  OFFSET(weft_csv_options, next);
+  OFFSET(weft_csv_options, dtype);
+  OFFSET(weft_csv_options, separator);
+  SIZE(weft_sampler_options);
+  OFFSET(weft_sampler_options, struct_size);
+  OFFSET(weft_sampler_options, next);
+  OFFSET(weft_sampler_options, batch);
+  OFFSET(weft_sampler_options, order);
+  OFFSET(weft_sampler_options, tail);
+  OFFSET(weft_sampler_options, seed);
+  OFFSET(weft_sampler_options, rank);
+  OFFSET(weft_sampler_options, ranks);
+  OFFSET(weft_sampler_options, weights);
+  OFFSET(weft_sampler_options, weight_count);
+  OFFSET(weft_sampler_options, draws);
+  SIZE(weft_loader_options);
+  OFFSET(weft_loader_options, struct_size);
+  OFFSET(weft_loader_options, next);
+  OFFSET(weft_loader_options, device);
+  OFFSET(weft_loader_options, mesh);
+  OFFSET(weft_loader_options, axis);
+  OFFSET(weft_loader_options, axis_length);
+  OFFSET(weft_loader_options, depth);
+  OFFSET(weft_loader_options, threads);
+  OFFSET(weft_loader_options, timeout_ms);
+  OFFSET(weft_loader_options, batches_per_execution);
+  OFFSET(weft_loader_options, job);
   SIZE(weft_clip_opts);
   OFFSET(weft_clip_opts, struct_size);
   OFFSET(weft_clip_opts, next);
@@ -361,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_roll_opts, dims_count);
   SIZE(weft_scatter_opts);
   OFFSET(weft_scatter_opts, struct_size);
+}
+
+static void part_2(void) {
   OFFSET(weft_scatter_opts, next);
   OFFSET(weft_scatter_opts, present);
   OFFSET(weft_scatter_opts, input_batching_dims);
@@ -411,9 +464,6 @@ static void part_1(void) {
   SIZE(weft_any_opts);
   OFFSET(weft_any_opts, struct_size);
   OFFSET(weft_any_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_any_opts, present);
   OFFSET(weft_any_opts, dims);
   OFFSET(weft_any_opts, dims_count);
@@ -564,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_masked_select_static_opts, present);
   OFFSET(weft_masked_select_static_opts, fill);
   SIZE(weft_nonzero_static_opts);
+}
+
+static void part_3(void) {
   OFFSET(weft_nonzero_static_opts, struct_size);
   OFFSET(weft_nonzero_static_opts, next);
   OFFSET(weft_nonzero_static_opts, present);
@@ -614,9 +667,6 @@ static void part_2(void) {
   OFFSET(weft_avg_pool_opts, ceil_mode);
   OFFSET(weft_avg_pool_opts, count_include_pad);
   OFFSET(weft_avg_pool_opts, divisor);
-}
-
-static void part_3(void) {
   SIZE(weft_conv_opts);
   OFFSET(weft_conv_opts, struct_size);
   OFFSET(weft_conv_opts, next);
@@ -767,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_one_hot_opts, next);
   OFFSET(weft_one_hot_opts, present);
   OFFSET(weft_one_hot_opts, dtype);
+}
+
+static void part_4(void) {
   OFFSET(weft_one_hot_opts, reserved);
   SIZE(weft_rms_norm_opts);
   OFFSET(weft_rms_norm_opts, struct_size);
@@ -817,9 +870,6 @@ static void part_3(void) {
   OFFSET(weft_rng_bit_generator_opts, struct_size);
   OFFSET(weft_rng_bit_generator_opts, next);
   OFFSET(weft_rng_bit_generator_opts, present);
-}
-
-static void part_4(void) {
   OFFSET(weft_rng_bit_generator_opts, dtype);
   OFFSET(weft_rng_bit_generator_opts, rng_algorithm);
   SIZE(weft_uniform_opts);
@@ -970,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_poisson_nll_opts, struct_size);
   OFFSET(weft_poisson_nll_opts, next);
   OFFSET(weft_poisson_nll_opts, present);
+}
+
+static void part_5(void) {
   OFFSET(weft_poisson_nll_opts, reduction);
   OFFSET(weft_poisson_nll_opts, log_input);
   OFFSET(weft_poisson_nll_opts, full);
@@ -1020,9 +1073,6 @@ static void part_4(void) {
   OFFSET(weft_kthvalue_opts, next);
   OFFSET(weft_kthvalue_opts, present);
   OFFSET(weft_kthvalue_opts, axis);
-}
-
-static void part_5(void) {
   OFFSET(weft_kthvalue_opts, keepdims);
   OFFSET(weft_kthvalue_opts, reserved);
   SIZE(weft_median_opts);
@@ -1173,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_scatter_reduce_opts, include_self);
   OFFSET(weft_scatter_reduce_opts, reserved);
   SIZE(weft_select_scatter_opts);
+}
+
+static void part_6(void) {
   OFFSET(weft_select_scatter_opts, struct_size);
   OFFSET(weft_select_scatter_opts, next);
   OFFSET(weft_select_scatter_opts, present);
@@ -1223,9 +1276,6 @@ static void part_5(void) {
   OFFSET(weft_lp_pool_opts, strides);
   OFFSET(weft_lp_pool_opts, strides_count);
   OFFSET(weft_lp_pool_opts, padding);
-}
-
-static void part_6(void) {
   OFFSET(weft_lp_pool_opts, reserved_pads);
   OFFSET(weft_lp_pool_opts, pads);
   OFFSET(weft_lp_pool_opts, pads_count);
@@ -1376,6 +1426,9 @@ static void part_6(void) {
   OFFSET(weft_nll_opts, label_smoothing);
   SIZE(weft_soft_cross_entropy_opts);
   OFFSET(weft_soft_cross_entropy_opts, struct_size);
+}
+
+static void part_7(void) {
   OFFSET(weft_soft_cross_entropy_opts, next);
   OFFSET(weft_soft_cross_entropy_opts, present);
   OFFSET(weft_soft_cross_entropy_opts, reduction);
@@ -1426,9 +1479,6 @@ static void part_6(void) {
   VALUE(WEFT_I64);
   VALUE(WEFT_U2);
   VALUE(WEFT_U4);
-}
-
-static void part_7(void) {
   VALUE(WEFT_U8);
   VALUE(WEFT_U16);
   VALUE(WEFT_U32);
@@ -1564,6 +1614,14 @@ static void part_7(void) {
   VALUE(WEFT_JOB_MAX);
   VALUE(WEFT_JOB_AND);
   VALUE(WEFT_JOB_OR);
+  VALUE(WEFT_JOB_MEAN);
+  SIZE(weft_order);
+  VALUE(WEFT_ORDER_SEQUENTIAL);
+  VALUE(WEFT_ORDER_RANDOM);
+  VALUE(WEFT_ORDER_WEIGHTED);
+  SIZE(weft_tail);
+  VALUE(WEFT_TAIL_DROP);
+  VALUE(WEFT_TAIL_PAD);
   SIZE(weft_compare_direction);
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
   VALUE(WEFT_COMPARE_DIRECTION_NE);
@@ -1571,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_COMPARE_DIRECTION_GT);
   VALUE(WEFT_COMPARE_DIRECTION_LE);
   VALUE(WEFT_COMPARE_DIRECTION_LT);
+}
+
+static void part_8(void) {
   SIZE(weft_scatter_reducer);
   VALUE(WEFT_SCATTER_REDUCER_SUM);
   VALUE(WEFT_SCATTER_REDUCER_PROD);
@@ -1629,9 +1690,6 @@ static void part_7(void) {
   VALUE(WEFT_MAX_POOL_PADDING_EXPLICIT);
   SIZE(weft_reduce_window_reducer);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_SUM);
-}
-
-static void part_8(void) {
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_PROD);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_MAX);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_MIN);
@@ -1774,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
+}
+
+static void part_9(void) {
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
@@ -1832,9 +1893,6 @@ static void part_8(void) {
   VALUE(WEFT_CUMPROD_HAS_AXIS);
   VALUE(WEFT_CUMPROD_HAS_REVERSE);
   VALUE(WEFT_CUMSUM_HAS_AXIS);
-}
-
-static void part_9(void) {
   VALUE(WEFT_CUMSUM_HAS_REVERSE);
   VALUE(WEFT_LOGSUMEXP_HAS_DIMS);
   VALUE(WEFT_LOGSUMEXP_HAS_KEEPDIMS);
@@ -1977,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_GAUSSIAN_NLL_HAS_FULL);
   VALUE(WEFT_GAUSSIAN_NLL_HAS_EPS);
   VALUE(WEFT_HINGE_EMBEDDING_HAS_REDUCTION);
+}
+
+static void part_10(void) {
   VALUE(WEFT_HINGE_EMBEDDING_HAS_MARGIN);
   VALUE(WEFT_HUBER_HAS_REDUCTION);
   VALUE(WEFT_HUBER_HAS_DELTA);
@@ -2035,9 +2096,6 @@ static void part_9(void) {
   VALUE(WEFT_DIAGONAL_HAS_AXIS2);
   VALUE(WEFT_DIAGONAL_SCATTER_HAS_OFFSET);
   VALUE(WEFT_DIAGONAL_SCATTER_HAS_AXIS1);
-}
-
-static void part_10(void) {
   VALUE(WEFT_DIAGONAL_SCATTER_HAS_AXIS2);
   VALUE(WEFT_INDEX_ADD_HAS_AXIS);
   VALUE(WEFT_INDEX_ADD_HAS_ALPHA);
@@ -2180,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_retain);
   OFFSET(struct weft_api_v1, tensor_release);
   OFFSET(struct weft_api_v1, scope_begin);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, scope_mark);
   OFFSET(struct weft_api_v1, scope_adopt);
   OFFSET(struct weft_api_v1, scope_keep);
@@ -2238,9 +2299,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_release);
   OFFSET(struct weft_api_v1, context_cache);
   OFFSET(struct weft_api_v1, cache_dir);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, cache_read_stats);
   OFFSET(struct weft_api_v1, cache_flush);
   OFFSET(struct weft_api_v1, cache_retain);
@@ -2382,6 +2440,31 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, cache_list);
   OFFSET(struct weft_api_v1, cache_explain);
   OFFSET(struct weft_api_v1, cache_prune);
+  OFFSET(struct weft_api_v1, loader_next);
+}
+
+static void part_12(void) {
+  OFFSET(struct weft_api_v1, loader_state);
+  OFFSET(struct weft_api_v1, loader_load);
+  OFFSET(struct weft_api_v1, loader_retain);
+  OFFSET(struct weft_api_v1, loader_release);
+  OFFSET(struct weft_api_v1, job_reduce);
+  OFFSET(struct weft_api_v1, dataset_create);
+  OFFSET(struct weft_api_v1, dataset_from_memory);
+  OFFSET(struct weft_api_v1, dataset_from_tensors);
+  OFFSET(struct weft_api_v1, dataset_open);
+  OFFSET(struct weft_api_v1, dataset_zip);
+  OFFSET(struct weft_api_v1, dataset_count);
+  OFFSET(struct weft_api_v1, dataset_field_count);
+  OFFSET(struct weft_api_v1, dataset_field);
+  OFFSET(struct weft_api_v1, dataset_retain);
+  OFFSET(struct weft_api_v1, dataset_release);
+  OFFSET(struct weft_api_v1, sampler_create);
+  OFFSET(struct weft_api_v1, sampler_batches);
+  OFFSET(struct weft_api_v1, sampler_batch);
+  OFFSET(struct weft_api_v1, sampler_retain);
+  OFFSET(struct weft_api_v1, sampler_release);
+  OFFSET(struct weft_api_v1, loader_create);
 }
 
 int main(void) {
@@ -2397,5 +2480,6 @@ int main(void) {
   part_9();
   part_10();
   part_11();
+  part_12();
   return 0;
 }

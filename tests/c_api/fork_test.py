@@ -21,7 +21,7 @@ with open(os.path.join(SOURCE, "include", "c_api", "weft_api.json"), encoding="u
     DESCRIPTION = json.load(description_file)
 FUNCTIONS = {f["name"]: f for f in DESCRIPTION["functions"]}
 HANDLES = {h["name"]: h for h in DESCRIPTION["handles"]}
-FREE = {"weft_error", "weft_blob"}  # handles that never are of a context
+FREE = {"weft_error", "weft_blob", "weft_dataset", "weft_sampler"}  # handles that never are of a context
 ENDS = {name for h in HANDLES.values() for name in (h["release"], h["retain"]) if name}
 # In a new context these find out that it has no body and no such operation before they look at what else they got.
 BEFORE = {"weft_function_end", "weft_custom_apply"}
@@ -63,6 +63,11 @@ class Made:
         w.check(LIB, LIB.weft_checkpoint_save(ctx, path, len(path), tree, None, None))
         self.handle("weft_checkpoint_reader", lambda out: LIB.weft_checkpoint_reader_open(ctx, path, len(path), out))
         self.handle("weft_job", lambda out: LIB.weft_job_join(None, out))
+        dataset = self.handle("weft_dataset", lambda out: LIB.weft_dataset_from_tensors((w.weft_tensor * 1)(x), 1, out))
+        sampler = self.handle("weft_sampler", lambda out: LIB.weft_sampler_create(ELEMENTS, self.batches_of(4), out))
+        loader = self.handle("weft_loader", lambda out: LIB.weft_loader_create(ctx, dataset, sampler, None, out))
+        batch = w.weft_tensor()
+        w.check(LIB, LIB.weft_loader_next(loader, c.byref(batch), 1, c.byref(c.c_size_t())))  # its threads run
         self.handle("weft_cache", lambda out: LIB.weft_context_cache(ctx, out))
         self.body, parameter = w.weft_context(), w.weft_tensor()
         w.check(LIB, LIB.weft_function_begin(ctx, None, 0, self.info(), 1, c.byref(self.body), c.byref(parameter)))
@@ -94,6 +99,12 @@ class Made:
         self.keep += [o, array]
         return c.byref(o)
 
+    def batches_of(self, rows):
+        o = w.weft_sampler_options()
+        LIB.weft_sampler_options_init(c.byref(o), c.sizeof(o))
+        o.batch = rows
+        return c.byref(o)
+
     def from_host(self, ctx, out):
         data = (c.c_float * ELEMENTS)(*range(ELEMENTS))
         return LIB.weft_tensor_from_host(ctx, None, w.WEFT_F32, (c.c_int64 * 1)(ELEMENTS), 1, data, c.sizeof(data), out)
@@ -119,7 +130,8 @@ class Made:
         if "direction" in p:
             if role == "struct":
                 struct = getattr(w, name)()
-                getattr(LIB, name + "_init")(c.byref(struct), c.sizeof(struct))
+                if "struct_size" in dict(struct._fields_):
+                    getattr(LIB, name + "_init")(c.byref(struct), c.sizeof(struct))
                 return c.pointer(struct)
             room = (c.c_char * 4096)()
             self.keep.append(room)

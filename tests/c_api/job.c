@@ -66,6 +66,48 @@ static void collectives_of_one_give_the_input(void) {
   weft_context_release(ctx);
 }
 
+/* Sums and means of one process are its tensors, in whatever buckets; they run with the program that they are part of. */
+static void recorded_sums_of_one_give_the_inputs(void) {
+  static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F32, WEFT_I64, WEFT_F64, WEFT_F32};
+  weft_context* ctx = new_context();
+  weft_job* job = join_alone();
+  weft_job_reduce_options options = WEFT_JOB_REDUCE_OPTIONS_INIT;
+  weft_tensor *in[6], *out[6], *x = ramp(ctx, DIMS(2, 3)), *f = NULL;
+  float values[6];
+  int bucket, i;
+  for (i = 0; i < 6; ++i) MUST(weft_convert(ctx, x, dtypes[i], &in[i]));
+  for (bucket = 0; bucket < 2; ++bucket) {
+    const int64_t launches = metric(ctx, "launches");
+    options.first_bucket_bytes = bucket ? 1 : 0;
+    options.bucket_bytes = bucket ? 50 : 0;
+    MUST(weft_job_reduce(ctx, job, in, 6, WEFT_JOB_SUM, &options, out));
+    CHECK_EQUAL(metric(ctx, "launches"), launches); /* recorded */
+    for (i = 0; i < 6; ++i) {
+      MUST(weft_convert(ctx, out[i], WEFT_F32, &f));
+      MUST(weft_tensor_to_host(f, values, sizeof values));
+      CHECK(values[0] == 0 && values[1] == 1 && values[5] == 5);
+      weft_tensor_release(f);
+      weft_tensor_release(out[i]);
+    }
+  }
+  MUST(weft_job_reduce(ctx, job, in, 3, WEFT_JOB_MEAN, NULL, out));
+  for (i = 0; i < 3; ++i) weft_tensor_release(out[i]);
+  FAILS(weft_job_reduce(ctx, job, in, 4, WEFT_JOB_MEAN, NULL, out), WEFT_INVALID_ARGUMENT,
+        "weft_job_reduce: a tensor is of i64, which has no mean; convert it, or take the sum");
+  FAILS(weft_job_reduce(ctx, job, in, 1, WEFT_JOB_MAX, NULL, out), WEFT_INVALID_ARGUMENT,
+        "weft_job_reduce: reduction is 3; it is WEFT_JOB_SUM or WEFT_JOB_MEAN");
+  options.bucket_bytes = -1;
+  FAILS_WITH(weft_job_reduce(ctx, job, in, 1, WEFT_JOB_SUM, &options, out), WEFT_INVALID_ARGUMENT, "buckets are of 1 and -1 bytes");
+  for (i = 0; i < 6; ++i) weft_tensor_release(in[i]);
+  MUST(weft_job_reduce(ctx, job, &x, 1, WEFT_JOB_SUM, NULL, out));
+  weft_job_release(job);
+  FAILS_WITH(weft_tensor_to_host(out[0], values, sizeof values), WEFT_FAILED_PRECONDITION,
+             "the job was released before a program that has its sums ran; read the results first");
+  weft_tensor_release(out[0]);
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+}
+
 static void bad_calls_say_what_is_wrong(void) {
   weft_context* ctx = new_context();
   weft_job* job = join_alone();
@@ -127,6 +169,7 @@ static void what_would_be_found_is_text(void) {
 int main(void) {
   a_process_is_a_job_of_one();
   collectives_of_one_give_the_input();
+  recorded_sums_of_one_give_the_inputs();
   bad_calls_say_what_is_wrong();
   bad_options_say_what_is_wrong();
   what_would_be_found_is_text();

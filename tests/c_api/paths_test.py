@@ -68,6 +68,7 @@ class Library:
             "weft_checkpoint_reader_open": lambda p: self.outcome("weft_checkpoint_reader_open", self.context, p, size(p), out),
             "weft_checkpoint_reader_open_with": lambda p: self.outcome("weft_checkpoint_reader_open_with", self.context, p, size(p), None, out),
             "weft_idx_read": lambda p: self.outcome("weft_idx_read", self.context, p, size(p), None, out),
+            "weft_dataset_open": lambda p: self.outcome("weft_dataset_open", p, size(p), None, out),
             "weft_custom_register_symbol": lambda p: self.outcome("weft_custom_register_symbol", self.context, b"f", c.c_size_t(1), p, size(p), b"f",
                                                                   c.c_size_t(1), b"float(float)", c.c_size_t(12), None),
         }

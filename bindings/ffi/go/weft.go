@@ -55,6 +55,15 @@ type Function uintptr
 // Job is a handle of a weft_job.
 type Job uintptr
 
+// Dataset is a handle of a weft_dataset.
+type Dataset uintptr
+
+// Sampler is a handle of a weft_sampler.
+type Sampler uintptr
+
+// Loader is a handle of a weft_loader.
+type Loader uintptr
+
 type Code uint32
 
 const (
@@ -312,6 +321,22 @@ const (
 	WEFT_JOB_MAX JobReduction = 3
 	WEFT_JOB_AND JobReduction = 4
 	WEFT_JOB_OR JobReduction = 5
+	WEFT_JOB_MEAN JobReduction = 6
+)
+
+type Order uint32
+
+const (
+	WEFT_ORDER_SEQUENTIAL Order = 0
+	WEFT_ORDER_RANDOM Order = 1
+	WEFT_ORDER_WEIGHTED Order = 2
+)
+
+type Tail uint32
+
+const (
+	WEFT_TAIL_DROP Tail = 0
+	WEFT_TAIL_PAD Tail = 1
 )
 
 type CompareDirection uint32
@@ -1076,6 +1101,9 @@ type TraceFn uintptr
 // CustomShapeFn is what purego.NewCallback makes of a func(user_data uintptr, inputs *TensorInfo, count uintptr, results *TensorInfo, result_count uintptr) Error.
 type CustomShapeFn uintptr
 
+// ReadFn is what purego.NewCallback makes of a func(user_data uintptr, items *int64, count uintptr, rows *Rows, field_count uintptr) Error.
+type ReadFn uintptr
+
 type ForOptions struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -1214,6 +1242,7 @@ type SgdOptions struct {
 	WeightDecay float64
 	Nesterov int32
 	Reserved int32
+	Job Job
 }
 
 type AdamOptions struct {
@@ -1224,6 +1253,7 @@ type AdamOptions struct {
 	Epsilon float64
 	WeightDecay float64
 	Present uint64
+	Job Job
 }
 
 type ScheduleOptions struct {
@@ -1399,6 +1429,13 @@ type JobOptions struct {
 	LocalSize int32
 }
 
+type JobReduceOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	FirstBucketBytes int64
+	BucketBytes int64
+}
+
 type JobInfo struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -1410,6 +1447,59 @@ type JobInfo struct {
 	Reserved int32
 	Source *byte
 	SourceLength uint64
+}
+
+type Rows struct {
+	Data unsafe.Pointer
+	Size uint64
+	RowBytes uint64
+}
+
+type DatasetOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Count int64
+	Fields *TensorInfo
+	FieldCount uint64
+	Read ReadFn
+	UserData uintptr
+	Release ReleaseFn
+	MostAtOnce int64
+}
+
+type CsvOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Dtype Dtype
+	Separator int32
+}
+
+type SamplerOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Batch int64
+	Order Order
+	Tail Tail
+	Seed uint64
+	Rank int64
+	Ranks int64
+	Weights *float64
+	WeightCount uint64
+	Draws int64
+}
+
+type LoaderOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Device Device
+	Mesh Mesh
+	Axis *byte
+	AxisLength uint64
+	Depth int64
+	Threads int64
+	TimeoutMs int64
+	BatchesPerExecution int64
+	Job Job
 }
 
 type ClipOpts struct {
@@ -3082,6 +3172,28 @@ type ApiV1 struct {
 	CacheList uintptr
 	CacheExplain uintptr
 	CachePrune uintptr
+	LoaderNext uintptr
+	LoaderState uintptr
+	LoaderLoad uintptr
+	LoaderRetain uintptr
+	LoaderRelease uintptr
+	JobReduce uintptr
+	DatasetCreate uintptr
+	DatasetFromMemory uintptr
+	DatasetFromTensors uintptr
+	DatasetOpen uintptr
+	DatasetZip uintptr
+	DatasetCount uintptr
+	DatasetFieldCount uintptr
+	DatasetField uintptr
+	DatasetRetain uintptr
+	DatasetRelease uintptr
+	SamplerCreate uintptr
+	SamplerBatches uintptr
+	SamplerBatch uintptr
+	SamplerRetain uintptr
+	SamplerRelease uintptr
+	LoaderCreate uintptr
 }
 
 // The functions, after Load.
@@ -3345,6 +3457,28 @@ var (
 	JobLeave func(job Job) Error
 	JobRetain func(job Job)
 	JobRelease func(job Job)
+	DatasetCreate func(options *DatasetOptions, out *Dataset) Error
+	DatasetFromMemory func(count int64, fields *TensorInfo, rows *Rows, field_count uintptr, user_data uintptr, release ReleaseFn, out *Dataset) Error
+	DatasetFromTensors func(tensors *Tensor, count uintptr, out *Dataset) Error
+	DatasetOpen func(path *byte, path_length uintptr, csv *CsvOptions, out *Dataset) Error
+	DatasetZip func(datasets *Dataset, count uintptr, out *Dataset) Error
+	DatasetCount func(dataset Dataset, out_count *int64) Error
+	DatasetFieldCount func(dataset Dataset, out_count *uintptr) Error
+	DatasetField func(dataset Dataset, index uintptr, out *TensorInfo, out_name **byte, out_length *uintptr) Error
+	DatasetRetain func(dataset Dataset)
+	DatasetRelease func(dataset Dataset)
+	SamplerCreate func(items int64, options *SamplerOptions, out *Sampler) Error
+	SamplerBatches func(sampler Sampler, position int64, out_count *int64) Error
+	SamplerBatch func(sampler Sampler, epoch int64, position int64, out_items *int64, capacity uintptr, out_count *uintptr, out_kept *int64) Error
+	SamplerRetain func(sampler Sampler)
+	SamplerRelease func(sampler Sampler)
+	LoaderCreate func(ctx Context, dataset Dataset, sampler Sampler, options *LoaderOptions, out *Loader) Error
+	LoaderNext func(loader Loader, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	LoaderState func(loader Loader, out *Tree) Error
+	LoaderLoad func(loader Loader, tree Tree, node uint32) Error
+	LoaderRetain func(loader Loader)
+	LoaderRelease func(loader Loader)
+	JobReduce func(ctx Context, job Job, tensors *Tensor, count uintptr, reduction JobReduction, options *JobReduceOptions, outputs *Tensor) Error
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -3366,7 +3500,12 @@ var (
 	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
 	CustomOptionsInit func(options unsafe.Pointer, size uintptr)
 	JobOptionsInit func(options unsafe.Pointer, size uintptr)
+	JobReduceOptionsInit func(options unsafe.Pointer, size uintptr)
 	JobInfoInit func(options unsafe.Pointer, size uintptr)
+	DatasetOptionsInit func(options unsafe.Pointer, size uintptr)
+	CsvOptionsInit func(options unsafe.Pointer, size uintptr)
+	SamplerOptionsInit func(options unsafe.Pointer, size uintptr)
+	LoaderOptionsInit func(options unsafe.Pointer, size uintptr)
 	ClipOptsInit func(options unsafe.Pointer, size uintptr)
 	ArangeOptsInit func(options unsafe.Pointer, size uintptr)
 	ConcatenateOptsInit func(options unsafe.Pointer, size uintptr)
@@ -4104,6 +4243,28 @@ var Functions = map[string]any{
 	"weft_job_leave": &JobLeave,
 	"weft_job_retain": &JobRetain,
 	"weft_job_release": &JobRelease,
+	"weft_dataset_create": &DatasetCreate,
+	"weft_dataset_from_memory": &DatasetFromMemory,
+	"weft_dataset_from_tensors": &DatasetFromTensors,
+	"weft_dataset_open": &DatasetOpen,
+	"weft_dataset_zip": &DatasetZip,
+	"weft_dataset_count": &DatasetCount,
+	"weft_dataset_field_count": &DatasetFieldCount,
+	"weft_dataset_field": &DatasetField,
+	"weft_dataset_retain": &DatasetRetain,
+	"weft_dataset_release": &DatasetRelease,
+	"weft_sampler_create": &SamplerCreate,
+	"weft_sampler_batches": &SamplerBatches,
+	"weft_sampler_batch": &SamplerBatch,
+	"weft_sampler_retain": &SamplerRetain,
+	"weft_sampler_release": &SamplerRelease,
+	"weft_loader_create": &LoaderCreate,
+	"weft_loader_next": &LoaderNext,
+	"weft_loader_state": &LoaderState,
+	"weft_loader_load": &LoaderLoad,
+	"weft_loader_retain": &LoaderRetain,
+	"weft_loader_release": &LoaderRelease,
+	"weft_job_reduce": &JobReduce,
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_vmap_options_init": &VmapOptionsInit,
@@ -4125,7 +4286,12 @@ var Functions = map[string]any{
 	"weft_program_stats_init": &ProgramStatsInit,
 	"weft_custom_options_init": &CustomOptionsInit,
 	"weft_job_options_init": &JobOptionsInit,
+	"weft_job_reduce_options_init": &JobReduceOptionsInit,
 	"weft_job_info_init": &JobInfoInit,
+	"weft_dataset_options_init": &DatasetOptionsInit,
+	"weft_csv_options_init": &CsvOptionsInit,
+	"weft_sampler_options_init": &SamplerOptionsInit,
+	"weft_loader_options_init": &LoaderOptionsInit,
 	"weft_clip_opts_init": &ClipOptsInit,
 	"weft_arange_opts_init": &ArangeOptsInit,
 	"weft_concatenate_opts_init": &ConcatenateOptsInit,

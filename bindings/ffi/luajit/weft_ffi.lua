@@ -26,6 +26,9 @@ typedef struct weft_checkpoint_reader weft_checkpoint_reader;
 typedef struct weft_cache weft_cache;
 typedef struct weft_function weft_function;
 typedef struct weft_job weft_job;
+typedef struct weft_dataset weft_dataset;
+typedef struct weft_sampler weft_sampler;
+typedef struct weft_loader weft_loader;
 typedef struct weft_api_v1 weft_api_v1;
 typedef enum weft_code {
   WEFT_OK = 0,
@@ -236,8 +239,20 @@ typedef enum weft_job_reduction {
   WEFT_JOB_MAX = 3,
   WEFT_JOB_AND = 4,
   WEFT_JOB_OR = 5,
+  WEFT_JOB_MEAN = 6,
   WEFT_JOB_REDUCTION_FORCE32 = 2147483647,
 } weft_job_reduction;
+typedef enum weft_order {
+  WEFT_ORDER_SEQUENTIAL = 0,
+  WEFT_ORDER_RANDOM = 1,
+  WEFT_ORDER_WEIGHTED = 2,
+  WEFT_ORDER_FORCE32 = 2147483647,
+} weft_order;
+typedef enum weft_tail {
+  WEFT_TAIL_DROP = 0,
+  WEFT_TAIL_PAD = 1,
+  WEFT_TAIL_FORCE32 = 2147483647,
+} weft_tail;
 typedef enum weft_compare_direction {
   WEFT_COMPARE_DIRECTION_EQ = 0,
   WEFT_COMPARE_DIRECTION_NE = 1,
@@ -542,6 +557,11 @@ typedef struct weft_tensor_info {
   uint32_t rank;
   int64_t dims[32];
 } weft_tensor_info;
+typedef struct weft_rows {
+  void* data;
+  uint64_t size;
+  uint64_t row_bytes;
+} weft_rows;
 typedef void (*weft_proc)(void);
 typedef void (*weft_release_fn)(void* user_data);
 typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* text, size_t length);
@@ -551,6 +571,7 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
 typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t total);
 typedef weft_error* (*weft_trace_fn)(void* user_data, weft_context* body, weft_tensor* const* parameters, size_t count, weft_tensor** results, size_t capacity, size_t* out_count);
 typedef weft_error* (*weft_custom_shape_fn)(void* user_data, const weft_tensor_info* inputs, size_t count, weft_tensor_info* results, size_t result_count);
+typedef weft_error* (*weft_read_fn)(void* user_data, const int64_t* items, size_t count, weft_rows* rows, size_t field_count);
 typedef struct weft_for_options {
   size_t struct_size;
   const void* next;
@@ -670,6 +691,7 @@ typedef struct weft_sgd_options {
   double weight_decay;
   int32_t nesterov;
   int32_t reserved;
+  weft_job* job;
 } weft_sgd_options;
 typedef struct weft_adam_options {
   size_t struct_size;
@@ -679,6 +701,7 @@ typedef struct weft_adam_options {
   double epsilon;
   double weight_decay;
   uint64_t present;
+  weft_job* job;
 } weft_adam_options;
 typedef struct weft_schedule_options {
   size_t struct_size;
@@ -840,6 +863,12 @@ typedef struct weft_job_options {
   int32_t local_rank;
   int32_t local_size;
 } weft_job_options;
+typedef struct weft_job_reduce_options {
+  size_t struct_size;
+  const void* next;
+  int64_t first_bucket_bytes;
+  int64_t bucket_bytes;
+} weft_job_reduce_options;
 typedef struct weft_job_info {
   size_t struct_size;
   const void* next;
@@ -852,6 +881,49 @@ typedef struct weft_job_info {
   const char* source;
   uint64_t source_length;
 } weft_job_info;
+typedef struct weft_dataset_options {
+  size_t struct_size;
+  const void* next;
+  int64_t count;
+  const weft_tensor_info* fields;
+  uint64_t field_count;
+  weft_read_fn read;
+  void* user_data;
+  weft_release_fn release;
+  int64_t most_at_once;
+} weft_dataset_options;
+typedef struct weft_csv_options {
+  size_t struct_size;
+  const void* next;
+  weft_dtype dtype;
+  int32_t separator;
+} weft_csv_options;
+typedef struct weft_sampler_options {
+  size_t struct_size;
+  const void* next;
+  int64_t batch;
+  weft_order order;
+  weft_tail tail;
+  uint64_t seed;
+  int64_t rank;
+  int64_t ranks;
+  const double* weights;
+  uint64_t weight_count;
+  int64_t draws;
+} weft_sampler_options;
+typedef struct weft_loader_options {
+  size_t struct_size;
+  const void* next;
+  weft_device* device;
+  weft_mesh* mesh;
+  const char* axis;
+  uint64_t axis_length;
+  int64_t depth;
+  int64_t threads;
+  int64_t timeout_ms;
+  int64_t batches_per_execution;
+  weft_job* job;
+} weft_loader_options;
 typedef struct weft_clip_opts {
   size_t struct_size;
   const void* next;
@@ -2364,6 +2436,28 @@ struct weft_api_v1 {
   weft_error* (*cache_list)(weft_cache* cache, int32_t verify, weft_tree** out);
   weft_error* (*cache_explain)(weft_cache* cache, const char* name, size_t name_length, weft_tree** out);
   weft_error* (*cache_prune)(weft_cache* cache, uint64_t max_bytes, int64_t unused_ns, uint64_t* out_entries, uint64_t* out_bytes);
+  weft_error* (*loader_next)(weft_loader* loader, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*loader_state)(weft_loader* loader, weft_tree** out);
+  weft_error* (*loader_load)(weft_loader* loader, weft_tree* tree, uint32_t node);
+  void (*loader_retain)(weft_loader* loader);
+  void (*loader_release)(weft_loader* loader);
+  weft_error* (*job_reduce)(weft_context* ctx, weft_job* job, weft_tensor* const* tensors, size_t count, weft_job_reduction reduction, const weft_job_reduce_options* options, weft_tensor** outputs);
+  weft_error* (*dataset_create)(const weft_dataset_options* options, weft_dataset** out);
+  weft_error* (*dataset_from_memory)(int64_t count, const weft_tensor_info* fields, const weft_rows* rows, size_t field_count, void* user_data, weft_release_fn release, weft_dataset** out);
+  weft_error* (*dataset_from_tensors)(weft_tensor* const* tensors, size_t count, weft_dataset** out);
+  weft_error* (*dataset_open)(const char* path, size_t path_length, const weft_csv_options* csv, weft_dataset** out);
+  weft_error* (*dataset_zip)(weft_dataset* const* datasets, size_t count, weft_dataset** out);
+  weft_error* (*dataset_count)(weft_dataset* dataset, int64_t* out_count);
+  weft_error* (*dataset_field_count)(weft_dataset* dataset, size_t* out_count);
+  weft_error* (*dataset_field)(weft_dataset* dataset, size_t index, weft_tensor_info* out, const char** out_name, size_t* out_length);
+  void (*dataset_retain)(weft_dataset* dataset);
+  void (*dataset_release)(weft_dataset* dataset);
+  weft_error* (*sampler_create)(int64_t items, const weft_sampler_options* options, weft_sampler** out);
+  weft_error* (*sampler_batches)(weft_sampler* sampler, int64_t position, int64_t* out_count);
+  weft_error* (*sampler_batch)(weft_sampler* sampler, int64_t epoch, int64_t position, int64_t* out_items, size_t capacity, size_t* out_count, int64_t* out_kept);
+  void (*sampler_retain)(weft_sampler* sampler);
+  void (*sampler_release)(weft_sampler* sampler);
+  weft_error* (*loader_create)(weft_context* ctx, weft_dataset* dataset, weft_sampler* sampler, const weft_loader_options* options, weft_loader** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2624,6 +2718,28 @@ weft_error* weft_job_broadcast(weft_job* job, weft_tensor* input, int32_t root, 
 weft_error* weft_job_leave(weft_job* job);
 void weft_job_retain(weft_job* job);
 void weft_job_release(weft_job* job);
+weft_error* weft_dataset_create(const weft_dataset_options* options, weft_dataset** out);
+weft_error* weft_dataset_from_memory(int64_t count, const weft_tensor_info* fields, const weft_rows* rows, size_t field_count, void* user_data, weft_release_fn release, weft_dataset** out);
+weft_error* weft_dataset_from_tensors(weft_tensor* const* tensors, size_t count, weft_dataset** out);
+weft_error* weft_dataset_open(const char* path, size_t path_length, const weft_csv_options* csv, weft_dataset** out);
+weft_error* weft_dataset_zip(weft_dataset* const* datasets, size_t count, weft_dataset** out);
+weft_error* weft_dataset_count(weft_dataset* dataset, int64_t* out_count);
+weft_error* weft_dataset_field_count(weft_dataset* dataset, size_t* out_count);
+weft_error* weft_dataset_field(weft_dataset* dataset, size_t index, weft_tensor_info* out, const char** out_name, size_t* out_length);
+void weft_dataset_retain(weft_dataset* dataset);
+void weft_dataset_release(weft_dataset* dataset);
+weft_error* weft_sampler_create(int64_t items, const weft_sampler_options* options, weft_sampler** out);
+weft_error* weft_sampler_batches(weft_sampler* sampler, int64_t position, int64_t* out_count);
+weft_error* weft_sampler_batch(weft_sampler* sampler, int64_t epoch, int64_t position, int64_t* out_items, size_t capacity, size_t* out_count, int64_t* out_kept);
+void weft_sampler_retain(weft_sampler* sampler);
+void weft_sampler_release(weft_sampler* sampler);
+weft_error* weft_loader_create(weft_context* ctx, weft_dataset* dataset, weft_sampler* sampler, const weft_loader_options* options, weft_loader** out);
+weft_error* weft_loader_next(weft_loader* loader, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_loader_state(weft_loader* loader, weft_tree** out);
+weft_error* weft_loader_load(weft_loader* loader, weft_tree* tree, uint32_t node);
+void weft_loader_retain(weft_loader* loader);
+void weft_loader_release(weft_loader* loader);
+weft_error* weft_job_reduce(weft_context* ctx, weft_job* job, weft_tensor* const* tensors, size_t count, weft_job_reduction reduction, const weft_job_reduce_options* options, weft_tensor** outputs);
 void weft_for_options_init(void* options, size_t size);
 void weft_scan_options_init(void* options, size_t size);
 void weft_vmap_options_init(void* options, size_t size);
@@ -2645,7 +2761,12 @@ void weft_metric_summary_init(void* options, size_t size);
 void weft_program_stats_init(void* options, size_t size);
 void weft_custom_options_init(void* options, size_t size);
 void weft_job_options_init(void* options, size_t size);
+void weft_job_reduce_options_init(void* options, size_t size);
 void weft_job_info_init(void* options, size_t size);
+void weft_dataset_options_init(void* options, size_t size);
+void weft_csv_options_init(void* options, size_t size);
+void weft_sampler_options_init(void* options, size_t size);
+void weft_loader_options_init(void* options, size_t size);
 void weft_clip_opts_init(void* options, size_t size);
 void weft_arange_opts_init(void* options, size_t size);
 void weft_concatenate_opts_init(void* options, size_t size);

@@ -513,6 +513,14 @@ WEFT_JOB_MIN = 2
 WEFT_JOB_MAX = 3
 WEFT_JOB_AND = 4
 WEFT_JOB_OR = 5
+WEFT_JOB_MEAN = 6
+weft_order = c.c_uint32
+WEFT_ORDER_SEQUENTIAL = 0
+WEFT_ORDER_RANDOM = 1
+WEFT_ORDER_WEIGHTED = 2
+weft_tail = c.c_uint32
+WEFT_TAIL_DROP = 0
+WEFT_TAIL_PAD = 1
 weft_compare_direction = c.c_uint32
 WEFT_COMPARE_DIRECTION_EQ = 0
 WEFT_COMPARE_DIRECTION_NE = 1
@@ -778,11 +786,31 @@ class weft_job(c.c_void_p):
     pass
 
 
+class weft_dataset(c.c_void_p):
+    pass
+
+
+class weft_sampler(c.c_void_p):
+    pass
+
+
+class weft_loader(c.c_void_p):
+    pass
+
+
 class weft_tensor_info(c.Structure):
     _fields_ = [
         ("dtype", weft_dtype),
         ("rank", c.c_uint32),
         ("dims", c.c_int64 * 32),
+    ]
+
+
+class weft_rows(c.Structure):
+    _fields_ = [
+        ("data", c.c_void_p),
+        ("size", c.c_uint64),
+        ("row_bytes", c.c_uint64),
     ]
 
 
@@ -795,6 +823,7 @@ weft_pressure_fn = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64)
 weft_progress_fn = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64, c.c_uint64)
 weft_trace_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))
 weft_custom_shape_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(weft_tensor_info), c.c_size_t)
+weft_read_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_rows), c.c_size_t)
 
 
 class weft_for_options(c.Structure):
@@ -956,6 +985,7 @@ class weft_sgd_options(c.Structure):
         ("weight_decay", c.c_double),
         ("nesterov", c.c_int32),
         ("reserved", c.c_int32),
+        ("job", weft_job),
     ]
 
 
@@ -968,6 +998,7 @@ class weft_adam_options(c.Structure):
         ("epsilon", c.c_double),
         ("weight_decay", c.c_double),
         ("present", c.c_uint64),
+        ("job", weft_job),
     ]
 
 
@@ -1170,6 +1201,15 @@ class weft_job_options(c.Structure):
     ]
 
 
+class weft_job_reduce_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("first_bucket_bytes", c.c_int64),
+        ("bucket_bytes", c.c_int64),
+    ]
+
+
 class weft_job_info(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -1182,6 +1222,61 @@ class weft_job_info(c.Structure):
         ("reserved", c.c_int32),
         ("source", c.c_char_p),
         ("source_length", c.c_uint64),
+    ]
+
+
+class weft_dataset_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("count", c.c_int64),
+        ("fields", c.POINTER(weft_tensor_info)),
+        ("field_count", c.c_uint64),
+        ("read", weft_read_fn),
+        ("user_data", c.c_void_p),
+        ("release", weft_release_fn),
+        ("most_at_once", c.c_int64),
+    ]
+
+
+class weft_csv_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("dtype", weft_dtype),
+        ("separator", c.c_int32),
+    ]
+
+
+class weft_sampler_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("batch", c.c_int64),
+        ("order", weft_order),
+        ("tail", weft_tail),
+        ("seed", c.c_uint64),
+        ("rank", c.c_int64),
+        ("ranks", c.c_int64),
+        ("weights", c.POINTER(c.c_double)),
+        ("weight_count", c.c_uint64),
+        ("draws", c.c_int64),
+    ]
+
+
+class weft_loader_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("device", weft_device),
+        ("mesh", weft_mesh),
+        ("axis", c.c_char_p),
+        ("axis_length", c.c_uint64),
+        ("depth", c.c_int64),
+        ("threads", c.c_int64),
+        ("timeout_ms", c.c_int64),
+        ("batches_per_execution", c.c_int64),
+        ("job", weft_job),
     ]
 
 
@@ -3169,6 +3264,28 @@ class weft_api_v1(c.Structure):
         ("cache_list", c.CFUNCTYPE(weft_error, weft_cache, c.c_int32, c.POINTER(weft_tree))),
         ("cache_explain", c.CFUNCTYPE(weft_error, weft_cache, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
         ("cache_prune", c.CFUNCTYPE(weft_error, weft_cache, c.c_uint64, c.c_int64, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64))),
+        ("loader_next", c.CFUNCTYPE(weft_error, weft_loader, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("loader_state", c.CFUNCTYPE(weft_error, weft_loader, c.POINTER(weft_tree))),
+        ("loader_load", c.CFUNCTYPE(weft_error, weft_loader, weft_tree, c.c_uint32)),
+        ("loader_retain", c.CFUNCTYPE(None, weft_loader)),
+        ("loader_release", c.CFUNCTYPE(None, weft_loader)),
+        ("job_reduce", c.CFUNCTYPE(weft_error, weft_context, weft_job, c.POINTER(weft_tensor), c.c_size_t, weft_job_reduction, c.POINTER(weft_job_reduce_options), c.POINTER(weft_tensor))),
+        ("dataset_create", c.CFUNCTYPE(weft_error, c.POINTER(weft_dataset_options), c.POINTER(weft_dataset))),
+        ("dataset_from_memory", c.CFUNCTYPE(weft_error, c.c_int64, c.POINTER(weft_tensor_info), c.POINTER(weft_rows), c.c_size_t, c.c_void_p, weft_release_fn, c.POINTER(weft_dataset))),
+        ("dataset_from_tensors", c.CFUNCTYPE(weft_error, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_dataset))),
+        ("dataset_open", c.CFUNCTYPE(weft_error, c.c_void_p, c.c_size_t, c.POINTER(weft_csv_options), c.POINTER(weft_dataset))),
+        ("dataset_zip", c.CFUNCTYPE(weft_error, c.POINTER(weft_dataset), c.c_size_t, c.POINTER(weft_dataset))),
+        ("dataset_count", c.CFUNCTYPE(weft_error, weft_dataset, c.POINTER(c.c_int64))),
+        ("dataset_field_count", c.CFUNCTYPE(weft_error, weft_dataset, c.POINTER(c.c_size_t))),
+        ("dataset_field", c.CFUNCTYPE(weft_error, weft_dataset, c.c_size_t, c.POINTER(weft_tensor_info), c.POINTER(c.c_void_p), c.POINTER(c.c_size_t))),
+        ("dataset_retain", c.CFUNCTYPE(None, weft_dataset)),
+        ("dataset_release", c.CFUNCTYPE(None, weft_dataset)),
+        ("sampler_create", c.CFUNCTYPE(weft_error, c.c_int64, c.POINTER(weft_sampler_options), c.POINTER(weft_sampler))),
+        ("sampler_batches", c.CFUNCTYPE(weft_error, weft_sampler, c.c_int64, c.POINTER(c.c_int64))),
+        ("sampler_batch", c.CFUNCTYPE(weft_error, weft_sampler, c.c_int64, c.c_int64, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_size_t), c.POINTER(c.c_int64))),
+        ("sampler_retain", c.CFUNCTYPE(None, weft_sampler)),
+        ("sampler_release", c.CFUNCTYPE(None, weft_sampler)),
+        ("loader_create", c.CFUNCTYPE(weft_error, weft_context, weft_dataset, weft_sampler, c.POINTER(weft_loader_options), c.POINTER(weft_loader))),
     ]
 
 
@@ -3433,6 +3550,28 @@ FUNCTIONS = {
     "weft_job_leave": (weft_error, [weft_job]),
     "weft_job_retain": (None, [weft_job]),
     "weft_job_release": (None, [weft_job]),
+    "weft_dataset_create": (weft_error, [c.POINTER(weft_dataset_options), c.POINTER(weft_dataset)]),
+    "weft_dataset_from_memory": (weft_error, [c.c_int64, c.POINTER(weft_tensor_info), c.POINTER(weft_rows), c.c_size_t, c.c_void_p, weft_release_fn, c.POINTER(weft_dataset)]),
+    "weft_dataset_from_tensors": (weft_error, [c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_dataset)]),
+    "weft_dataset_open": (weft_error, [c.c_char_p, c.c_size_t, c.POINTER(weft_csv_options), c.POINTER(weft_dataset)]),
+    "weft_dataset_zip": (weft_error, [c.POINTER(weft_dataset), c.c_size_t, c.POINTER(weft_dataset)]),
+    "weft_dataset_count": (weft_error, [weft_dataset, c.POINTER(c.c_int64)]),
+    "weft_dataset_field_count": (weft_error, [weft_dataset, c.POINTER(c.c_size_t)]),
+    "weft_dataset_field": (weft_error, [weft_dataset, c.c_size_t, c.POINTER(weft_tensor_info), c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)]),
+    "weft_dataset_retain": (None, [weft_dataset]),
+    "weft_dataset_release": (None, [weft_dataset]),
+    "weft_sampler_create": (weft_error, [c.c_int64, c.POINTER(weft_sampler_options), c.POINTER(weft_sampler)]),
+    "weft_sampler_batches": (weft_error, [weft_sampler, c.c_int64, c.POINTER(c.c_int64)]),
+    "weft_sampler_batch": (weft_error, [weft_sampler, c.c_int64, c.c_int64, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_size_t), c.POINTER(c.c_int64)]),
+    "weft_sampler_retain": (None, [weft_sampler]),
+    "weft_sampler_release": (None, [weft_sampler]),
+    "weft_loader_create": (weft_error, [weft_context, weft_dataset, weft_sampler, c.POINTER(weft_loader_options), c.POINTER(weft_loader)]),
+    "weft_loader_next": (weft_error, [weft_loader, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_loader_state": (weft_error, [weft_loader, c.POINTER(weft_tree)]),
+    "weft_loader_load": (weft_error, [weft_loader, weft_tree, c.c_uint32]),
+    "weft_loader_retain": (None, [weft_loader]),
+    "weft_loader_release": (None, [weft_loader]),
+    "weft_job_reduce": (weft_error, [weft_context, weft_job, c.POINTER(weft_tensor), c.c_size_t, weft_job_reduction, c.POINTER(weft_job_reduce_options), c.POINTER(weft_tensor)]),
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),
@@ -3454,7 +3593,12 @@ FUNCTIONS = {
     "weft_program_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_custom_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_job_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_job_reduce_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_job_info_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_dataset_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_csv_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_sampler_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_loader_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_clip_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_arange_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_concatenate_opts_init": (None, [c.c_void_p, c.c_size_t]),

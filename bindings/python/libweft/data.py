@@ -1,4 +1,4 @@
-"""Reading and batching of data."""
+"""Reading, batching and loading of data."""
 
 import os
 import queue
@@ -12,8 +12,11 @@ from ._context import start
 from ._convert import from_bytes, tensor
 from ._dtypes import BY_NAME
 from ._errors import InvalidArgument
+from ._loader import Dataset, Loader
 from ._tensor import Tensor
 from ._wait import blocking
+
+__all__ = ["Batches", "Dataset", "Loader", "prefetch", "read_idx"]
 
 _idx = bind("weft_idx_read")
 

@@ -18,7 +18,8 @@ weft_sgd_create_groups weft_adam_create_groups weft_adamw_create_groups weft_opt
 weft_optimizer_load weft_function_begin weft_function_end weft_function_abandon weft_function_trace weft_function_call weft_while weft_for
 weft_scan weft_if weft_case weft_per_device weft_function_run weft_function_compile weft_function_stats weft_function_vmap
 weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_gradient
-weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position_mark_stack weft_job_join weft_job_find""".split()
+weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position_mark_stack weft_job_join weft_job_find
+weft_dataset_create weft_dataset_from_memory weft_sampler_create weft_loader_create weft_job_reduce""".split()
 
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
 TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "to": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "input_specs": "Words::kSpecs", "output_specs": "Words::kSpecs", "spec": "Words::kSpecs"}

@@ -180,11 +180,15 @@ def header(api, h):
     for e in api.enums:
         if e["header"] == name:
             body += enum_text(e)
-    for c in api.callbacks:
-        if c["header"] == name:
-            body += callback_text(c)
+    callbacks = [c for c in api.callbacks if c["header"] == name]
+    early = [s for s in api.structs_of_callbacks()[0] if s["header"] == name and any(
+        api.base(p["type"]) == s["name"] for c in callbacks for p in c["params"])]
+    for s in early:
+        body += struct_text(s, api)
+    for c in callbacks:
+        body += callback_text(c)
     for s in api.structs:
-        if s["header"] != name:
+        if s["header"] != name or s in early:
             continue
         if s["name"] == "weft_setting":
             body += options.header_comment(api) + "\n"

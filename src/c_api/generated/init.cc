@@ -25,7 +25,12 @@ void weft_metric_summary_init(void* options, size_t size) noexcept { weft::c_api
 void weft_program_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_custom_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_job_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_job_reduce_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_job_info_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_dataset_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_csv_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_sampler_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_loader_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_clip_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_arange_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_concatenate_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

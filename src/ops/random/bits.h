@@ -46,10 +46,4 @@ uint64_t RandomBlocks(uint64_t largest, std::span<const ir::Value> results);
 bool GoesByBlocks(const ir::Node& node);
 ir::Values PhiloxByBlocks(ir::Builder& b, const ir::Value& state, const Dims& dims, DType dtype);
 
-// The ten rounds of Philox-4x32 on one counter, for references.
-struct PhiloxBlock {
-  uint32_t words[4];
-};
-PhiloxBlock Philox(uint64_t key, uint64_t counter_low, uint64_t counter_high);
-
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/random/bits.h"
+#include "src/runtime/philox.h"
 
 namespace weft::ops {
 namespace {

@@ -78,6 +78,21 @@ pub struct weft_job {
 }
 
 #[repr(C)]
+pub struct weft_dataset {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+pub struct weft_sampler {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+pub struct weft_loader {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
 pub struct DLManagedTensor {
     _opaque: [u8; 0],
 }
@@ -615,6 +630,16 @@ pub const WEFT_JOB_MIN: weft_job_reduction = 2;
 pub const WEFT_JOB_MAX: weft_job_reduction = 3;
 pub const WEFT_JOB_AND: weft_job_reduction = 4;
 pub const WEFT_JOB_OR: weft_job_reduction = 5;
+pub const WEFT_JOB_MEAN: weft_job_reduction = 6;
+
+pub type weft_order = u32;
+pub const WEFT_ORDER_SEQUENTIAL: weft_order = 0;
+pub const WEFT_ORDER_RANDOM: weft_order = 1;
+pub const WEFT_ORDER_WEIGHTED: weft_order = 2;
+
+pub type weft_tail = u32;
+pub const WEFT_TAIL_DROP: weft_tail = 0;
+pub const WEFT_TAIL_PAD: weft_tail = 1;
 
 pub type weft_compare_direction = u32;
 pub const WEFT_COMPARE_DIRECTION_EQ: weft_compare_direction = 0;
@@ -878,6 +903,7 @@ pub type weft_pressure_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, 
 pub type weft_progress_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, done: u64, total: u64) -> i32>;
 pub type weft_trace_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, body: *mut weft_context, parameters: *const *mut weft_tensor, count: usize, results: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>;
 pub type weft_custom_shape_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, inputs: *const weft_tensor_info, count: usize, results: *mut weft_tensor_info, result_count: usize) -> *mut weft_error>;
+pub type weft_read_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, items: *const i64, count: usize, rows: *mut weft_rows, field_count: usize) -> *mut weft_error>;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1047,6 +1073,7 @@ pub struct weft_sgd_options {
     pub weight_decay: f64,
     pub nesterov: i32,
     pub reserved: i32,
+    pub job: *mut weft_job,
 }
 
 #[repr(C)]
@@ -1059,6 +1086,7 @@ pub struct weft_adam_options {
     pub epsilon: f64,
     pub weight_decay: f64,
     pub present: u64,
+    pub job: *mut weft_job,
 }
 
 #[repr(C)]
@@ -1262,6 +1290,15 @@ pub struct weft_job_options {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_job_reduce_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub first_bucket_bytes: i64,
+    pub bucket_bytes: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_job_info {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -1273,6 +1310,69 @@ pub struct weft_job_info {
     pub reserved: i32,
     pub source: *const c_char,
     pub source_length: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_rows {
+    pub data: *mut c_void,
+    pub size: u64,
+    pub row_bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_dataset_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub count: i64,
+    pub fields: *const weft_tensor_info,
+    pub field_count: u64,
+    pub read: weft_read_fn,
+    pub user_data: *mut c_void,
+    pub release: weft_release_fn,
+    pub most_at_once: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_csv_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub dtype: weft_dtype,
+    pub separator: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_sampler_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub batch: i64,
+    pub order: weft_order,
+    pub tail: weft_tail,
+    pub seed: u64,
+    pub rank: i64,
+    pub ranks: i64,
+    pub weights: *const f64,
+    pub weight_count: u64,
+    pub draws: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_loader_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub device: *mut weft_device,
+    pub mesh: *mut weft_mesh,
+    pub axis: *const c_char,
+    pub axis_length: u64,
+    pub depth: i64,
+    pub threads: i64,
+    pub timeout_ms: i64,
+    pub batches_per_execution: i64,
+    pub job: *mut weft_job,
 }
 
 #[repr(C)]
@@ -3260,6 +3360,28 @@ pub struct weft_api_v1 {
     pub cache_list: Option<unsafe extern "C" fn(cache: *mut weft_cache, verify: i32, out: *mut *mut weft_tree) -> *mut weft_error>,
     pub cache_explain: Option<unsafe extern "C" fn(cache: *mut weft_cache, name: *const c_char, name_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
     pub cache_prune: Option<unsafe extern "C" fn(cache: *mut weft_cache, max_bytes: u64, unused_ns: i64, out_entries: *mut u64, out_bytes: *mut u64) -> *mut weft_error>,
+    pub loader_next: Option<unsafe extern "C" fn(loader: *mut weft_loader, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub loader_state: Option<unsafe extern "C" fn(loader: *mut weft_loader, out: *mut *mut weft_tree) -> *mut weft_error>,
+    pub loader_load: Option<unsafe extern "C" fn(loader: *mut weft_loader, tree: *mut weft_tree, node: u32) -> *mut weft_error>,
+    pub loader_retain: Option<unsafe extern "C" fn(loader: *mut weft_loader)>,
+    pub loader_release: Option<unsafe extern "C" fn(loader: *mut weft_loader)>,
+    pub job_reduce: Option<unsafe extern "C" fn(ctx: *mut weft_context, job: *mut weft_job, tensors: *const *mut weft_tensor, count: usize, reduction: weft_job_reduction, options: *const weft_job_reduce_options, outputs: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub dataset_create: Option<unsafe extern "C" fn(options: *const weft_dataset_options, out: *mut *mut weft_dataset) -> *mut weft_error>,
+    pub dataset_from_memory: Option<unsafe extern "C" fn(count: i64, fields: *const weft_tensor_info, rows: *const weft_rows, field_count: usize, user_data: *mut c_void, release: weft_release_fn, out: *mut *mut weft_dataset) -> *mut weft_error>,
+    pub dataset_from_tensors: Option<unsafe extern "C" fn(tensors: *const *mut weft_tensor, count: usize, out: *mut *mut weft_dataset) -> *mut weft_error>,
+    pub dataset_open: Option<unsafe extern "C" fn(path: *const c_char, path_length: usize, csv: *const weft_csv_options, out: *mut *mut weft_dataset) -> *mut weft_error>,
+    pub dataset_zip: Option<unsafe extern "C" fn(datasets: *const *mut weft_dataset, count: usize, out: *mut *mut weft_dataset) -> *mut weft_error>,
+    pub dataset_count: Option<unsafe extern "C" fn(dataset: *mut weft_dataset, out_count: *mut i64) -> *mut weft_error>,
+    pub dataset_field_count: Option<unsafe extern "C" fn(dataset: *mut weft_dataset, out_count: *mut usize) -> *mut weft_error>,
+    pub dataset_field: Option<unsafe extern "C" fn(dataset: *mut weft_dataset, index: usize, out: *mut weft_tensor_info, out_name: *mut *const c_char, out_length: *mut usize) -> *mut weft_error>,
+    pub dataset_retain: Option<unsafe extern "C" fn(dataset: *mut weft_dataset)>,
+    pub dataset_release: Option<unsafe extern "C" fn(dataset: *mut weft_dataset)>,
+    pub sampler_create: Option<unsafe extern "C" fn(items: i64, options: *const weft_sampler_options, out: *mut *mut weft_sampler) -> *mut weft_error>,
+    pub sampler_batches: Option<unsafe extern "C" fn(sampler: *mut weft_sampler, position: i64, out_count: *mut i64) -> *mut weft_error>,
+    pub sampler_batch: Option<unsafe extern "C" fn(sampler: *mut weft_sampler, epoch: i64, position: i64, out_items: *mut i64, capacity: usize, out_count: *mut usize, out_kept: *mut i64) -> *mut weft_error>,
+    pub sampler_retain: Option<unsafe extern "C" fn(sampler: *mut weft_sampler)>,
+    pub sampler_release: Option<unsafe extern "C" fn(sampler: *mut weft_sampler)>,
+    pub loader_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, dataset: *mut weft_dataset, sampler: *mut weft_sampler, options: *const weft_loader_options, out: *mut *mut weft_loader) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3523,6 +3645,28 @@ extern "C" {
     pub fn weft_job_leave(job: *mut weft_job) -> *mut weft_error;
     pub fn weft_job_retain(job: *mut weft_job);
     pub fn weft_job_release(job: *mut weft_job);
+    pub fn weft_dataset_create(options: *const weft_dataset_options, out: *mut *mut weft_dataset) -> *mut weft_error;
+    pub fn weft_dataset_from_memory(count: i64, fields: *const weft_tensor_info, rows: *const weft_rows, field_count: usize, user_data: *mut c_void, release: weft_release_fn, out: *mut *mut weft_dataset) -> *mut weft_error;
+    pub fn weft_dataset_from_tensors(tensors: *const *mut weft_tensor, count: usize, out: *mut *mut weft_dataset) -> *mut weft_error;
+    pub fn weft_dataset_open(path: *const c_char, path_length: usize, csv: *const weft_csv_options, out: *mut *mut weft_dataset) -> *mut weft_error;
+    pub fn weft_dataset_zip(datasets: *const *mut weft_dataset, count: usize, out: *mut *mut weft_dataset) -> *mut weft_error;
+    pub fn weft_dataset_count(dataset: *mut weft_dataset, out_count: *mut i64) -> *mut weft_error;
+    pub fn weft_dataset_field_count(dataset: *mut weft_dataset, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_dataset_field(dataset: *mut weft_dataset, index: usize, out: *mut weft_tensor_info, out_name: *mut *const c_char, out_length: *mut usize) -> *mut weft_error;
+    pub fn weft_dataset_retain(dataset: *mut weft_dataset);
+    pub fn weft_dataset_release(dataset: *mut weft_dataset);
+    pub fn weft_sampler_create(items: i64, options: *const weft_sampler_options, out: *mut *mut weft_sampler) -> *mut weft_error;
+    pub fn weft_sampler_batches(sampler: *mut weft_sampler, position: i64, out_count: *mut i64) -> *mut weft_error;
+    pub fn weft_sampler_batch(sampler: *mut weft_sampler, epoch: i64, position: i64, out_items: *mut i64, capacity: usize, out_count: *mut usize, out_kept: *mut i64) -> *mut weft_error;
+    pub fn weft_sampler_retain(sampler: *mut weft_sampler);
+    pub fn weft_sampler_release(sampler: *mut weft_sampler);
+    pub fn weft_loader_create(ctx: *mut weft_context, dataset: *mut weft_dataset, sampler: *mut weft_sampler, options: *const weft_loader_options, out: *mut *mut weft_loader) -> *mut weft_error;
+    pub fn weft_loader_next(loader: *mut weft_loader, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_loader_state(loader: *mut weft_loader, out: *mut *mut weft_tree) -> *mut weft_error;
+    pub fn weft_loader_load(loader: *mut weft_loader, tree: *mut weft_tree, node: u32) -> *mut weft_error;
+    pub fn weft_loader_retain(loader: *mut weft_loader);
+    pub fn weft_loader_release(loader: *mut weft_loader);
+    pub fn weft_job_reduce(ctx: *mut weft_context, job: *mut weft_job, tensors: *const *mut weft_tensor, count: usize, reduction: weft_job_reduction, options: *const weft_job_reduce_options, outputs: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_for_options_init(options: *mut c_void, size: usize);
     pub fn weft_scan_options_init(options: *mut c_void, size: usize);
     pub fn weft_vmap_options_init(options: *mut c_void, size: usize);
@@ -3544,7 +3688,12 @@ extern "C" {
     pub fn weft_program_stats_init(options: *mut c_void, size: usize);
     pub fn weft_custom_options_init(options: *mut c_void, size: usize);
     pub fn weft_job_options_init(options: *mut c_void, size: usize);
+    pub fn weft_job_reduce_options_init(options: *mut c_void, size: usize);
     pub fn weft_job_info_init(options: *mut c_void, size: usize);
+    pub fn weft_dataset_options_init(options: *mut c_void, size: usize);
+    pub fn weft_csv_options_init(options: *mut c_void, size: usize);
+    pub fn weft_sampler_options_init(options: *mut c_void, size: usize);
+    pub fn weft_loader_options_init(options: *mut c_void, size: usize);
     pub fn weft_clip_opts_init(options: *mut c_void, size: usize);
     pub fn weft_arange_opts_init(options: *mut c_void, size: usize);
     pub fn weft_concatenate_opts_init(options: *mut c_void, size: usize);

@@ -859,7 +859,7 @@ void Call_weft_job_barrier(Fuzz& f) {
 void Call_weft_job_all_reduce(Fuzz& f) {
   weft_job* const job = f.Handle<weft_job>(false);
   weft_tensor* const input = f.Handle<weft_tensor>(false);
-  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5, 6}));
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_job_all_reduce(job, input, reduction, out))) return;
@@ -878,7 +878,7 @@ void Call_weft_job_all_gather(Fuzz& f) {
 void Call_weft_job_reduce_scatter(Fuzz& f) {
   weft_job* const job = f.Handle<weft_job>(false);
   weft_tensor* const input = f.Handle<weft_tensor>(false);
-  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5}));
+  const weft_job_reduction reduction = static_cast<weft_job_reduction>(f.OneOf({0, 1, 2, 3, 4, 5, 6}));
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_job_reduce_scatter(job, input, reduction, out))) return;
@@ -918,20 +918,28 @@ void Call_weft_job_release(Fuzz& f) {
   f.Release<weft_job>(weft_job_release);
 }
 
-void Call_weft_for_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_for_options), &size);
+void Call_weft_dataset_from_tensors(Fuzz& f) {
+  size_t count = 0;
+  weft_tensor* const* const tensors = f.Handles<weft_tensor>(&count);
+  weft_dataset** const out = f.Out<weft_dataset*>(false);
   f.Enter();
-  weft_for_options_init(options, size);
-  f.LeaveVoid();
+  if (!f.Leave(weft_dataset_from_tensors(tensors, count, out))) return;
+  f.Keep(out);
 }
 
-void Call_weft_scan_options_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_scan_options), &size);
+void Call_weft_dataset_open(Fuzz& f) {
+  const Text path_ = f.DrawText(Words::kFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_csv_options* const csv = f.Options<weft_csv_options>();
+  if (csv != nullptr) {
+    csv->dtype = static_cast<weft_dtype>(f.DTypeNumber());
+    csv->separator = static_cast<int32_t>(f.Integer());
+  }
+  weft_dataset** const out = f.Out<weft_dataset*>(false);
   f.Enter();
-  weft_scan_options_init(options, size);
-  f.LeaveVoid();
+  if (!f.Leave(weft_dataset_open(path, path_length, csv, out))) return;
+  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

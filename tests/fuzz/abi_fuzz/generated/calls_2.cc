@@ -4,6 +4,125 @@
 
 namespace weft::fuzz {
 
+void Call_weft_dataset_zip(Fuzz& f) {
+  size_t count = 0;
+  weft_dataset* const* const datasets = f.Handles<weft_dataset>(&count);
+  weft_dataset** const out = f.Out<weft_dataset*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dataset_zip(datasets, count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dataset_count(Fuzz& f) {
+  weft_dataset* const dataset = f.Handle<weft_dataset>(false);
+  int64_t* const out_count = f.Out<int64_t>(false);
+  f.Enter();
+  f.Leave(weft_dataset_count(dataset, out_count));
+}
+
+void Call_weft_dataset_field_count(Fuzz& f) {
+  weft_dataset* const dataset = f.Handle<weft_dataset>(false);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  f.Leave(weft_dataset_field_count(dataset, out_count));
+}
+
+void Call_weft_dataset_field(Fuzz& f) {
+  weft_dataset* const dataset = f.Handle<weft_dataset>(false);
+  const size_t index = static_cast<size_t>(f.Integer());
+  weft_tensor_info* const out = f.Out<weft_tensor_info>(false);
+  const char** const out_name = f.Out<const char*>(true);
+  size_t* const out_length = f.Out<size_t>(true);
+  f.Enter();
+  f.Leave(weft_dataset_field(dataset, index, out, out_name, out_length));
+}
+
+void Call_weft_dataset_retain(Fuzz& f) {
+  f.Retain<weft_dataset>(weft_dataset_retain);
+}
+
+void Call_weft_dataset_release(Fuzz& f) {
+  f.Release<weft_dataset>(weft_dataset_release);
+}
+
+void Call_weft_sampler_batches(Fuzz& f) {
+  weft_sampler* const sampler = f.Handle<weft_sampler>(false);
+  const int64_t position = static_cast<int64_t>(f.Integer());
+  int64_t* const out_count = f.Out<int64_t>(false);
+  f.Enter();
+  f.Leave(weft_sampler_batches(sampler, position, out_count));
+}
+
+void Call_weft_sampler_batch(Fuzz& f) {
+  weft_sampler* const sampler = f.Handle<weft_sampler>(false);
+  const int64_t epoch = static_cast<int64_t>(f.Integer());
+  const int64_t position = static_cast<int64_t>(f.Integer());
+  size_t capacity = 0;
+  int64_t* const out_items = f.OutArray<int64_t>(&capacity);
+  size_t* const out_count = f.Out<size_t>(true);
+  int64_t* const out_kept = f.Out<int64_t>(true);
+  f.Enter();
+  f.Leave(weft_sampler_batch(sampler, epoch, position, out_items, capacity, out_count, out_kept));
+}
+
+void Call_weft_sampler_retain(Fuzz& f) {
+  f.Retain<weft_sampler>(weft_sampler_retain);
+}
+
+void Call_weft_sampler_release(Fuzz& f) {
+  f.Release<weft_sampler>(weft_sampler_release);
+}
+
+void Call_weft_loader_next(Fuzz& f) {
+  weft_loader* const loader = f.Handle<weft_loader>(false);
+  size_t capacity = 0;
+  weft_tensor** const outputs = f.OutArray<weft_tensor*>(&capacity);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_loader_next(loader, outputs, capacity, out_count))) return;
+  for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
+}
+
+void Call_weft_loader_state(Fuzz& f) {
+  weft_loader* const loader = f.Handle<weft_loader>(false);
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_loader_state(loader, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_loader_load(Fuzz& f) {
+  weft_loader* const loader = f.Handle<weft_loader>(false);
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  f.Enter();
+  f.Leave(weft_loader_load(loader, tree, node));
+}
+
+void Call_weft_loader_retain(Fuzz& f) {
+  f.Retain<weft_loader>(weft_loader_retain);
+}
+
+void Call_weft_loader_release(Fuzz& f) {
+  f.Release<weft_loader>(weft_loader_release);
+}
+
+void Call_weft_for_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_for_options), &size);
+  f.Enter();
+  weft_for_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_scan_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scan_options), &size);
+  f.Enter();
+  weft_scan_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_vmap_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_vmap_options), &size);
@@ -156,11 +275,51 @@ void Call_weft_job_options_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_job_reduce_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_job_reduce_options), &size);
+  f.Enter();
+  weft_job_reduce_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_job_info_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_job_info), &size);
   f.Enter();
   weft_job_info_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_dataset_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_dataset_options), &size);
+  f.Enter();
+  weft_dataset_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_csv_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_csv_options), &size);
+  f.Enter();
+  weft_csv_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sampler_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sampler_options), &size);
+  f.Enter();
+  weft_sampler_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_loader_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_loader_options), &size);
+  f.Enter();
+  weft_loader_options_init(options, size);
   f.LeaveVoid();
 }
 
@@ -625,182 +784,6 @@ void Call_weft_elu_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_elu_opts), &size);
   f.Enter();
   weft_elu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_embedding_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_embedding_opts), &size);
-  f.Enter();
-  weft_embedding_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_gelu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_gelu_opts), &size);
-  f.Enter();
-  weft_gelu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_layer_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_layer_norm_opts), &size);
-  f.Enter();
-  weft_layer_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_leaky_relu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_leaky_relu_opts), &size);
-  f.Enter();
-  weft_leaky_relu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_linear_with_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_linear_with_opts), &size);
-  f.Enter();
-  weft_linear_with_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_log_softmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_log_softmax_opts), &size);
-  f.Enter();
-  weft_log_softmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_mse_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_mse_opts), &size);
-  f.Enter();
-  weft_mse_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_one_hot_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_one_hot_opts), &size);
-  f.Enter();
-  weft_one_hot_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_rms_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_rms_norm_opts), &size);
-  f.Enter();
-  weft_rms_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_scaled_dot_product_attention_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_scaled_dot_product_attention_opts), &size);
-  f.Enter();
-  weft_scaled_dot_product_attention_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softmax_opts), &size);
-  f.Enter();
-  weft_softmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bernoulli_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bernoulli_opts), &size);
-  f.Enter();
-  weft_bernoulli_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_categorical_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
-  f.Enter();
-  weft_categorical_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_normal_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
-  f.Enter();
-  weft_normal_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_rng_bit_generator_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_rng_bit_generator_opts), &size);
-  f.Enter();
-  weft_rng_bit_generator_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_uniform_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_uniform_opts), &size);
-  f.Enter();
-  weft_uniform_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_addcdiv_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_addcdiv_opts), &size);
-  f.Enter();
-  weft_addcdiv_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_addcmul_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_addcmul_opts), &size);
-  f.Enter();
-  weft_addcmul_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_allclose_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_allclose_opts), &size);
-  f.Enter();
-  weft_allclose_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_isclose_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_isclose_opts), &size);
-  f.Enter();
-  weft_isclose_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_logit_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_logit_opts), &size);
-  f.Enter();
-  weft_logit_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_nan_to_num_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_nan_to_num_opts), &size);
-  f.Enter();
-  weft_nan_to_num_opts_init(options, size);
   f.LeaveVoid();
 }
 

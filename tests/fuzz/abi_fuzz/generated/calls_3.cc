@@ -4,6 +4,182 @@
 
 namespace weft::fuzz {
 
+void Call_weft_embedding_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_embedding_opts), &size);
+  f.Enter();
+  weft_embedding_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gelu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gelu_opts), &size);
+  f.Enter();
+  weft_gelu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_layer_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_layer_norm_opts), &size);
+  f.Enter();
+  weft_layer_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_leaky_relu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_leaky_relu_opts), &size);
+  f.Enter();
+  weft_leaky_relu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_linear_with_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_linear_with_opts), &size);
+  f.Enter();
+  weft_linear_with_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_log_softmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_log_softmax_opts), &size);
+  f.Enter();
+  weft_log_softmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_mse_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_mse_opts), &size);
+  f.Enter();
+  weft_mse_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_one_hot_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_one_hot_opts), &size);
+  f.Enter();
+  weft_one_hot_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_rms_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rms_norm_opts), &size);
+  f.Enter();
+  weft_rms_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_scaled_dot_product_attention_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scaled_dot_product_attention_opts), &size);
+  f.Enter();
+  weft_scaled_dot_product_attention_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softmax_opts), &size);
+  f.Enter();
+  weft_softmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bernoulli_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bernoulli_opts), &size);
+  f.Enter();
+  weft_bernoulli_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_categorical_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
+  f.Enter();
+  weft_categorical_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_normal_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
+  f.Enter();
+  weft_normal_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_rng_bit_generator_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rng_bit_generator_opts), &size);
+  f.Enter();
+  weft_rng_bit_generator_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_uniform_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_uniform_opts), &size);
+  f.Enter();
+  weft_uniform_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_addcdiv_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_addcdiv_opts), &size);
+  f.Enter();
+  weft_addcdiv_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_addcmul_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_addcmul_opts), &size);
+  f.Enter();
+  weft_addcmul_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_allclose_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_allclose_opts), &size);
+  f.Enter();
+  weft_allclose_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_isclose_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_isclose_opts), &size);
+  f.Enter();
+  weft_isclose_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_logit_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_logit_opts), &size);
+  f.Enter();
+  weft_logit_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nan_to_num_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nan_to_num_opts), &size);
+  f.Enter();
+  weft_nan_to_num_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_celu_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_celu_opts), &size);
@@ -627,249 +803,6 @@ void Call_weft_stop_gradient(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_stop_gradient(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_abs(Fuzz& f) {
-  f.BeginOp(kOps[1]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_abs(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_add(Fuzz& f) {
-  f.BeginOp(kOps[2]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_add(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_and(Fuzz& f) {
-  f.BeginOp(kOps[3]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_and(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_atan2(Fuzz& f) {
-  f.BeginOp(kOps[4]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitcast_convert(Fuzz& f) {
-  f.BeginOp(kOps[5]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dtype dtype = {};
-  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitcast_convert(ctx, x, dtype, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cbrt(Fuzz& f) {
-  f.BeginOp(kOps[6]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cbrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ceil(Fuzz& f) {
-  f.BeginOp(kOps[7]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ceil(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clamp(Fuzz& f) {
-  f.BeginOp(kOps[8]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const low = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_tensor* const high = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clip(Fuzz& f) {
-  f.BeginOp(kOps[9]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
-    opts->low = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
-    opts->high = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_compare(Fuzz& f) {
-  f.BeginOp(kOps[10]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_compare_direction direction = {};
-  direction = static_cast<weft_compare_direction>(f.EnumAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_compare(ctx, x, y, direction, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_complex(Fuzz& f) {
-  f.BeginOp(kOps[11]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const re = f.Operand(0);
-  weft_tensor* const im = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_complex(ctx, re, im, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_conj(Fuzz& f) {
-  f.BeginOp(kOps[12]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_conj(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_convert(Fuzz& f) {
-  f.BeginOp(kOps[13]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dtype dtype = {};
-  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cos(Fuzz& f) {
-  f.BeginOp(kOps[14]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cos(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clz(Fuzz& f) {
-  f.BeginOp(kOps[15]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clz(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_div(Fuzz& f) {
-  f.BeginOp(kOps[16]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_div(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_eq(Fuzz& f) {
-  f.BeginOp(kOps[17]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf(Fuzz& f) {
-  f.BeginOp(kOps[18]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf_inv(Fuzz& f) {
-  f.BeginOp(kOps[19]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp2(Fuzz& f) {
-  f.BeginOp(kOps[20]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp2(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp(Fuzz& f) {
-  f.BeginOp(kOps[21]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_expm1(Fuzz& f) {
-  f.BeginOp(kOps[22]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_expm1(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,249 @@
 
 namespace weft::fuzz {
 
+void Call_weft_abs(Fuzz& f) {
+  f.BeginOp(kOps[1]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_abs(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_add(Fuzz& f) {
+  f.BeginOp(kOps[2]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_add(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitwise_and(Fuzz& f) {
+  f.BeginOp(kOps[3]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitwise_and(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_atan2(Fuzz& f) {
+  f.BeginOp(kOps[4]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitcast_convert(Fuzz& f) {
+  f.BeginOp(kOps[5]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitcast_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cbrt(Fuzz& f) {
+  f.BeginOp(kOps[6]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cbrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ceil(Fuzz& f) {
+  f.BeginOp(kOps[7]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ceil(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clamp(Fuzz& f) {
+  f.BeginOp(kOps[8]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const low = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor* const high = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clip(Fuzz& f) {
+  f.BeginOp(kOps[9]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_compare(Fuzz& f) {
+  f.BeginOp(kOps[10]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_compare_direction direction = {};
+  direction = static_cast<weft_compare_direction>(f.EnumAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_compare(ctx, x, y, direction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_complex(Fuzz& f) {
+  f.BeginOp(kOps[11]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const re = f.Operand(0);
+  weft_tensor* const im = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_complex(ctx, re, im, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_conj(Fuzz& f) {
+  f.BeginOp(kOps[12]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_conj(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convert(Fuzz& f) {
+  f.BeginOp(kOps[13]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cos(Fuzz& f) {
+  f.BeginOp(kOps[14]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cos(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clz(Fuzz& f) {
+  f.BeginOp(kOps[15]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clz(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_div(Fuzz& f) {
+  f.BeginOp(kOps[16]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_div(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_eq(Fuzz& f) {
+  f.BeginOp(kOps[17]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf(Fuzz& f) {
+  f.BeginOp(kOps[18]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf_inv(Fuzz& f) {
+  f.BeginOp(kOps[19]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp2(Fuzz& f) {
+  f.BeginOp(kOps[20]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp2(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp(Fuzz& f) {
+  f.BeginOp(kOps[21]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_expm1(Fuzz& f) {
+  f.BeginOp(kOps[22]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_expm1(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_floor(Fuzz& f) {
   f.BeginOp(kOps[23]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1112,421 +1355,6 @@ void Call_weft_logsumexp(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_logsumexp(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[101]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_max_opts* const opts = f.Options<weft_max_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MAX_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_max(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[102]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_mean_opts* const opts = f.Options<weft_mean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mean(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[103]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_min_opts* const opts = f.Options<weft_min_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MIN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MIN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_min(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[104]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_prod_opts* const opts = f.Options<weft_prod_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_PROD_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_PROD_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_prod(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[105]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dimensions = {};
-  size_t dimensions_count = {};
-  f.Ints(0, &dimensions, &dimensions_count);
-  weft_reduce_reducer reducer = {};
-  reducer = static_cast<weft_reduce_reducer>(f.EnumAttr(1));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce(ctx, x, dimensions, dimensions_count, reducer, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[106]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_std_opts* const opts = f.Options<weft_std_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_STD_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_STD_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_STD_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_std(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[107]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_sum_opts* const opts = f.Options<weft_sum_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SUM_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_SUM_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sum(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[108]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_var_opts* const opts = f.Options<weft_var_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VAR_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_VAR_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_VAR_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_var(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argsort(Fuzz& f) {
-  f.BeginOp(kOps[109]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
-    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_isin(Fuzz& f) {
-  f.BeginOp(kOps[110]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const among = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_isin(ctx, x, among, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_searchsorted(Fuzz& f) {
-  f.BeginOp(kOps[111]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const sorted = f.Operand(0);
-  weft_tensor* const values = f.Operand(1);
-  weft_searchsorted_opts* const opts = f.Options<weft_searchsorted_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SEARCHSORTED_HAS_RIGHT;
-    opts->right = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_searchsorted(ctx, sorted, values, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sort(Fuzz& f) {
-  f.BeginOp(kOps[112]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_sort_opts* const opts = f.Options<weft_sort_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SORT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_SORT_HAS_DESCENDING;
-    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sort(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[113]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t k = {};
-  k = f.IntAttr(0);
-  weft_top_k_opts* const opts = f.Options<weft_top_k_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_TOP_K_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_bincount(Fuzz& f) {
-  f.BeginOp(kOps[114]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const weights = f.Operand(1);
-  int64_t length = {};
-  length = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bincount(ctx, x, weights, length, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_boolean_mask_static(Fuzz& f) {
-  f.BeginOp(kOps[115]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const mask = f.Operand(1);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_boolean_mask_static_opts* const opts = f.Options<weft_boolean_mask_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_FILL;
-    opts->fill = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_boolean_mask_static(ctx, x, mask, size, opts, out_result, out_count))) return;
-  f.Keep(out_result);
-  f.Keep(out_count);
-}
-
-void Call_weft_masked_select_static(Fuzz& f) {
-  f.BeginOp(kOps[116]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const mask = f.Operand(1);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_masked_select_static_opts* const opts = f.Options<weft_masked_select_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_MASKED_SELECT_STATIC_HAS_FILL;
-    opts->fill = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_masked_select_static(ctx, x, mask, size, opts, out_result, out_count))) return;
-  f.Keep(out_result);
-  f.Keep(out_count);
-}
-
-void Call_weft_nonzero_static(Fuzz& f) {
-  f.BeginOp(kOps[117]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_nonzero_static_opts* const opts = f.Options<weft_nonzero_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_NONZERO_STATIC_HAS_FILL;
-    opts->fill = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nonzero_static(ctx, x, size, opts, out_indices, out_count))) return;
-  f.Keep(out_indices);
-  f.Keep(out_count);
-}
-
-void Call_weft_unique_static(Fuzz& f) {
-  f.BeginOp(kOps[118]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_unique_static_opts* const opts = f.Options<weft_unique_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_UNIQUE_STATIC_HAS_FILL;
-    opts->fill = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
-    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_inverse = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_counts = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_unique_static(ctx, x, size, opts, out_values, out_count, out_inverse, out_counts, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_count);
-  f.Keep(out_inverse);
-  f.Keep(out_counts);
-  f.Keep(out_indices);
-}
-
-void Call_weft_cholesky(Fuzz& f) {
-  f.BeginOp(kOps[119]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cholesky(ctx, a, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[120]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const lhs = f.Operand(0);
-  weft_tensor* const rhs = f.Operand(1);
-  const int64_t* lhs_batching_dimensions = {};
-  size_t lhs_batching_dimensions_count = {};
-  f.Ints(0, &lhs_batching_dimensions, &lhs_batching_dimensions_count);
-  const int64_t* rhs_batching_dimensions = {};
-  size_t rhs_batching_dimensions_count = {};
-  f.Ints(1, &rhs_batching_dimensions, &rhs_batching_dimensions_count);
-  const int64_t* lhs_contracting_dimensions = {};
-  size_t lhs_contracting_dimensions_count = {};
-  f.Ints(2, &lhs_contracting_dimensions, &lhs_contracting_dimensions_count);
-  const int64_t* rhs_contracting_dimensions = {};
-  size_t rhs_contracting_dimensions_count = {};
-  f.Ints(3, &rhs_contracting_dimensions, &rhs_contracting_dimensions_count);
-  weft_dot_general_opts* const opts = f.Options<weft_dot_general_opts>();
-  if (opts != nullptr) {
-    if (f.Given(4)) opts->present |= WEFT_DOT_GENERAL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
-    if (f.Given(5)) opts->present |= WEFT_DOT_GENERAL_HAS_PRECISION;
-    opts->precision = static_cast<weft_dot_general_precision>(f.EnumAttr(5));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dot_general(ctx, lhs, rhs, lhs_batching_dimensions, lhs_batching_dimensions_count, rhs_batching_dimensions, rhs_batching_dimensions_count, lhs_contracting_dimensions, lhs_contracting_dimensions_count, rhs_contracting_dimensions, rhs_contracting_dimensions_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_fft(Fuzz& f) {
-  f.BeginOp(kOps[121]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_fft_type fft_type = {};
-  fft_type = static_cast<weft_fft_type>(f.EnumAttr(0));
-  const int64_t* fft_length = {};
-  size_t fft_length_count = {};
-  f.Ints(1, &fft_length, &fft_length_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_fft(ctx, x, fft_type, fft_length, fft_length_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[122]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_matmul_opts* const opts = f.Options<weft_matmul_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MATMUL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_MATMUL_HAS_PRECISION;
-    opts->precision = static_cast<weft_matmul_precision>(f.EnumAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_matmul(ctx, x, y, opts, out))) return;
   f.Keep(out);
 }
 

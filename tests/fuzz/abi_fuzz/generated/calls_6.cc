@@ -4,6 +4,272 @@
 
 namespace weft::fuzz {
 
+void Call_weft_masked_fill(Fuzz& f) {
+  f.BeginOp(kOps[201]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  weft_tensor* const value = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_fill(ctx, x, mask, value, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mod(Fuzz& f) {
+  f.BeginOp(kOps[202]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mod(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nan_to_num(Fuzz& f) {
+  f.BeginOp(kOps[203]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_nan_to_num_opts* const opts = f.Options<weft_nan_to_num_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NAN_TO_NUM_HAS_NAN;
+    opts->nan = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_NAN_TO_NUM_HAS_POSINF;
+    opts->posinf = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_NAN_TO_NUM_HAS_NEGINF;
+    opts->neginf = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nan_to_num(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nextafter(Fuzz& f) {
+  f.BeginOp(kOps[204]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nextafter(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rad2deg(Fuzz& f) {
+  f.BeginOp(kOps[205]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rad2deg(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reciprocal(Fuzz& f) {
+  f.BeginOp(kOps[206]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reciprocal(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_round_decimals(Fuzz& f) {
+  f.BeginOp(kOps[207]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t decimals = {};
+  decimals = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_round_decimals(ctx, x, decimals, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_signbit(Fuzz& f) {
+  f.BeginOp(kOps[208]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_signbit(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sinc(Fuzz& f) {
+  f.BeginOp(kOps[209]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sinc(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_trunc_divide(Fuzz& f) {
+  f.BeginOp(kOps[210]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trunc_divide(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_xlog1py(Fuzz& f) {
+  f.BeginOp(kOps[211]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_xlog1py(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_xlogy(Fuzz& f) {
+  f.BeginOp(kOps[212]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_xlogy(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_celu(Fuzz& f) {
+  f.BeginOp(kOps[213]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_celu_opts* const opts = f.Options<weft_celu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_celu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_glu(Fuzz& f) {
+  f.BeginOp(kOps[214]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_glu_opts* const opts = f.Options<weft_glu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GLU_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_glu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardshrink(Fuzz& f) {
+  f.BeginOp(kOps[215]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardshrink_opts* const opts = f.Options<weft_hardshrink_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDSHRINK_HAS_LAMBD;
+    opts->lambd = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardshrink(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[216]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardswish(Fuzz& f) {
+  f.BeginOp(kOps[217]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardswish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardtanh(Fuzz& f) {
+  f.BeginOp(kOps[218]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardtanh_opts* const opts = f.Options<weft_hardtanh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDTANH_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_HARDTANH_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardtanh(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[219]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mish(Fuzz& f) {
+  f.BeginOp(kOps[220]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_prelu(Fuzz& f) {
+  f.BeginOp(kOps[221]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const weight = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_prelu(ctx, x, weight, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_selu(Fuzz& f) {
+  f.BeginOp(kOps[222]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_selu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_softmin(Fuzz& f) {
   f.BeginOp(kOps[223]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1451,290 +1717,6 @@ void Call_weft_cov(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_cov(ctx, x, counts, weights, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cross(Fuzz& f) {
-  f.BeginOp(kOps[301]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_cross_opts* const opts = f.Options<weft_cross_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CROSS_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cross(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cumulative_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[302]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const y = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_cumulative_trapezoid_opts* const opts = f.Options<weft_cumulative_trapezoid_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMULATIVE_TRAPEZOID_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMULATIVE_TRAPEZOID_HAS_DX;
-    opts->dx = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cumulative_trapezoid(ctx, y, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_histc(Fuzz& f) {
-  f.BeginOp(kOps[303]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t bins = {};
-  bins = f.IntAttr(0);
-  weft_histc_opts* const opts = f.Options<weft_histc_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_HISTC_HAS_LOW;
-    opts->low = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_HISTC_HAS_HIGH;
-    opts->high = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_histc(ctx, x, bins, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_kron(Fuzz& f) {
-  f.BeginOp(kOps[304]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_kron(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logcumsumexp(Fuzz& f) {
-  f.BeginOp(kOps[305]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_logcumsumexp_opts* const opts = f.Options<weft_logcumsumexp_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOGCUMSUMEXP_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logcumsumexp(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_matrix_power(Fuzz& f) {
-  f.BeginOp(kOps[306]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t n = {};
-  n = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_matrix_power(ctx, x, n, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_multi_margin(Fuzz& f) {
-  f.BeginOp(kOps[307]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_multi_margin_opts* const opts = f.Options<weft_multi_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MULTI_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_multi_margin_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_MULTI_MARGIN_HAS_P;
-    opts->p = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_MULTI_MARGIN_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_multi_margin(ctx, x, labels, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_multilabel_margin(Fuzz& f) {
-  f.BeginOp(kOps[308]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_multilabel_margin_opts* const opts = f.Options<weft_multilabel_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MULTILABEL_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_multilabel_margin_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_multilabel_margin(ctx, x, labels, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_multilabel_soft_margin(Fuzz& f) {
-  f.BeginOp(kOps[309]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_multilabel_soft_margin_opts* const opts = f.Options<weft_multilabel_soft_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_multilabel_soft_margin_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_multilabel_soft_margin(ctx, x, y, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_nanmedian(Fuzz& f) {
-  f.BeginOp(kOps[310]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_nanmedian_opts* const opts = f.Options<weft_nanmedian_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NANMEDIAN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_NANMEDIAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nanmedian(ctx, x, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_nll(Fuzz& f) {
-  f.BeginOp(kOps[311]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_nll_opts* const opts = f.Options<weft_nll_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NLL_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_nll_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_NLL_HAS_IGNORE_INDEX;
-    opts->ignore_index = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_NLL_HAS_LABEL_SMOOTHING;
-    opts->label_smoothing = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nll(ctx, x, labels, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_renorm(Fuzz& f) {
-  f.BeginOp(kOps[312]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  double p = {};
-  p = f.DoubleAttr(0);
-  int64_t axis = {};
-  axis = f.IntAttr(1);
-  double most = {};
-  most = f.DoubleAttr(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_renorm(ctx, x, p, axis, most, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_soft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[313]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_soft_cross_entropy_opts* const opts = f.Options<weft_soft_cross_entropy_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_soft_cross_entropy_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
-    opts->label_smoothing = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_soft_cross_entropy(ctx, x, y, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[314]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const y = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_trapezoid_opts* const opts = f.Options<weft_trapezoid_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRAPEZOID_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_TRAPEZOID_HAS_DX;
-    opts->dx = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_trapezoid(ctx, y, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_vander(Fuzz& f) {
-  f.BeginOp(kOps[315]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t count = {};
-  count = f.IntAttr(0);
-  weft_vander_opts* const opts = f.Options<weft_vander_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_VANDER_HAS_INCREASING;
-    opts->increasing = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_vander(ctx, x, count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_vecdot(Fuzz& f) {
-  f.BeginOp(kOps[316]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_vecdot_opts* const opts = f.Options<weft_vecdot_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VECDOT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_vecdot(ctx, x, y, opts, out))) return;
   f.Keep(out);
 }
 

@@ -5,7 +5,7 @@
 
 namespace weft::fuzz {
 
-enum class Kind : int { kError, kBlob, kContext, kDevice, kMesh, kEvent, kTensor, kScope, kOptimizer, kTree, kCheckpointReader, kCache, kFunction, kJob, kCount };
+enum class Kind : int { kError, kBlob, kContext, kDevice, kMesh, kEvent, kTensor, kScope, kOptimizer, kTree, kCheckpointReader, kCache, kFunction, kJob, kDataset, kSampler, kLoader, kCount };
 
 template <typename H>
 struct KindOf;
@@ -65,6 +65,18 @@ template <>
 struct KindOf<weft_job> {
   static constexpr Kind kKind = Kind::kJob;
 };
+template <>
+struct KindOf<weft_dataset> {
+  static constexpr Kind kKind = Kind::kDataset;
+};
+template <>
+struct KindOf<weft_sampler> {
+  static constexpr Kind kKind = Kind::kSampler;
+};
+template <>
+struct KindOf<weft_loader> {
+  static constexpr Kind kKind = Kind::kLoader;
+};
 
 inline void GiveBack(Kind kind, void* handle) {
   switch (kind) {
@@ -82,6 +94,9 @@ inline void GiveBack(Kind kind, void* handle) {
     case Kind::kCache: return weft_cache_release(reinterpret_cast<weft_cache*>(handle));
     case Kind::kFunction: return weft_function_release(reinterpret_cast<weft_function*>(handle));
     case Kind::kJob: return weft_job_release(reinterpret_cast<weft_job*>(handle));
+    case Kind::kDataset: return weft_dataset_release(reinterpret_cast<weft_dataset*>(handle));
+    case Kind::kSampler: return weft_sampler_release(reinterpret_cast<weft_sampler*>(handle));
+    case Kind::kLoader: return weft_loader_release(reinterpret_cast<weft_loader*>(handle));
     case Kind::kCount: return;
   }
 }

@@ -1852,6 +1852,28 @@ void Call_weft_job_broadcast(Fuzz& f);
 void Call_weft_job_leave(Fuzz& f);
 void Call_weft_job_retain(Fuzz& f);
 void Call_weft_job_release(Fuzz& f);
+void Call_weft_dataset_create(Fuzz& f);
+void Call_weft_dataset_from_memory(Fuzz& f);
+void Call_weft_dataset_from_tensors(Fuzz& f);
+void Call_weft_dataset_open(Fuzz& f);
+void Call_weft_dataset_zip(Fuzz& f);
+void Call_weft_dataset_count(Fuzz& f);
+void Call_weft_dataset_field_count(Fuzz& f);
+void Call_weft_dataset_field(Fuzz& f);
+void Call_weft_dataset_retain(Fuzz& f);
+void Call_weft_dataset_release(Fuzz& f);
+void Call_weft_sampler_create(Fuzz& f);
+void Call_weft_sampler_batches(Fuzz& f);
+void Call_weft_sampler_batch(Fuzz& f);
+void Call_weft_sampler_retain(Fuzz& f);
+void Call_weft_sampler_release(Fuzz& f);
+void Call_weft_loader_create(Fuzz& f);
+void Call_weft_loader_next(Fuzz& f);
+void Call_weft_loader_state(Fuzz& f);
+void Call_weft_loader_load(Fuzz& f);
+void Call_weft_loader_retain(Fuzz& f);
+void Call_weft_loader_release(Fuzz& f);
+void Call_weft_job_reduce(Fuzz& f);
 void Call_weft_for_options_init(Fuzz& f);
 void Call_weft_scan_options_init(Fuzz& f);
 void Call_weft_vmap_options_init(Fuzz& f);
@@ -1873,7 +1895,12 @@ void Call_weft_metric_summary_init(Fuzz& f);
 void Call_weft_program_stats_init(Fuzz& f);
 void Call_weft_custom_options_init(Fuzz& f);
 void Call_weft_job_options_init(Fuzz& f);
+void Call_weft_job_reduce_options_init(Fuzz& f);
 void Call_weft_job_info_init(Fuzz& f);
+void Call_weft_dataset_options_init(Fuzz& f);
+void Call_weft_csv_options_init(Fuzz& f);
+void Call_weft_sampler_options_init(Fuzz& f);
+void Call_weft_loader_options_init(Fuzz& f);
 void Call_weft_clip_opts_init(Fuzz& f);
 void Call_weft_arange_opts_init(Fuzz& f);
 void Call_weft_concatenate_opts_init(Fuzz& f);
@@ -2609,6 +2636,28 @@ extern const Function kFunctions[] = {
     {"weft_job_leave", Call_weft_job_leave, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_job_retain", Call_weft_job_retain, 0x0u, false, false, 1, nullptr},
     {"weft_job_release", Call_weft_job_release, 0x0u, false, false, 1, nullptr},
+    {"weft_dataset_create", Call_weft_dataset_create, 0x1108u, false, true, 1, nullptr},
+    {"weft_dataset_from_memory", Call_weft_dataset_from_memory, 0x108u, false, true, 1, nullptr},
+    {"weft_dataset_from_tensors", Call_weft_dataset_from_tensors, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_dataset_open", Call_weft_dataset_open, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_dataset_zip", Call_weft_dataset_zip, 0x308u, false, true, 1, nullptr},
+    {"weft_dataset_count", Call_weft_dataset_count, 0x308u, false, true, 1, nullptr},
+    {"weft_dataset_field_count", Call_weft_dataset_field_count, 0x308u, false, true, 1, nullptr},
+    {"weft_dataset_field", Call_weft_dataset_field, 0xB08u, false, true, 1, nullptr},
+    {"weft_dataset_retain", Call_weft_dataset_retain, 0x0u, false, false, 1, nullptr},
+    {"weft_dataset_release", Call_weft_dataset_release, 0x0u, false, false, 1, nullptr},
+    {"weft_sampler_create", Call_weft_sampler_create, 0x1108u, false, true, 1, nullptr},
+    {"weft_sampler_batches", Call_weft_sampler_batches, 0x308u, false, true, 1, nullptr},
+    {"weft_sampler_batch", Call_weft_sampler_batch, 0xB08u, false, true, 1, nullptr},
+    {"weft_sampler_retain", Call_weft_sampler_retain, 0x0u, false, false, 1, nullptr},
+    {"weft_sampler_release", Call_weft_sampler_release, 0x0u, false, false, 1, nullptr},
+    {"weft_loader_create", Call_weft_loader_create, 0x1308u, false, true, 1, nullptr},
+    {"weft_loader_next", Call_weft_loader_next, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_loader_state", Call_weft_loader_state, 0x308u, false, true, 1, nullptr},
+    {"weft_loader_load", Call_weft_loader_load, 0xB28u, false, true, 1, nullptr},
+    {"weft_loader_retain", Call_weft_loader_retain, 0x0u, false, false, 1, nullptr},
+    {"weft_loader_release", Call_weft_loader_release, 0x0u, false, false, 1, nullptr},
+    {"weft_job_reduce", Call_weft_job_reduce, 0x130Au, false, true, 1, nullptr},
     {"weft_for_options_init", Call_weft_for_options_init, 0u, false, false, 1, nullptr},
     {"weft_scan_options_init", Call_weft_scan_options_init, 0u, false, false, 1, nullptr},
     {"weft_vmap_options_init", Call_weft_vmap_options_init, 0u, false, false, 1, nullptr},
@@ -2630,7 +2679,12 @@ extern const Function kFunctions[] = {
     {"weft_program_stats_init", Call_weft_program_stats_init, 0u, false, false, 1, nullptr},
     {"weft_custom_options_init", Call_weft_custom_options_init, 0u, false, false, 1, nullptr},
     {"weft_job_options_init", Call_weft_job_options_init, 0u, false, false, 1, nullptr},
+    {"weft_job_reduce_options_init", Call_weft_job_reduce_options_init, 0u, false, false, 1, nullptr},
     {"weft_job_info_init", Call_weft_job_info_init, 0u, false, false, 1, nullptr},
+    {"weft_dataset_options_init", Call_weft_dataset_options_init, 0u, false, false, 1, nullptr},
+    {"weft_csv_options_init", Call_weft_csv_options_init, 0u, false, false, 1, nullptr},
+    {"weft_sampler_options_init", Call_weft_sampler_options_init, 0u, false, false, 1, nullptr},
+    {"weft_loader_options_init", Call_weft_loader_options_init, 0u, false, false, 1, nullptr},
     {"weft_clip_opts_init", Call_weft_clip_opts_init, 0u, false, false, 1, nullptr},
     {"weft_arange_opts_init", Call_weft_arange_opts_init, 0u, false, false, 1, nullptr},
     {"weft_concatenate_opts_init", Call_weft_concatenate_opts_init, 0u, false, false, 1, nullptr},
@@ -3106,6 +3160,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 755;
+extern const size_t kFunctionCount = 782;
 
 }  // namespace weft::fuzz

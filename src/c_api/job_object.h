@@ -1,0 +1,48 @@
+// The object behind weft_job.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "src/c_api/context.h"
+#include "src/distributed/job.h"
+
+namespace weft::c_api {
+
+class JobObject final : public RefCounted {
+ public:
+  JobObject(std::unique_ptr<distributed::Job> job, int64_t timeout_ms);
+  // The job of that number, or null if it has been released.
+  static Ref<JobObject> OfNumber(int64_t number);
+
+  distributed::Patience PatienceFrom(int64_t now_ns) const { return {.deadline_ns = now_ns + timeout_ms * 1'000'000}; }
+  // What ends the waits of recorded calls: that of the context in which one was recorded last.
+  void set_cancel(CancelToken token) const {
+    MutexLock lock(mutex_);
+    cancel_ = std::move(token);
+  }
+  CancelToken cancel() const {
+    MutexLock lock(mutex_);
+    return cancel_;
+  }
+  // By which programs know it: among the jobs of this process that are there at once, the smallest that is free.
+  int64_t number() const { return number_; }
+
+  const std::unique_ptr<distributed::Job> job;
+  const int64_t timeout_ms;
+  ForkGuard fork;
+
+ private:
+  ~JobObject() override;
+  const int64_t number_;
+  mutable Mutex mutex_;
+  mutable CancelToken cancel_ ABSL_GUARDED_BY(mutex_);
+};
+template <>
+struct HandleTraits<weft_job> {
+  using Object = JobObject;
+  static constexpr HandleType kType = HandleType::kJob;
+  static const ForkGuard* ForkOf(const JobObject& object) { return &object.fork; }
+};
+
+}  // namespace weft::c_api

@@ -1,0 +1,143 @@
+// Data sets in memory, and side by side.
+#include "src/data/dataset.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "src/runtime/status.h"
+
+namespace weft::data {
+namespace {
+
+class MemoryDataset final : public Dataset {
+ public:
+  MemoryDataset(int64_t count, std::vector<Field> fields, std::vector<const std::byte*> rows,
+                std::shared_ptr<void> keep)
+      : Dataset(count, std::move(fields)), rows_(std::move(rows)), keep_(std::move(keep)) {}
+
+  absl::Status Read(std::span<const int64_t> items, std::span<std::byte* const> into,
+                    std::span<uint64_t> written) override {
+    for (size_t f = 0; f < rows_.size(); ++f) {
+      const auto bytes = static_cast<size_t>(fields()[f].row_bytes);
+      std::byte* to = into[f];
+      if (bytes != 0) {
+        for (const int64_t item : items) {
+          std::memcpy(to, rows_[f] + static_cast<size_t>(item) * bytes, bytes);
+          to += bytes;
+        }
+      }
+      written[f] = items.size() * bytes;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<const std::byte*> rows_;
+  const std::shared_ptr<void> keep_;
+};
+
+class ZippedDataset final : public Dataset {
+ public:
+  ZippedDataset(std::vector<Field> fields, int64_t most_at_once, std::vector<Ref<Dataset>> parts)
+      : Dataset(parts.front()->count(), std::move(fields), most_at_once), parts_(std::move(parts)) {}
+
+  absl::Status Read(std::span<const int64_t> items, std::span<std::byte* const> into,
+                    std::span<uint64_t> written) override {
+    for (const Ref<Dataset>& part : parts_) {
+      const size_t count = part->fields().size();
+      WEFT_RETURN_IF_ERROR(part->Read(items, into.first(count), written.first(count)));
+      into = into.subspan(count);
+      written = written.subspan(count);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<Ref<Dataset>> parts_;
+};
+
+}  // namespace
+
+absl::StatusOr<Field> MakeField(std::string name, DType dtype, std::span<const int64_t> dims) {
+  if (dims.size() >= kMaxRank) {
+    return UserError("field '", name, "' has rank ", dims.size(), "; at most ", kMaxRank - 1, " are allowed");
+  }
+  if (BitsOf(dtype) < 8)
+    return UserError("field '", name, "' is of ", NameOf(dtype), "; elements of fields have whole bytes");
+  const std::optional<int64_t> count = CheckedCount(dims);
+  if (!count || *count > kMostElements) {
+    return UserError("field '", name, "' has the shape ", DimsToString(dims), ", whose bytes cannot be counted");
+  }
+  return Field{std::move(name), dtype, Dims(dims.begin(), dims.end()), *count * BytesOf(dtype)};
+}
+
+int64_t Dataset::bytes_of_item() const {
+  int64_t bytes = 0;
+  for (const Field& field : fields_) bytes += field.row_bytes;
+  return bytes;
+}
+
+absl::StatusOr<Ref<Dataset>> FromMemory(int64_t count, std::vector<Column> columns, std::shared_ptr<void> keep) {
+  if (count < 0) return UserError("count is ", count);
+  if (columns.empty()) return UserError("a data set needs a field");
+  std::vector<Field> fields;
+  std::vector<const std::byte*> rows;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const Field& field = columns[i].field;
+    int64_t wanted = 0;
+    const bool countable = !__builtin_mul_overflow(count, field.row_bytes, &wanted);
+    if (!countable || static_cast<uint64_t>(wanted) != columns[i].bytes.size()) {
+      return UserError("field ", i, " has ", columns[i].bytes.size(), " bytes; ", count, " items of ",
+                       NameOf(field.dtype), DimsToString(field.dims), " take ",
+                       countable ? absl::StrCat(wanted) : "more than can be counted");
+    }
+    rows.push_back(columns[i].bytes.data());
+    fields.push_back(std::move(columns[i].field));
+  }
+  return Ref<Dataset>(new MemoryDataset(count, std::move(fields), std::move(rows), std::move(keep)));
+}
+
+absl::StatusOr<Ref<Dataset>> FromTensors(std::vector<NamedTensor> tensors) {
+  auto kept = std::make_shared<std::vector<NamedTensor>>(std::move(tensors));
+  std::vector<Column> columns;
+  int64_t count = 0;
+  for (NamedTensor& one : *kept) {
+    const Dims& dims = one.tensor.dims();
+    if (dims.empty()) {
+      return UserError("field ", columns.size(), " is a scalar; items are the parts along the first dimension");
+    }
+    if (columns.empty()) count = dims[0];
+    if (dims[0] != count) {
+      return UserError("field ", columns.size(), " has ", dims[0], " items, field 0 has ", count);
+    }
+    WEFT_ASSIGN_OR_RETURN(Field field, MakeField(one.name, one.tensor.dtype(), std::span(dims).subspan(1)));
+    columns.push_back({std::move(field), one.tensor.bytes()});
+  }
+  return FromMemory(count, std::move(columns), std::move(kept));
+}
+
+absl::StatusOr<Ref<Dataset>> Zip(std::vector<Ref<Dataset>> datasets) {
+  if (datasets.empty()) return UserError("there are no data sets");
+  std::vector<Field> fields;
+  int64_t most = 0;
+  for (size_t i = 0; i < datasets.size(); ++i) {
+    const Dataset& part = *datasets[i];
+    if (part.count() != datasets[0]->count()) {
+      return UserError("data set ", i, " has ", part.count(), " items, data set 0 has ", datasets[0]->count());
+    }
+    fields.insert(fields.end(), part.fields().begin(), part.fields().end());
+    if (part.most_at_once() != 0) most = most == 0 ? part.most_at_once() : std::min(most, part.most_at_once());
+  }
+  return Ref<Dataset>(new ZippedDataset(std::move(fields), most, std::move(datasets)));
+}
+
+std::string ItemsText(std::span<const int64_t> items) {
+  constexpr size_t kShown = 4;
+  std::string text = items.size() == 1 ? "item " : "items ";
+  for (size_t i = 0; i < std::min(items.size(), kShown); ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", items[i]);
+  if (items.size() > kShown) absl::StrAppend(&text, " and ", items.size() - kShown, " more");
+  return text;
+}
+
+}  // namespace weft::data
