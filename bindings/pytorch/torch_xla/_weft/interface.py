@@ -6,6 +6,7 @@ from . import counters as _counters
 from . import factory as _factory
 from . import register as _register
 from . import runtime as _runtime
+from . import job
 from .checkpoint import checkpoint_load, checkpoint_save
 
 _C = _runtime.C
@@ -51,6 +52,11 @@ def wait(index=None):
     _C.sync(_runtime.index_of(index), True)
 
 
+def end():
+    """Ends the context of a process that does not end as the interpreter does: the compile cache is written."""
+    _runtime._end()
+
+
 def _values(tensors):
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "xla":
@@ -64,6 +70,25 @@ def materialize(tensors, wait=False):
     values = _values(tensors)
     if values:
         _C.evaluate(values, bool(wait))
+
+
+def value_of(tensor):
+    """The value of a tensor of the device."""
+    return _values([tensor])[0]
+
+
+def of_value(value):
+    """A new tensor of a value."""
+    return _C.wrap(value)
+
+
+def write_parts(whole, tensors):
+    """Writes the elements of a tensor with one dimension to tensors, in their order, as many to each as it has."""
+    value, at = value_of(whole), 0
+    for tensor in tensors:
+        part = _C.op("slice", value, start_indices=(at,), limit_indices=(at + tensor.numel(),), strides=(1,))
+        _C.write(tensor, part if tensor.dim() == 1 else _C.op("reshape", part, shape=tuple(tensor.shape)))
+        at += tensor.numel()
 
 
 def upload(tensors, index=None):
@@ -152,8 +177,13 @@ __all__ = [
     "device_kind",
     "device_attributes",
     "sync",
+    "end",
+    "job",
     "wait",
     "materialize",
+    "value_of",
+    "of_value",
+    "write_parts",
     "upload",
     "download",
     "tensor_id",
