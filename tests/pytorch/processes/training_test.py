@@ -1,5 +1,6 @@
 """Training by several processes comes to the weights of one process with the same global batch; nothing is compiled late."""
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -67,6 +68,25 @@ xm.optimizer_step = _saving
 """
 
 
+# What examples/c/several_processes.c and examples/python/several_processes.py do.
+LINE = """
+noise, xs, ys = 1, [], []
+for at in range(200):
+    noise = (noise * 1664525 + 1013904223) % 2**32
+    if at % xm.xrt_world_size() == index:
+        xs.append(-1 + 2 * at / 199)
+        ys.append(1.7 * xs[-1] - 0.4 + 0.1 * ((noise >> 8) / 8388608 - 1))
+x, y = on(*xs), on(*ys)
+w = [torch.nn.Parameter(torch.zeros((), device=x.device)) for _ in range(2)]
+optimizer = torch.optim.SGD(w, lr=0.1)
+for _ in range(100):
+    optimizer.zero_grad()
+    ((x * w[0] + w[1] - y) ** 2).mean().backward()
+    xm.optimizer_step(optimizer, barrier=True)
+xm.master_print(f"y = {w[0].item():.5f} x {w[1].item():+.5f}, found by {xm.xrt_world_size()}")
+"""
+
+
 class Training(unittest.TestCase):
 
     def _train(self, folder, count, drop=0.0):
@@ -109,6 +129,22 @@ say(index, same, own, xm.get_rng_state() > 0)
         self.assertEqual(two[0], one[0])
         self.assertEqual(two[1][0].split("]")[0], one[0][0].split("]")[0])
         self.assertNotEqual(two[1], two[0])
+
+    def test_the_program_that_other_languages_have(self):
+        """By two processes that something else has started, the line that the example finds alone, by ctypes."""
+        example = os.path.join(support.ROOT, "examples", "python", "several_processes.py")
+        library = os.environ.get("WEFT_LIBRARY") or os.path.join(support.PACKAGE, "torch_xla", "_weft", "libweft.so.1")
+        alone = subprocess.run([sys.executable, example, "--library", library], check=True, capture_output=True, text=True).stdout
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(begin.program(LINE, "xmp.spawn(f)"))
+            processes = [subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, text=True, env={
+                **os.environ, "PYTHONPATH": support.PACKAGE, "WEFT_RANK": str(rank), "WEFT_WORLD_SIZE": "2", "WEFT_JOB_TOKEN": "x",
+                "WEFT_JOB": f"line-{os.getpid()}"}) for rank in range(2)]
+            said = [process.communicate(timeout=120)[0] for process in processes]
+        self.assertEqual([process.returncode for process in processes], [0, 0])
+        self.assertEqual(said, [alone.replace("by 1", "by 2"), ""])
 
     @unittest.skipUnless(seeds_test.HAVE_SEEDS, f"the documents are not at {blocks.SEEDS}")
     def test_the_documents_own_program(self):
