@@ -4,6 +4,8 @@ A collective works on values: it launches what is recorded, waits for the others
 (core.functions has those with one). Many tensors go through a few exchanges: those of a dtype lie behind each other in
 buckets of at most BUCKET_BYTES. A group of one process computes nothing.
 """
+import threading
+
 import torch
 
 from . import _weft
@@ -13,6 +15,8 @@ BUCKET_BYTES = 25 << 20
 _job = _weft.job
 _REDUCTIONS = {"sum": _job.SUM, "mul": _job.PRODUCT, "and": _job.AND, "or": _job.OR, "min": _job.MIN, "max": _job.MAX}
 REDUCES = tuple(_REDUCTIONS)
+_OPERATIONS = {_job.SUM: "add", _job.PRODUCT: "mul", _job.AND: "bitwise_and", _job.OR: "bitwise_or", _job.MIN: "minimum",
+               _job.MAX: "maximum"}
 
 
 def buckets(tensors, most=None):
@@ -28,6 +32,57 @@ def buckets(tensors, most=None):
         bucket.append(tensor)
         open_ones[key] = (bucket, filled + size)
     return out
+
+
+class ThreadJob:
+    """What a job is between processes, between threads of this one that each drive a device; `rank` is the thread's own.
+
+    Each shows its value, and makes its result of all of them on its own device. `meeting` and `shown` are those of the group.
+    """
+
+    def __init__(self, rank, meeting, shown):
+        self._rank, self._meeting, self._shown = rank, meeting, shown
+
+    @classmethod
+    def group(cls, size):
+        """The jobs of a group, by rank, and what ends them all when one has failed: the others' waits are then errors."""
+        meeting, shown = threading.Barrier(size, timeout=300), [None] * size
+        return [cls(rank, meeting, shown) for rank in range(size)], meeting.abort
+
+    def _all(self, value):
+        """Values of all threads, copied to this one's device."""
+        try:
+            self._shown[self._rank] = value
+            self._meeting.wait()
+            found = [one if rank == self._rank else _weft.copy_value(one, value.device) for rank, one in enumerate(self._shown)]
+            self._meeting.wait()
+        except threading.BrokenBarrierError:
+            raise RuntimeError("another thread of the group has failed, or did not come within 300 seconds") from None
+        return found
+
+    def all_reduce(self, value, reduction):
+        first, *rest = self._all(value)
+        for one in rest:
+            first = _weft.value_op(_OPERATIONS[reduction], first, one)
+        return first
+
+    def all_gather(self, value):
+        return _weft.value_op("concatenate", *self._all(value), dimension=0)
+
+    def reduce_scatter(self, value, reduction):
+        return self._part(self.all_reduce(value, reduction))
+
+    def all_to_all(self, value):
+        return _weft.value_op("concatenate", *map(self._part, self._all(value)), dimension=0)
+
+    def broadcast(self, value, root):
+        return self._all(value)[root]
+
+    def _part(self, value):
+        count = value.shape[0] // len(self._shown)
+        start = (self._rank * count,) + (0,) * (value.ndim - 1)
+        limit = (start[0] + count,) + tuple(value.shape[1:])
+        return _weft.value_op("slice", value, start_indices=start, limit_indices=limit, strides=(1,) * value.ndim)
 
 
 def _through(function, tensor, *arguments):

@@ -14,6 +14,7 @@ import threading
 from . import _weft
 
 _lock = threading.RLock()
+_thread = threading.local()
 _place = None
 _jobs = {}  # members by rank: their job, or None for this process alone
 _secret = None  # what the processes of this world have in common, by which smaller groups are named
@@ -76,10 +77,18 @@ def _there():
     return "there is one, 0" if size() == 1 else f"there are {size()}, 0 to {size() - 1}"
 
 
+def set_threads(group):
+    """This thread computes together with others, for as long as `group` (job, number, rank) is set; None ends it."""
+    _thread.group = group
+
+
 def group(groups, who):
-    """(job or None, number of processes, rank in it) of the group of ordinals that this process is in; of all without groups."""
+    """(job or None, number of processes, rank in it) of the group of ordinals that this process is in; of all without groups.
+
+    In a thread of data_parallel.DataParallel it is the group of its threads.
+    """
     if not groups:
-        return job(), size(), rank()
+        return getattr(_thread, "group", None) or (job(), size(), rank())
     groups = [tuple(int(ordinal) for ordinal in one) for one in groups]
     if sorted(ordinal for one in groups for ordinal in one) != list(range(size())):
         raise ValueError(f"{who}: groups {[list(one) for one in groups]} have to name each process once, and {_there()}")

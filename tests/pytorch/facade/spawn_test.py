@@ -89,6 +89,51 @@ class Spawn(unittest.TestCase):
         self.assertEqual(most, [1, 1, 1, 1])
 
 
+# A thread for each of four devices; what they come to is compared with one device that has all their batches at once.
+THREADS = """
+import torch_xla.distributed.data_parallel as dp
+def net():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+generator = torch.Generator().manual_seed(1)
+batches = [(torch.rand(4, 6, generator=generator), torch.randint(0, 3, (4,), generator=generator)) for _ in range(40)]
+parallel = dp.DataParallel(net, device_ids=xm.get_xla_supported_devices())
+count = len(parallel.devices)
+def loop(model, loader, device, context):
+    optimizer, seen = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5), 0
+    for index, (data, target) in loader:
+        assert data.device == device == xm.xla_device() and next(model.parameters()).device == device
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(data), target).backward()
+        xm.optimizer_step(optimizer)
+        seen += 1
+    one = torch.full((2,), float(device.index), device=device)
+    return (seen, xm.all_reduce(xm.REDUCE_MAX, one).tolist(), xm.all_gather(one).tolist(),
+            xm.reduce_scatter(xm.REDUCE_SUM, one.repeat(2), 1.0, 0, count).tolist(), xm.all_to_all(one.repeat(2), 0, 0, count).tolist())
+results = parallel(loop, batches)
+for index, result in enumerate(results):
+    assert result == (40 // count, [count - 1.0] * 2, [float(at) for at in range(count) for _ in range(2)],
+                      [sum(range(count))] * (4 // count), [float(at) for at in range(count) for _ in range(4 // count)]), result
+expected = net()
+optimizer = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.5)
+for at in range(0, 40, count):
+    optimizer.zero_grad()
+    data, target = (torch.cat(parts) for parts in zip(*batches[at:at + count]))
+    torch.nn.functional.cross_entropy(expected(data), target).backward()
+    optimizer.step()
+for model in parallel.models:
+    for got, want in zip(model.parameters(), expected.parameters()):
+        torch.testing.assert_close(got.detach().cpu(), want.detach(), rtol=0, atol=1e-6)
+def fails(model, loader, device, context):
+    for index, (data, target) in loader:
+        if device.index == 1:
+            raise KeyError("of one thread")
+        xm.all_reduce(xm.REDUCE_SUM, data)
+try: parallel(fails, batches)
+except KeyError as error: print(error, xm.all_reduce(xm.REDUCE_SUM, torch.ones(1, device="xla")).item())
+"""
+
+
 class Backend(unittest.TestCase):
 
     def test_process_group_comes_later(self):
@@ -124,6 +169,11 @@ class DataParallel(unittest.TestCase):
         expected = [(at, at) for at in range(4)]
         self.assertEqual(parallel(loop, self.loader), [(expected, 1, False)])
         self.assertEqual(parallel(loop, self.loader), [(expected, 2, False)])  # The context stays.
+
+    def test_a_thread_for_each_device(self):
+        for count in ("2", "4"):
+            done = support.run(BEGIN + THREADS, CPU_NUM_DEVICES=count)
+            self.assertEqual(support.check(self, done), "'of one thread' 1.0\n")
 
     def test_class_and_default_devices(self):
         parallel = dp.DataParallel(lambda: torch.nn.Linear(3, 2))

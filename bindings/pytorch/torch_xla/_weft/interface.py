@@ -82,6 +82,16 @@ def of_value(value):
     return _C.wrap(value)
 
 
+def value_op(name, *values, **attributes):
+    """An operation of Weft's on values."""
+    return _C.op(name, *values, **attributes)
+
+
+def copy_value(value, index):
+    """A value on another device."""
+    return _C.copy_to(value, index)
+
+
 def write_parts(whole, tensors):
     """Writes the elements of a tensor with one dimension to tensors, in their order, as many to each as it has."""
     value, at = value_of(whole), 0
@@ -183,6 +193,8 @@ __all__ = [
     "materialize",
     "value_of",
     "of_value",
+    "value_op",
+    "copy_value",
     "write_parts",
     "upload",
     "download",

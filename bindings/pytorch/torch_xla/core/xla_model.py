@@ -265,8 +265,8 @@ def _fetch_gradients(optimizer):
 
 
 def reduce_gradients(optimizer, groups=None, pin_layout=True):
-    """Makes each gradient the mean over the processes, in place."""
-    count = _world.group(groups, "reduce_gradients")[1] if groups else xrt_world_size()
+    """Makes each gradient the mean over the processes, or over the threads of DataParallel, in place."""
+    count = _world.group(groups, "reduce_gradients")[1]
     if count > 1 or _state.truth("XLA_ALWAYS_ALLREDUCE"):
         gradients = _fetch_gradients(optimizer)
         all_reduce(REDUCE_SUM, gradients, scale=1.0 / count, groups=groups, pin_layout=pin_layout)
