@@ -205,6 +205,7 @@ def start(fn, args, count, daemon, start_method):
     if start_method != "fork" and getattr(fn, "__module__", None) == "__main__" and not _has_file():
         raise RuntimeError(f"spawn: '{getattr(fn, '__name__', fn)}' was defined in a notebook or at a prompt, where processes "
                            f"that start anew cannot find it: use start_method='fork', or define it in a file that is imported")
+    _weft.release_unused()
     return ProcessContext(context, fn, args, count, daemon)
 
 

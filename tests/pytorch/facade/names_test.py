@@ -23,7 +23,7 @@ NAMES = {
     "torch_xla.distributed.xla_multiprocessing": ("spawn MpModelWrapper MpSerialExecutor", "spawn"),
     "torch_xla.distributed.parallel_loader": ("MpDeviceLoader ParallelLoader PerDeviceLoader", "loaders"),
     "torch_xla.distributed.data_parallel": ("DataParallel ParallelLoader Context", "spawn"),
-    "torch_xla.distributed.xla_backend": ("", "spawn"),
+    "torch_xla.distributed.xla_backend": ("ProcessGroupXla", "spawn"),
     "torch_xla.distributed.xla_dist": ("main", "dist"),
     "torch_xla.runtime": ("world_size global_ordinal device_type global_runtime_device_count local_ordinal initialize_cache "
                           "using_pjrt host_index is_spmd process_count process_index local_process_count local_device_count "

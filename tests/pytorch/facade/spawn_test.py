@@ -136,13 +136,16 @@ except KeyError as error: print(error, xm.all_reduce(xm.REDUCE_SUM, torch.ones(1
 
 class Backend(unittest.TestCase):
 
-    def test_process_group_comes_later(self):
-        program = ("import torch.distributed as dist, torch_xla.distributed.xla_backend\n"
+    def test_process_group(self):
+        """A ProcessGroupXla of this process alone; more are in tests/pytorch/processes."""
+        program = ("import torch, torch.distributed as dist, torch_xla.distributed.xla_backend\n"
                    "assert 'xla' in dist.Backend.backend_list\n"
-                   "dist.init_process_group('xla', store=dist.HashStore(), rank=0, world_size=1)\n")
-        done = support.run(program)
+                   "dist.init_process_group('xla', store=dist.HashStore(), rank=0, world_size={})\n"
+                   "t = torch.ones(2, device='xla')\ndist.all_reduce(t)\nprint(t.tolist())\n")
+        self.assertEqual(support.check(self, support.run(program.format(1))), "[1.0, 1.0]\n")
+        done = support.run(program.format(2))
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("a process group 'xla' needs several processes of torch_xla, which come later", done.stderr)
+        self.assertIn("a group of 2 processes, and the world of torch_xla has 1: start them by xmp.spawn", done.stderr)
 
 
 class DataParallel(unittest.TestCase):

@@ -14,6 +14,7 @@ _C = _runtime.C
 configure = _runtime.configure
 context_made = _runtime.context_made
 device_count = _runtime.device_count
+release_unused = _runtime.release_unused
 
 
 def device_kind():
@@ -184,6 +185,7 @@ __all__ = [
     "configure",
     "context_made",
     "device_count",
+    "release_unused",
     "device_kind",
     "device_attributes",
     "sync",
