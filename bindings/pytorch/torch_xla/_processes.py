@@ -137,6 +137,8 @@ class ProcessContext:
         others are ended.
         """
         end = None if timeout is None else time.monotonic() + timeout
+        if self._failed is not None:
+            raise self._failed
         try:
             while True:
                 self._listen()
@@ -146,6 +148,7 @@ class ProcessContext:
                 if failed:
                     self._raise(failed)
                 if not running:
+                    self._hang_up()
                     return True
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
@@ -170,7 +173,7 @@ class ProcessContext:
         self._listen()
         _, rank = min((self._said[rank][0] if rank in self._said else 0.0, rank) for rank in {*failed, *self._said})
         self._end()
-        self._failed = self._failed or self._error_of(rank, self._said.get(rank))
+        self._failed = self._error_of(rank, self._said.get(rank))
         raise self._failed
 
     def _error_of(self, rank, said):
@@ -197,6 +200,12 @@ class ProcessContext:
                     os.kill(process.pid, number)  # It may not have a group of its own yet.
             for process in self.processes:
                 process.join(None if end is None else max(0.0, end - time.monotonic()))
+        self._hang_up()
+
+    def _hang_up(self):
+        for report in self._reports.values():
+            report.close()
+        self._reports.clear()
 
 
 def start(fn, args, count, daemon, start_method):
