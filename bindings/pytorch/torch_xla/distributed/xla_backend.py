@@ -8,6 +8,7 @@ import secrets
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 
 from .. import _collectives, _later, _weft, _world
 
@@ -147,7 +148,7 @@ def _create_xla_process_group(store, rank, size, timeout):
     return ProcessGroupXla(store, rank, size, timeout)
 
 
-def _rendezvous(url, timeout=dist.default_pg_timeout, **options):
+def _rendezvous(url, timeout=default_pg_timeout, **options):
     """xla://: who this process is, as xla_model says it; the store is the first process's."""
     rank, size = _world.rank(), _world.size()
     store = dist.TCPStore("localhost", 0, size, rank == 0, timeout, wait_for_workers=False) if rank == 0 else None
