@@ -10,8 +10,8 @@
 # # AlexNet on Fashion-MNIST, one process for each device
 #
 # Cell by cell what the notebook *multi core* of PyTorch/XLA's example notebooks does: `spawn` with eight processes, and a
-# `rendezvous` around what one of them has to do first. There is one process here, and `spawn` says so; the functions are
-# those of several. Sizes are those of `alexnet_single_core.py`, and `FLAGS` changes them.
+# `rendezvous` around what one of them has to do first. The eight share this machine's cores, and each reads an eighth of the
+# images. Sizes are those of `alexnet_single_core.py`, and `FLAGS` changes them.
 
 # %%
 import json
@@ -115,8 +115,10 @@ def map_fn(index, flags):
             num_correct += torch.eq(targets, best_guesses).sum().item()
             total_guesses += flags["batch_size"]
     print(f"Process {index} finished evaluation. Evaluation time was: {time.time() - eval_start:.1f}")
-    flags["accuracy"] = num_correct / total_guesses
-    print(f"Process {index} guessed {num_correct} of {total_guesses} correctly for {100 * flags['accuracy']:.2f}% accuracy.")
+    accuracy = num_correct / total_guesses
+    print(f"Process {index} guessed {num_correct} of {total_guesses} correctly for {100 * accuracy:.2f}% accuracy.")
+    accuracy = xm.mesh_reduce("accuracy", accuracy, lambda all: sum(all) / len(all))
+    xm.master_print(f"All {xm.xrt_world_size()} processes: {100 * accuracy:.2f}% accuracy.")
 
 
 # %%

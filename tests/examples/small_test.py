@@ -9,7 +9,8 @@ import unittest
 
 SOURCE, BUILD = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"]
 EXAMPLES = os.path.join(SOURCE, "examples")
-NAMES = ("linear_fit", "spirals", "characters", "image_filter", "inference_server", "dlopen_training", "many_devices")
+NAMES = ("linear_fit", "spirals", "characters", "image_filter", "inference_server", "dlopen_training", "many_devices",
+         "several_processes")
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import python_env  # noqa: E402
@@ -60,6 +61,20 @@ class Small(unittest.TestCase):
         self.assertLess(float(said["one"][0].split()[1]), 0.1)
         self.assertIn("| 0 1 2 3 |", said["data"])
         self.assertIn("| 0 | 1 | 2 | 3 |", said["fsdp"])
+
+    def test_several_processes_find_the_line_of_one(self):
+        """In C and by ctypes; the numbers are those that the data was made of."""
+        alone = self.run_it("several_processes")
+        slope, offset = map(float, re.fullmatch(r"y = (\S+) x (\S+), found by 1\n", alone).groups())
+        self.assertAlmostEqual(1.7, slope, delta=0.01)
+        self.assertAlmostEqual(-0.4, offset, delta=0.01)
+        by_ctypes = [sys.executable, os.path.join(EXAMPLES, "python", "several_processes.py"), "--library", os.environ["WEFT_LIB"]]
+        for command in ([os.path.join(self.work, "several_processes")], by_ctypes):
+            for count in (2, 4):
+                done = subprocess.run([os.path.join(BUILD, "bin", "weft"), "launch", "-n", str(count), "--", *command],
+                                      capture_output=True, text=True, timeout=120, cwd=self.work, env=self.env)
+                self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+                self.assertEqual(alone.replace("by 1", f"by {count}"), done.stdout.partition("] ")[2])
 
     def test_the_line_is_found_and_drawn(self):
         slope, offset, error = map(float, re.fullmatch(r"y = (\S+) x (\S+) after 120 steps, mean squared error (\S+)\n",

@@ -32,6 +32,21 @@ PyObject* value_new(Typed* typed, bool fresh) {
   return (PyObject*)value;
 }
 
+/* A value that takes a handle over, and asks it for its dtype and shape. */
+static PyObject* value_of_handle(weft_tensor* handle, int32_t device) {
+  Typed typed = {.handle = handle, .device = device};
+  weft_dtype dtype = WEFT_DTYPE_INVALID;
+  size_t rank = 0;
+  if (!error_take(weft->tensor_dtype(handle, &dtype), NULL) ||
+      !error_take(weft->tensor_dims(handle, typed.dims, MAX_RANK, &rank), NULL)) {
+    typed_release(&typed);
+    return error_python();
+  }
+  typed.dtype = dtype;
+  typed.ndim = (int32_t)rank;
+  return value_new(&typed, true);
+}
+
 static PyObject* dims_tuple(const Typed* typed) {
   PyObject* out = PyTuple_New(typed->ndim);
   for (int i = 0; out != NULL && i < typed->ndim; ++i) {
@@ -311,17 +326,11 @@ static PyObject* vjp(PyObject* self, PyObject* args, PyObject* keywords) {
   for (Py_ssize_t i = 0; out != NULL && i < inputs; ++i) {
     PyObject* item = Py_NewRef(Py_None);
     if (gradients[i] != NULL) {
-      Typed typed = {.handle = gradients[i], .device = device};
-      weft_dtype dtype = WEFT_DTYPE_INVALID;
-      size_t rank = 0;
       Py_DECREF(item);
-      if (!error_take(weft->tensor_dtype(typed.handle, &dtype), NULL) ||
-          !error_take(weft->tensor_dims(typed.handle, typed.dims, MAX_RANK, &rank), NULL)) {
-        return error_python();
+      item = value_of_handle(gradients[i], device);
+      if (item == NULL) {
+        return NULL;
       }
-      typed.dtype = dtype;
-      typed.ndim = (int32_t)rank;
-      item = value_new(&typed, true);
     }
     PyTuple_SetItem(out, i, item);
   }
@@ -451,6 +460,17 @@ static PyObject* copy_to(PyObject* self, PyObject* args) {
   return error_take(error, NULL) ? value_new(&typed, true) : error_python();
 }
 
+/* adopt(address, device): the value of a tensor of Weft's that somebody else made on a device, and that it takes over. */
+static PyObject* adopt(PyObject* self, PyObject* args) {
+  (void)self;
+  unsigned long long address = 0;
+  int device = 0;
+  if (!PyArg_ParseTuple(args, "Ki", &address, &device)) {
+    return NULL;
+  }
+  return value_of_handle((weft_tensor*)(uintptr_t)address, device);
+}
+
 /* download(value, address, bytes): evaluates, waits, copies into dense host memory. */
 static PyObject* download(PyObject* self, PyObject* args) {
   (void)self;
@@ -550,6 +570,7 @@ PyMethodDef value_methods[] = {
     {"empty", empty, METH_VARARGS, "A tensor to which nothing was written."},
     {"upload", upload, METH_VARARGS, "A value of host memory."},
     {"copy_to", copy_to, METH_VARARGS, "A value on another device."},
+    {"adopt", adopt, METH_VARARGS, "A value of a tensor that somebody else made."},
     {"download", download, METH_VARARGS, "A value into host memory."},
     {"sync", sync_device, METH_VARARGS, "The barrier of a device."},
     {"evaluate", evaluate, METH_VARARGS, "Computes values."},

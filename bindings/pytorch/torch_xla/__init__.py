@@ -56,7 +56,7 @@ def manual_seed(seed, device=None):
 
 
 def launch(fn, args=(), start_method="spawn", debug_single_process=False):
-    """Runs fn(index, *args) once for each device of the machine: once, until several processes are there."""
+    """Runs fn(index, *args) in one process for each device of the machine; see xla_multiprocessing.spawn."""
     return _xmp.spawn(fn, args=args, nprocs=1 if debug_single_process else None, start_method=start_method)
 
 

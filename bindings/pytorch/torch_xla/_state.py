@@ -16,6 +16,10 @@ _WITHOUT_EFFECT = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_METRICS_SAMPLES", "XLA_
 
 _KINDS = {"cpu": "CPU", "reference": "CPU", "tpu": "TPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU"}
 
+# Variables by which plugins learn which devices of a machine they may use.
+_VISIBLE = {"TPU": ("TPU_VISIBLE_CHIPS",), "GPU": ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")}
+
+_cpu_devices = ""
 _said = set()
 _said_lock = threading.Lock()
 
@@ -49,9 +53,36 @@ def prepare():
         for name in here:
             del os.environ[name]
         say_once("xrt", f"{', '.join(here)} is set, and the address in it is not used: the TPUs of this machine are")
+    _count_cpus()
     for name in _WITHOUT_EFFECT:
         if os.environ.get(name):
             say_once(name, f"{name} is set, and has no effect yet (docs/pytorch.md)")
+
+
+def _count_cpus():
+    """CPU_NUM_DEVICES says how many devices the CPU is, as PyTorch/XLA has it."""
+    global _cpu_devices
+    count = os.environ.get("CPU_NUM_DEVICES", "")
+    if count == _cpu_devices or "WEFT_DEVICES" in os.environ or kind() != "CPU":
+        return
+    if count and (not count.isdigit() or int(count) < 1):
+        raise ValueError(f"CPU_NUM_DEVICES='{count}' is not a number of devices")
+    _weft.configure(devices=int(count or 1))
+    _cpu_devices = count
+
+
+def take_one_device(rank):
+    """Leaves this process one device of its machine's, the one of its rank; before the context is made."""
+    global _cpu_devices
+    if kind() == "CPU":
+        os.environ["WEFT_DEVICES"] = "1"
+        _weft.configure(devices=1)
+        return
+    for name in _VISIBLE[kind()]:
+        chosen = [one for one in os.environ.get(name, "").split(",") if one]
+        os.environ[name] = chosen[rank] if rank < len(chosen) else str(rank)
+    if kind() == "TPU":  # A process is then a machine of one chip to the plugin.
+        os.environ.update({"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1"})
 
 
 def current_index():

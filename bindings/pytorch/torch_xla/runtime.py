@@ -1,7 +1,7 @@
 """torch_xla.runtime: how many devices and processes there are, and the folder of compiled programs."""
 import os
 
-from . import _later, _state, _weft
+from . import _later, _state, _weft, _world
 
 
 def device_type():
@@ -16,25 +16,62 @@ def using_pjrt():
 
 
 def world_size():
-    """Processes that train together: one."""
-    return 1
+    """Processes that train together."""
+    return _world.size()
 
 
 def global_ordinal():
-    return 0
+    """The number of this process among all."""
+    return _world.rank()
 
 
 def local_ordinal():
-    return 0
+    """The number of this process among those of its machine."""
+    return _world.local_rank()
 
 
 def host_index():
-    return 0
+    """The number of this machine."""
+    return _world.rank() // _world.local_size()
+
+
+def process_count():
+    """Processes of all machines: each has its own device."""
+    return _world.size()
+
+
+def process_index():
+    return _world.rank()
+
+
+def local_process_count():
+    """Processes of this machine."""
+    return _world.local_size()
+
+
+def local_device_count():
+    """Devices of this machine that the processes of the world use."""
+    return _world.local_size() * addressable_device_count()
+
+
+def addressable_device_count():
+    """Devices of this process."""
+    _state.prepare()
+    return _weft.device_count()
+
+
+def global_device_count():
+    """Devices of all processes."""
+    return _world.size() * addressable_device_count()
+
+
+def addressable_runtime_device_count():
+    return addressable_device_count()
 
 
 def global_runtime_device_count():
     """Devices that the runtime has, whether or not this process uses them."""
-    return _weft.device_count()
+    return global_device_count()
 
 
 def is_spmd():

@@ -2,6 +2,7 @@
 
     python examples/pytorch/test/test_train_mp_mnist.py --num_epochs=1
     python examples/pytorch/test/test_train_mp_mnist.py --fake_data --metrics_debug
+    python examples/pytorch/test/test_train_mp_mnist.py --num_cores=2
 """
 import os
 import sys
@@ -80,8 +81,10 @@ def train_mnist(flags):
     return best
 
 
-def _mp_fn(index, flags, results):
-    results[index] = train_mnist(flags)
+def _mp_fn(index, flags):
+    code = common.end(train_mnist(flags), flags)
+    if code:
+        sys.exit(code)
 
 
 def main():
@@ -90,10 +93,8 @@ def main():
     parser.add_argument("--async_closures", action="store_true", help="lines of progress come from a thread of their own")
     parser.add_argument("--save", help="file for the trained parameters")
     flags = parser.parse_args()
-    results = {}
-    xmp.spawn(_mp_fn, args=(flags, results), nprocs=flags.num_cores)
-    return common.end(min(results.values()), flags)
+    xmp.spawn(_mp_fn, args=(flags,), nprocs=flags.num_cores)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -33,14 +33,13 @@ for name, wrong in {
     except RuntimeError as error: found[name] = str(error)
 at = lambda n: torch.ones(2, device=f"xla:{n}", requires_grad=True)
 for name, backward in {
-    "backward": lambda: (at(1) * 2).sum().backward(), "grad": lambda: torch.autograd.grad((at(1) * 2).sum(), at(1)),
-    "backward of a part": lambda: (at(0).to("xla:1") * 2).sum().backward(),
+    "backward": lambda leaf: (leaf * 2).sum().backward(), "grad": lambda leaf: torch.autograd.grad((leaf * 2).sum(), leaf)[0],
+    "backward across": lambda leaf: ((leaf.to("xla:0") * 2).sum().to("xla:1") * leaf).sum().cpu().backward(),
 }.items():
-    try: found[name] = str(backward())
-    except NotImplementedError as error: found[name] = str(error)
-leaf = at(0)
-(leaf * 2).sum().backward()
-found["backward at home"] = leaf.grad.tolist()
+    leaf = at(1)
+    result = backward(leaf)
+    gradient = leaf.grad if result is None else result
+    found[name] = [str(gradient.device), gradient.tolist()]
 print(json.dumps(found))
 """
 
@@ -118,9 +117,8 @@ class Errors(unittest.TestCase):
         self.assertEqual(found.pop("devices"), ["xla:0", "xla:1", "xla:1", "xla:0"])
         self.assertEqual(found.pop("third"), "xla:2 is no device: there are 2")
         self.assertEqual(found.pop("generator"), "Expected a generator of xla:0 but found one of xla:1")
-        self.assertEqual(found.pop("backward at home"), [2.0, 2.0])
-        for name in ("backward", "grad", "backward of a part"):
-            self.assertIn("backward is there on xla:0 alone: PyTorch's autograd counts one device", found.pop(name), name)
+        for name, gradient in (("backward", 2.0), ("grad", 2.0), ("backward across", 8.0)):
+            self.assertEqual(found.pop(name), ["xla:1", [gradient, gradient]], name)
         self.assertEqual(len(found), 14)
         for name, text in found.items():
             with self.subTest(name):

@@ -72,6 +72,19 @@ class Scripts(unittest.TestCase):
             self.assertGreater(os.path.getsize(path), 4 * 320 * 50)
 
     @unittest.skipUnless(os.path.isdir(DATA), f"{DATA} is not there")
+    def test_mp_mnist_by_two_processes(self):
+        """Each reads its half; one of them saves and prints the results."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "new", "model.pt")
+            done = run("test_train_mp_mnist.py", "--num_epochs=1", "--batch_size=32", "--lr=0.05", "--samples=3000", "--log_steps=1000",
+                       f"--datadir={DATA}", "--num_cores=2", f"--save={path}", "--target_accuracy=50")
+            text = self._check(done)
+            self.assertGreater(float(re.search(r"Max Accuracy: ([\d.]+)%", text).group(1)), 50)
+            self.assertEqual(len(re.findall(r"Max Accuracy", text)), 1)
+            self.assertEqual(sorted(re.findall(r"Device=(\S+) .*Step=(\d+)", text)), [("xla:0/0", "0"), ("xla:0/1", "0")])
+            self.assertGreater(os.path.getsize(path), 4 * 320 * 50)
+
+    @unittest.skipUnless(os.path.isdir(DATA), f"{DATA} is not there")
     def test_target_accuracy(self):
         done = run("test_train_mnist.py", "--samples=256", "--num_epochs=1", "--target_accuracy=99.5", "--num_cores=0")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)

@@ -10,6 +10,7 @@ from unittest import mock
 import support  # noqa: F401
 import torch
 from torch_xla import _step, _weft
+from torch_xla.core import functions as xf
 from torch_xla.core import xla_model as xm
 
 DEVICE = torch.device("xla", 0)
@@ -42,6 +43,21 @@ class Collectives(unittest.TestCase):
         self.assertIs(xm.all_gather(value, dim=-1, output=output), output)
         self.assertEqual(output.tolist(), [1, 2])
 
+    def test_reduce_scatter_and_all_to_all(self):
+        value = on_device(1.0, 2.0)
+        self.assertEqual(xm.reduce_scatter(xm.REDUCE_SUM, value, 0.5, 0, 1).tolist(), [0.5, 1])
+        self.assertEqual(xm.all_to_all(value, 0, 0, 1).tolist(), [1, 2])
+        result = xm.all_to_all(value, 0, 0, 1)
+        result.add_(1)
+        self.assertEqual(value.tolist(), [1, 2])
+
+    def test_those_with_a_gradient(self):
+        value = on_device(1.0, 2.0).requires_grad_()
+        (xf.all_reduce(xm.REDUCE_SUM, value, scale=3.0) * xf.all_gather(value)).sum().backward()
+        self.assertEqual(value.grad.tolist(), [6, 12])
+        with self.assertRaisesRegex(ValueError, "'mul' has no gradient here; sum, min and max have one"):
+            xf.all_reduce(xm.REDUCE_MUL, value)
+
     def test_broadcast(self):
         value = on_device(1.0, 2.0)
         xm.collective_broadcast([value])
@@ -73,6 +89,9 @@ class Collectives(unittest.TestCase):
             (lambda: xm.all_reduce("sum", torch.ones(1)), RuntimeError,
              "Input tensor is not an XLA tensor: torch.FloatTensor"),
             (lambda: xm.all_reduce("sum", [3]), TypeError, "a tensor is needed, not int"),
+            (lambda: xm.reduce_scatter("sum", value, 1.0, 0, 2), ValueError, "shard_count is 2, and one process takes part"),
+            (lambda: xm.reduce_scatter("sum", value, 1.0, 1, 1), IndexError, "dimension 1 of a tensor with 1"),
+            (lambda: xm.all_to_all(value, 0, 0, 2), ValueError, "split_count is 2, and one process takes part"),
             (lambda: xm.all_gather(torch.ones((), device=DEVICE)), ValueError, "without dimensions"),
             (lambda: xm.all_gather(value, dim=1), IndexError, "dimension 1 of a tensor with 1"),
             (lambda: xm.collective_broadcast([value], root_ordinal=2), ValueError, r"\[2\] names processes that do not exist"),

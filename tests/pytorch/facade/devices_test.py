@@ -120,7 +120,10 @@ class World(unittest.TestCase):
         self.assertEqual(ordinals, (0,) * 5)
         self.assertTrue(xm.is_master_ordinal())
         self.assertTrue(xm.is_master_ordinal(local=False))
-        self.assertEqual(xr.global_runtime_device_count(), 1)
+        counts = (xr.process_count(), xr.local_process_count(), xr.addressable_device_count(), xr.local_device_count(),
+                  xr.addressable_runtime_device_count(), xr.global_device_count(), xr.global_runtime_device_count())
+        self.assertEqual(counts, (1,) * 7)
+        self.assertEqual(xr.process_index(), 0)
         self.assertIs(xr.using_pjrt(), True)
         self.assertIs(xr.is_spmd(), False)
 

@@ -1,7 +1,7 @@
 """spawn, launch, the wrappers of several processes, and data parallelism by threads."""
 import threading
 import unittest
-import warnings
+from unittest import mock
 
 import support
 import torch
@@ -31,9 +31,15 @@ class Spawn(unittest.TestCase):
         self._prints("torch_xla.launch(f, debug_single_process=True)", "0 2.0\n")
         self._prints("xmp.spawn(f)\nxmp.spawn(f)", "0 2.0\n0 2.0\n")
 
-    def test_eight_run_one_and_say_so(self):
-        said = self._prints("xmp.spawn(f, nprocs=8, start_method='fork')\nxmp.spawn(f, nprocs=8)", "0 2.0\n0 2.0\n")
-        self.assertEqual(said.count("nprocs=8 runs one process: several processes come later"), 1)
+    def test_a_second_fork_behind_a_function_that_ran_here(self):
+        done = support.run(BEGIN + "xmp.spawn(f)\nxmp.spawn(f, nprocs=2, start_method='fork')")
+        self.assertIn("Runtime is already initialized by an earlier function of xmp.spawn", done.stderr)
+        self.assertEqual(done.stdout, "0 2.0\n")
+
+    def test_more_processes_than_devices(self):
+        with mock.patch.object(torch_xla._state, "kind", lambda: "TPU"), mock.patch.object(xmp._library, "used", lambda: False), \
+             self.assertRaisesRegex(ValueError, "nprocs=8, and there is 1 TPU device: each process needs its own"):
+            xmp.spawn(print, nprocs=8)
 
     def test_device_used_before(self):
         for call in ("xmp.spawn(f)", "xmp.spawn(f, nprocs=8)", "torch_xla.launch(f)"):
@@ -83,15 +89,63 @@ class Spawn(unittest.TestCase):
         self.assertEqual(most, [1, 1, 1, 1])
 
 
+# A thread for each of four devices; what they come to is compared with one device that has all their batches at once.
+THREADS = """
+import torch_xla.distributed.data_parallel as dp
+def net():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+generator = torch.Generator().manual_seed(1)
+batches = [(torch.rand(4, 6, generator=generator), torch.randint(0, 3, (4,), generator=generator)) for _ in range(40)]
+parallel = dp.DataParallel(net, device_ids=xm.get_xla_supported_devices())
+count = len(parallel.devices)
+def loop(model, loader, device, context):
+    optimizer, seen = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5), 0
+    for index, (data, target) in loader:
+        assert data.device == device == xm.xla_device() and next(model.parameters()).device == device
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(data), target).backward()
+        xm.optimizer_step(optimizer)
+        seen += 1
+    one = torch.full((2,), float(device.index), device=device)
+    return (seen, xm.all_reduce(xm.REDUCE_MAX, one).tolist(), xm.all_gather(one).tolist(),
+            xm.reduce_scatter(xm.REDUCE_SUM, one.repeat(2), 1.0, 0, count).tolist(), xm.all_to_all(one.repeat(2), 0, 0, count).tolist())
+results = parallel(loop, batches)
+for index, result in enumerate(results):
+    assert result == (40 // count, [count - 1.0] * 2, [float(at) for at in range(count) for _ in range(2)],
+                      [sum(range(count))] * (4 // count), [float(at) for at in range(count) for _ in range(4 // count)]), result
+expected = net()
+optimizer = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.5)
+for at in range(0, 40, count):
+    optimizer.zero_grad()
+    data, target = (torch.cat(parts) for parts in zip(*batches[at:at + count]))
+    torch.nn.functional.cross_entropy(expected(data), target).backward()
+    optimizer.step()
+for model in parallel.models:
+    for got, want in zip(model.parameters(), expected.parameters()):
+        torch.testing.assert_close(got.detach().cpu(), want.detach(), rtol=0, atol=1e-6)
+def fails(model, loader, device, context):
+    for index, (data, target) in loader:
+        if device.index == 1:
+            raise KeyError("of one thread")
+        xm.all_reduce(xm.REDUCE_SUM, data)
+try: parallel(fails, batches)
+except KeyError as error: print(error, xm.all_reduce(xm.REDUCE_SUM, torch.ones(1, device="xla")).item())
+"""
+
+
 class Backend(unittest.TestCase):
 
-    def test_process_group_comes_later(self):
-        program = ("import torch.distributed as dist, torch_xla.distributed.xla_backend\n"
+    def test_process_group(self):
+        """A ProcessGroupXla of this process alone; more are in tests/pytorch/processes."""
+        program = ("import torch, torch.distributed as dist, torch_xla.distributed.xla_backend\n"
                    "assert 'xla' in dist.Backend.backend_list\n"
-                   "dist.init_process_group('xla', store=dist.HashStore(), rank=0, world_size=1)\n")
-        done = support.run(program)
+                   "dist.init_process_group('xla', store=dist.HashStore(), rank=0, world_size={})\n"
+                   "t = torch.ones(2, device='xla')\ndist.all_reduce(t)\nprint(t.tolist())\n")
+        self.assertEqual(support.check(self, support.run(program.format(1))), "[1.0, 1.0]\n")
+        done = support.run(program.format(2))
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("a process group 'xla' needs several processes of torch_xla, which come later", done.stderr)
+        self.assertIn("a group of 2 processes, and the world of torch_xla has 1: start them by xmp.spawn", done.stderr)
 
 
 class DataParallel(unittest.TestCase):
@@ -118,6 +172,11 @@ class DataParallel(unittest.TestCase):
         expected = [(at, at) for at in range(4)]
         self.assertEqual(parallel(loop, self.loader), [(expected, 1, False)])
         self.assertEqual(parallel(loop, self.loader), [(expected, 2, False)])  # The context stays.
+
+    def test_a_thread_for_each_device(self):
+        for count in ("2", "4"):
+            done = support.run(BEGIN + THREADS, CPU_NUM_DEVICES=count)
+            self.assertEqual(support.check(self, done), "'of one thread' 1.0\n")
 
     def test_class_and_default_devices(self):
         parallel = dp.DataParallel(lambda: torch.nn.Linear(3, 2))

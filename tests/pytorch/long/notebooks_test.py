@@ -18,8 +18,8 @@ NOTEBOOKS = ("getting_started", "alexnet_single_core", "alexnet_multi_core", "re
 SECONDS = 1500
 # So small that a notebook takes seconds beside what Jupyter itself takes.
 SMALL = {"alexnet_single_core": {"train_images": 640, "test_images": 128},
-         "alexnet_multi_core": {"train_images": 640, "test_images": 128},
-         "resnet18_profiler": {"train_images": 640, "test_images": 128, "port": 9013},
+         "alexnet_multi_core": {"train_images": 640, "test_images": 512},
+         "resnet18_profiler": {"train_images": 640, "test_images": 256, "port": 9013},
          "bert_accelerate": {"sentences": 40, "pretraining": 5, "num_epochs": 1}}
 
 
@@ -77,16 +77,17 @@ class AsScripts(unittest.TestCase):
 
     def test_alexnet_multi_core(self):
         with tempfile.TemporaryDirectory() as folder:
-            text, errors = self._run("alexnet_multi_core", data_dir=folder)
+            text, _ = self._run("alexnet_multi_core", data_dir=folder)
             self.assertEqual(len(os.listdir(folder)), 4)
-        self.assertGreater(self._number(r"for ([\d.]+)% accuracy", text), 60)
-        self.assertEqual(errors.count("nprocs=8 runs one process"), 1)
+        self.assertEqual(text.count("is using"), 8)  # The parts of these lines may mix.
+        self.assertEqual(sorted(re.findall(r"Process (\d) guessed", text)), list("01234567"))
+        self.assertGreater(self._number(r"All 8 processes: ([\d.]+)% accuracy", text), 50)
 
     def test_resnet18_profiler(self):
         text, _ = self._run("resnet18_profiler", port=9014)
         self.assertGreater(self._number(r"Accuracy=([\d.]+)%", text), 60)
         self.assertIn("Metric: train_loop\n", text)
-        self.assertEqual(self._number(r"train_loop: (\d+) times", text), 100)
+        self.assertEqual(self._number(r"train_loop: (\d+) times", text), 50)
 
     def test_bert_accelerate(self):
         text, _ = self._run("bert_accelerate")

@@ -33,13 +33,17 @@ def program(row, found):
 support.preloaded.append("torchmetrics")
 
 
+def describe(folder):
+    """Writes the empty distribution that comes with the wheel: Lightning asks for its version."""
+    about = os.path.join(folder, "torch_xla-2.9.0+weft.dist-info")
+    os.mkdir(about)
+    with open(os.path.join(about, "METADATA"), "w", encoding="utf-8") as file:
+        file.write("Metadata-Version: 2.1\nName: torch_xla\nVersion: 2.9.0+weft\n")
+
+
 def run(text, fresh=False):
     with tempfile.TemporaryDirectory() as folder:
-        # The empty distribution that comes with the wheel: Lightning asks for its version.
-        about = os.path.join(folder, "torch_xla-2.9.0+weft.dist-info")
-        os.mkdir(about)
-        with open(os.path.join(about, "METADATA"), "w", encoding="utf-8") as file:
-            file.write("Metadata-Version: 2.1\nName: torch_xla\nVersion: 2.9.0+weft\n")
+        describe(folder)
         return support.run(text, path=[EXAMPLES, folder], fresh=fresh, XRT_TPU_CONFIG=NOBODY)
 
 

@@ -219,18 +219,17 @@ def _deepcopy_with_aliases(original):
     return __deepcopy__
 
 
-def _backward_with_a_name(original):
-    """Autograd's engine, which ends with an assertion of its own where a gradient is to be computed on another device."""
+def _backward_on_this_thread(original):
+    """Autograd's engine. It has a thread for each device that it counts, and counts one where the hooks come from Python: with
+    several, the caller's thread computes the gradients.
+    """
 
     @functools.wraps(original)
     def run_backward(*arguments, **options):
-        try:
+        if not runtime.has_several_devices():
             return original(*arguments, **options)
-        except RuntimeError as error:
-            if "device_ready_queues_" not in str(error):
-                raise
-        raise NotImplementedError("backward is there on xla:0 alone: PyTorch's autograd counts one device where its hooks "
-                                  "come from Python. Tensors, copies and operations work on the others")
+        with torch.autograd.set_multithreading_enabled(False):
+            return original(*arguments, **options)
 
     return run_backward
 
@@ -267,7 +266,7 @@ def install():
     torch.nn.Module.xla = _module_xla
     torch.nn.Module._apply = _ties_kept(torch.nn.Module._apply)
     _install_accelerator()
-    torch.autograd.graph._engine_run_backward = _backward_with_a_name(torch.autograd.graph._engine_run_backward)
+    torch.autograd.graph._engine_run_backward = _backward_on_this_thread(torch.autograd.graph._engine_run_backward)
     torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward
     torch.Tensor.__deepcopy__ = _deepcopy_with_aliases(torch.Tensor.__deepcopy__)
     torch.Tensor.pin_memory = _pin_memory(torch.Tensor.pin_memory)

@@ -6,6 +6,7 @@ from . import counters as _counters
 from . import factory as _factory
 from . import register as _register
 from . import runtime as _runtime
+from . import job
 from .checkpoint import checkpoint_load, checkpoint_save
 
 _C = _runtime.C
@@ -13,6 +14,7 @@ _C = _runtime.C
 configure = _runtime.configure
 context_made = _runtime.context_made
 device_count = _runtime.device_count
+release_unused = _runtime.release_unused
 
 
 def device_kind():
@@ -51,6 +53,11 @@ def wait(index=None):
     _C.sync(_runtime.index_of(index), True)
 
 
+def end():
+    """Ends the context of a process that does not end as the interpreter does: the compile cache is written."""
+    _runtime._end()
+
+
 def _values(tensors):
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "xla":
@@ -64,6 +71,35 @@ def materialize(tensors, wait=False):
     values = _values(tensors)
     if values:
         _C.evaluate(values, bool(wait))
+
+
+def value_of(tensor):
+    """The value of a tensor of the device."""
+    return _values([tensor])[0]
+
+
+def of_value(value):
+    """A new tensor of a value."""
+    return _C.wrap(value)
+
+
+def value_op(name, *values, **attributes):
+    """An operation of Weft's on values."""
+    return _C.op(name, *values, **attributes)
+
+
+def copy_value(value, index):
+    """A value on another device."""
+    return _C.copy_to(value, index)
+
+
+def write_parts(whole, tensors):
+    """Writes the elements of a tensor with one dimension to tensors, in their order, as many to each as it has."""
+    value, at = value_of(whole), 0
+    for tensor in tensors:
+        part = _C.op("slice", value, start_indices=(at,), limit_indices=(at + tensor.numel(),), strides=(1,))
+        _C.write(tensor, part if tensor.dim() == 1 else _C.op("reshape", part, shape=tuple(tensor.shape)))
+        at += tensor.numel()
 
 
 def upload(tensors, index=None):
@@ -149,11 +185,19 @@ __all__ = [
     "configure",
     "context_made",
     "device_count",
+    "release_unused",
     "device_kind",
     "device_attributes",
     "sync",
+    "end",
+    "job",
     "wait",
     "materialize",
+    "value_of",
+    "of_value",
+    "value_op",
+    "copy_value",
+    "write_parts",
     "upload",
     "download",
     "tensor_id",

@@ -133,14 +133,14 @@ def _drop(keep_random_state):
     C.stop()
 
 
-def _before_fork():
-    """A child cannot use its parent's context: one that only counted the devices is not worth that."""
+def release_unused():
+    """Ends a context that only counted the devices: a child cannot use its parent's, and some devices have one user."""
     if _process == os.getpid() and _addresses and not C.used():
         with _lock:
             _drop(True)
 
 
-os.register_at_fork(before=_before_fork)
+os.register_at_fork(before=release_unused)
 
 
 def _end():
@@ -163,6 +163,11 @@ def device_address(index):
 def device_count():
     ensure()
     return len(_addresses) - 1
+
+
+def has_several_devices():
+    """Whether the context has more than one device; False where there is none yet."""
+    return len(_addresses) > 2
 
 
 def index_of(device):

@@ -1,8 +1,10 @@
 """torch_xla.core.xla_model: devices, the barrier, the optimizer's step, collectives and saving.
 
-The world has one process, so a collective gives back what it was given; what it is asked is checked all the same.
+Collectives are calls that every process of the world makes, in the same order (_world.py). In a world of one process they
+give back what they were given; what they are asked is checked all the same.
 """
 import functools
+import io
 import os
 import sys
 import threading
@@ -10,7 +12,7 @@ import time
 
 import torch
 
-from .. import _later, _state, _step, _weft
+from .. import _collectives, _later, _state, _step, _weft, _world
 from ..utils import utils as _xu
 
 REDUCE_SUM = "sum"
@@ -19,7 +21,6 @@ REDUCE_AND = "and"
 REDUCE_OR = "or"
 REDUCE_MIN = "min"
 REDUCE_MAX = "max"
-_REDUCES = (REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX)
 
 # torch.xla's state as one number: the seed, and above it how many numbers were drawn.
 _STATE_BITS = 192
@@ -96,15 +97,17 @@ def get_memory_info(device=None):
 
 def xrt_world_size(defval=1):
     """Processes that train together."""
-    return 1
+    return _world.size()
 
 
 def get_ordinal(defval=0):
-    return 0
+    """The number of this process among all."""
+    return _world.rank()
 
 
 def get_local_ordinal(defval=0):
-    return 0
+    """The number of this process among those of its machine."""
+    return _world.local_rank()
 
 
 def is_master_ordinal(local=True):
@@ -119,35 +122,36 @@ def master_print(*args, fd=None, local=False, flush=False):
 
 
 def rendezvous(tag, payload=b"", replicas=()):
-    """Waits until every process is here, and gives the payloads of all, by ordinal."""
+    """Waits until every process (or every one of `replicas`) is here, and gives the payloads of all, by ordinal.
+
+    RuntimeError where they came with different tags, or where one of them has ended.
+    """
     if not isinstance(payload, (bytes, bytearray)):
         raise TypeError(f"rendezvous '{tag}': the payload has to be bytes, not {type(payload).__name__}")
-    _check_ordinals(list(replicas), f"rendezvous '{tag}'")
-    return [bytes(payload)]
+    members = sorted(set(replicas))
+    _world.check_ordinals(members, f"rendezvous '{tag}'")
+    if members and get_ordinal() not in members:
+        raise ValueError(f"rendezvous '{tag}': process {get_ordinal()} is none of the replicas {members}")
+    return _world.gather(tag, bytes(payload), members or None)
 
 
 def mesh_reduce(tag, data, reduce_fn):
-    """reduce_fn of the list of what every process gave, on the CPU."""
-    return reduce_fn([_maybe_convert_to_cpu(data)])
-
-
-def _check_ordinals(ordinals, who):
-    if any(ordinal != 0 for ordinal in ordinals):
-        raise ValueError(f"{who}: {ordinals} names processes that do not exist: there is one, 0")
-
-
-def _check_groups(groups, who):
-    """Groups of ordinals have to name this one process once."""
-    if groups and [list(group) for group in groups] != [[0]]:
-        raise ValueError(f"{who}: groups {groups} have to name each process once, and there is one, 0")
+    """reduce_fn of the list of what every process gave, by ordinal, with tensors on the CPU. `data` is what pickle takes."""
+    cpu_data = _maybe_convert_to_cpu(data)
+    if xrt_world_size() == 1:
+        return reduce_fn([cpu_data])
+    written = io.BytesIO()
+    torch.save(cpu_data, written)
+    # What comes is from processes of the same job, whose token others have not.
+    return reduce_fn([torch.load(io.BytesIO(one), weights_only=False) for one in rendezvous(tag, written.getvalue())])
 
 
 # Collectives.
 
 
 def _check_reduce(reduce_type, who):
-    if reduce_type not in _REDUCES:
-        raise ValueError(f"{who}: '{reduce_type}' is not one of {', '.join(_REDUCES)}")
+    if reduce_type not in _collectives.REDUCES:
+        raise ValueError(f"{who}: '{reduce_type}' is not one of {', '.join(_collectives.REDUCES)}")
 
 
 def _check_device_tensor(tensor, who):
@@ -157,42 +161,92 @@ def _check_device_tensor(tensor, who):
         raise RuntimeError(f"{who}: Input tensor is not an XLA tensor: {tensor.type()}")
 
 
+def _check_dim(tensor, dim, who, verb):
+    """The dimension from 0 on."""
+    if tensor.dim() == 0:
+        raise ValueError(f"{who}: a tensor without dimensions cannot be {verb}")
+    if not -tensor.dim() <= dim < tensor.dim():
+        raise IndexError(f"{who}: dimension {dim} of a tensor with {tensor.dim()}")
+    return dim % tensor.dim()
+
+
+def _check_parts(tensor, dim, count, size, who, name):
+    if count != size:
+        raise ValueError(f"{who}: {name} is {count}, and {'one process takes' if size == 1 else f'{size} processes take'} part")
+    if tensor.shape[dim] % size:
+        raise ValueError(f"{who}: {tensor.shape[dim]} elements along dimension {dim} cannot be cut into {size} equal parts")
+
+
+def _for_each(value, output, one):
+    """`one` of a tensor, or of each of a list; into `output` where it is there."""
+    if not isinstance(value, torch.Tensor):
+        outputs = output if output is not None else [None] * len(value)
+        return [_for_each(tensor, into, one) for tensor, into in zip(value, outputs, strict=True)]
+    result = one(value)
+    return result if output is None else output.copy_(result)
+
+
 def all_reduce(reduce_type, inputs, scale=1.0, groups=None, cctx=None, pin_layout=True):
     """Reduces over the processes, and multiplies by `scale`. A tensor gives a new one; a list changes in place."""
     _check_reduce(reduce_type, "all_reduce")
-    _check_groups(groups, "all_reduce")
-    if isinstance(inputs, torch.Tensor):
-        _check_device_tensor(inputs, "all_reduce")
-        return inputs.clone() if scale == 1.0 else inputs * scale
-    for tensor in inputs:
+    tensors = [inputs] if isinstance(inputs, torch.Tensor) else inputs
+    for tensor in tensors:
         _check_device_tensor(tensor, "all_reduce")
-    if scale != 1.0:
-        with torch.no_grad():
-            for tensor in inputs:
-                tensor.mul_(scale)
+    group = _world.group(groups, "all_reduce")
+    if isinstance(inputs, torch.Tensor):
+        return _collectives.all_reduce(group, reduce_type, inputs, scale)
+    _collectives.all_reduce_in_place(group, reduce_type, inputs, scale)
     return inputs
 
 
 def all_gather(value, dim=0, groups=None, output=None, pin_layout=True):
-    """What every process gave, joined along `dim`; into `output` where it is there."""
-    _check_device_tensor(value, "all_gather")
-    _check_groups(groups, "all_gather")
-    if value.dim() == 0:
-        raise ValueError("all_gather: a tensor without dimensions cannot be joined")
-    if not -value.dim() <= dim < value.dim():
-        raise IndexError(f"all_gather: dimension {dim} of a tensor with {value.dim()}")
-    if output is None:
-        return value.clone()
-    output.copy_(value)
-    return output
+    """What every process gave, joined along `dim`; into `output` where it is there. A list gives a list."""
+
+    def one(tensor):
+        _check_device_tensor(tensor, "all_gather")
+        at = _check_dim(tensor, dim, "all_gather", "joined")
+        return _collectives.all_gather(_world.group(groups, "all_gather"), tensor, at)
+
+    return _for_each(value, output, one)
+
+
+def reduce_scatter(reduce_type, input, scale, scatter_dim, shard_count, groups=None, output=None, pin_layout=True):
+    """Of the reduction times `scale`, this process's part along `scatter_dim`; into `output` where it is there.
+
+    `shard_count` is the number of processes that take part. A list gives a list.
+    """
+    _check_reduce(reduce_type, "reduce_scatter")
+
+    def one(tensor):
+        _check_device_tensor(tensor, "reduce_scatter")
+        at = _check_dim(tensor, scatter_dim, "reduce_scatter", "cut")
+        group = _world.group(groups, "reduce_scatter")
+        _check_parts(tensor, at, shard_count, group[1], "reduce_scatter", "shard_count")
+        return _collectives.reduce_scatter(group, reduce_type, tensor, scale, at)
+
+    return _for_each(input, output, one)
+
+
+def all_to_all(value, split_dimension, concat_dimension, split_count, groups=None, pin_layout=True):
+    """Cuts a tensor into `split_count` parts along a dimension, gives part k to process k, and joins what comes along another."""
+    _check_device_tensor(value, "all_to_all")
+    split = _check_dim(value, split_dimension, "all_to_all", "cut")
+    concat = _check_dim(value, concat_dimension, "all_to_all", "joined")
+    group = _world.group(groups, "all_to_all")
+    _check_parts(value, split, split_count, group[1], "all_to_all", "split_count")
+    return _collectives.all_to_all(group, value, split, concat)
 
 
 def collective_broadcast(tensors, root_ordinal=0, groups=None, pin_layout=True):
-    """Gives every process the tensors of process `root_ordinal`, in place."""
-    _check_ordinals([root_ordinal], "collective_broadcast")
-    _check_groups(groups, "collective_broadcast")
+    """Gives every process the tensors of process `root_ordinal`, in place. With groups, of that place in each group."""
     for tensor in tensors:
         _check_device_tensor(tensor, "collective_broadcast")
+    group = _world.group(groups, "collective_broadcast")
+    if not groups:
+        _world.check_ordinals([root_ordinal], "collective_broadcast")
+    elif not 0 <= root_ordinal < group[1]:
+        raise ValueError(f"collective_broadcast: root_ordinal {root_ordinal} is no place in a group of {group[1]}")
+    _collectives.broadcast_in_place(group, tensors, root_ordinal)
 
 
 def broadcast_master_param(model):
@@ -211,11 +265,11 @@ def _fetch_gradients(optimizer):
 
 
 def reduce_gradients(optimizer, groups=None, pin_layout=True):
-    """Makes each gradient the mean over the processes, in place."""
-    _check_groups(groups, "reduce_gradients")
-    if xrt_world_size() > 1 or _state.truth("XLA_ALWAYS_ALLREDUCE"):
+    """Makes each gradient the mean over the processes, or over the threads of DataParallel, in place."""
+    count = _world.group(groups, "reduce_gradients")[1]
+    if count > 1 or _state.truth("XLA_ALWAYS_ALLREDUCE"):
         gradients = _fetch_gradients(optimizer)
-        all_reduce(REDUCE_SUM, gradients, scale=1.0 / xrt_world_size(), groups=groups, pin_layout=pin_layout)
+        all_reduce(REDUCE_SUM, gradients, scale=1.0 / count, groups=groups, pin_layout=pin_layout)
 
 
 # Steps.
@@ -336,16 +390,19 @@ def _upload(tensors, index):
 def save(data, file_or_path, master_only=True, global_master=False):
     """torch.save of `data` with its tensors on the CPU; with `master_only`, in the first process alone.
 
-    A file by name is whole or as it was: the new one takes its place when it is on the disk.
+    A file by name is whole or as it was: the new one takes its place when it is on the disk. All processes call it, and it
+    returns when all have: then the file is there. RuntimeError where another process could not write.
     """
     writes = not master_only or is_master_ordinal(local=not global_master)
-    cpu_data = _maybe_convert_to_cpu(data, convert=writes)
-    if not writes:
-        return
-    if not isinstance(file_or_path, (str, os.PathLike)):
-        torch.save(cpu_data, file_or_path)
-        return
-    _xu.replace_file(file_or_path, lambda file: torch.save(cpu_data, file))
+
+    def write():
+        cpu_data = _maybe_convert_to_cpu(data)
+        if isinstance(file_or_path, (str, os.PathLike)):
+            _xu.replace_file(file_or_path, lambda file: torch.save(cpu_data, file))
+        else:
+            torch.save(cpu_data, file_or_path)
+
+    _world.together("save", write if writes else None)
 
 
 # Random numbers.

@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-from .. import _later, _state
+from .. import _collectives, _later, _state, _world
 from ..core import xla_model as xm
 from . import parallel_loader as pl
 
@@ -56,8 +56,9 @@ class DataParallel:
     def __call__(self, loop_fn, loader, batchdim=0):
         """loop_fn(model, loader, device, context) for each device; the list of results, in the devices' order.
 
-        The loader that a loop gets yields (index, batch). When a loop raises, the others end at their next batch, and
-        its exception is raised here.
+        The loader that a loop gets yields (index, batch). Collectives of core.xla_model in a loop are those of the loops, so
+        xm.optimizer_step takes the mean of their gradients. When a loop raises, the others end at their next batch or
+        collective, and its exception is raised here.
         """
         if self._native:
             return [loop_fn(self._models[0], enumerate(loader), self._devices[0], self._contexts[0])]
@@ -65,16 +66,20 @@ class DataParallel:
         parallel = pl.ParallelLoader(loader, self._devices, batchdim=batchdim)
         results = [None] * len(self._models)
         errors = []
+        jobs, give_up = _collectives.ThreadJob.group(len(self._models))
 
         def run(at):
             device = self._devices[at]
             _state.set_current_index(device.index)
+            if len(jobs) > 1:
+                _world.set_threads((jobs[at], len(jobs), at))
             try:
                 batches = parallel.per_device_loader(device, enumerate=True)
                 results[at] = loop_fn(self._models[at], batches, device, self._contexts[at])
             except BaseException as error:
                 errors.append(error)
                 parallel.close()
+                give_up()
 
         threads = [threading.Thread(target=run, args=(at,), name=f"torch_xla loop {at}") for at in range(len(self._models))]
         for thread in threads:

@@ -259,17 +259,14 @@ class MpDeviceLoader:
         self._loader = loader
         self._device = device
         self._kwargs = kwargs
+        if hasattr(loader, "dataset"):
+            self.dataset = loader.dataset  # Accelerate asks for it when it saves its state, and Lightning sets it.
 
     def __iter__(self):
         return ParallelLoader(self._loader, [self._device], **self._kwargs).per_device_loader(self._device)
 
     def __len__(self):
         return len(self._loader)
-
-    @property
-    def dataset(self):
-        """What the loader reads; Accelerate asks when it saves its state."""
-        return self._loader.dataset
 
 
 def __getattr__(name):

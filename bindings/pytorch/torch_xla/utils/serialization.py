@@ -4,12 +4,13 @@
 numbered reference in each tensor's place. `load` also reads what PyTorch/XLA's own `save` wrote: the containers at
 `path`, and each tensor in a file of the folder `path.tensors`.
 """
+import functools
 import io
 import os
 
 import torch
 
-from .. import _later, _weft
+from .. import _later, _weft, _world
 from ..core import xla_model as xm
 from . import utils as _xu
 
@@ -22,9 +23,15 @@ class TensorReference:
 
 
 def save(data, path, master_only=True, global_master=False):
-    """Writes nested containers with tensors. What is the same memory in two places is written once, and loaded as one."""
-    if master_only and not xm.is_master_ordinal(local=not global_master):
-        return
+    """Writes nested containers with tensors. What is the same memory in two places is written once, and loaded as one.
+
+    With `master_only` the first process writes. All processes call it, and it returns when all have: then the file is there.
+    """
+    writes = not master_only or xm.is_master_ordinal(local=not global_master)
+    _world.together("save", functools.partial(_write, data, path) if writes else None)
+
+
+def _write(data, path):
     tensors = []
     rebuild = _xu.take_apart(data, lambda value: isinstance(value, torch.Tensor), tensors)
     numbers = {}
