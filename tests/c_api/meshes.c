@@ -421,6 +421,42 @@ static float of_loops(int i, int j, float (*x)[COLUMNS]) {
   return 14 * own + 13 * other;
 }
 
+/* What a device adds in a loop and in a branch that not all take: x + 3 b, and 100 a more where a is 1. */
+static weft_error* adds_place(weft_context* b, weft_tensor* x, const char* axis, double factor, weft_tensor** out) {
+  weft_tensor *i = NULL, *f = NULL, *far = NULL, *by = scalar(b, factor);
+  MUST(weft_axis_index(b, axis, WEFT_STRLEN, &i));
+  MUST(weft_convert(b, i, WEFT_F32, &f));
+  MUST(weft_mul(b, f, by, &far));
+  MUST(weft_add(b, x, far, out));
+  weft_tensor_release(i), weft_tensor_release(f), weft_tensor_release(far), weft_tensor_release(by);
+  return NULL;
+}
+static weft_error* adds_b(weft_context* b, weft_tensor* x, weft_tensor** out) { return adds_place(b, x, "b", 1, out); }
+static weft_error* adds_a(weft_context* b, weft_tensor* x, weft_tensor** out) { return adds_place(b, x, "a", 100, out); }
+static weft_error* as_it_is(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  weft_tensor* zero = scalar(b, 0);
+  MUST(weft_add(b, x, zero, out));
+  weft_tensor_release(zero);
+  return NULL;
+}
+static weft_error* places_inside(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  weft_function *body = function_of(b, adds_b, ROWS / 2, COLUMNS / 2), *far = function_of(b, adds_a, ROWS / 2, COLUMNS / 2),
+                *near = function_of(b, as_it_is, ROWS / 2, COLUMNS / 2);
+  weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
+  weft_tensor *looped = NULL, *index = NULL, *i = NULL, *one = scalar(b, 1), *second = NULL;
+  size_t made = 0;
+  options.length = 3;
+  MUST(weft_scan(b, body, &x, 1, NULL, 0, &options, &looped, 1, &made));
+  MUST(weft_axis_index(b, "a", WEFT_STRLEN, &index));
+  MUST(weft_convert(b, index, WEFT_F32, &i));
+  MUST(weft_eq(b, i, one, &second));
+  MUST(weft_if(b, second, far, near, &looped, 1, out, 1, &made));
+  weft_tensor_release(looped), weft_tensor_release(index), weft_tensor_release(i), weft_tensor_release(one), weft_tensor_release(second);
+  weft_function_release(body), weft_function_release(far), weft_function_release(near);
+  return NULL;
+}
+static float of_places_inside(int i, int j, float (*x)[COLUMNS]) { return x[i][j] + (float)(100 * (i / 2) + 3 * (j / 4)); }
+
 /* vmap of a function that each device runs: each example beside the function itself. */
 static void maps_examples(weft_context* ctx, weft_mesh* mesh) {
   enum { EXAMPLES = 3 };
@@ -480,6 +516,7 @@ static void each_device(const char* platform, const char* plugin) {
   COLLECTIVE(sends, "a,b", of_sends, ROWS, COLUMNS);
   COLLECTIVE(places, "a,b", of_places, ROWS, COLUMNS);
   COLLECTIVE(loops, "a,b", of_loops, ROWS, COLUMNS);
+  COLLECTIVE(places_inside, "a,b", of_places_inside, ROWS, COLUMNS);
   maps_examples(ctx, mesh);
   x = f32(ctx, DIMS(2, 2), (const float[]){1, 2, 3, 4});
   function = function_of(ctx, more_alone, 2, 2);
