@@ -183,8 +183,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_mesh(weft_tensor* tensor, weft_me
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_sharding(weft_tensor* tensor, weft_blob** out) WEFT_NOEXCEPT;
 
 /* Number of parts of the value, one a device of its mesh, copies included; 1 on one device.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any. Threads: any. May block. May call
- * hooks. Since 1.2.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_shard_count(weft_tensor* tensor, size_t* out_count) WEFT_NOEXCEPT;
 

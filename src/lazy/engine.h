@@ -237,8 +237,8 @@ class Engine final : public RefCounted {
     Recorder::Draw drawn;
   };
   // On inputs that are known; `offers` are those whose memory may be taken over.
-  absl::Status CallFunction(const FunctionRun& run, std::span<const uint8_t> offers, ir::Location location,
-                            FunctionCall* call);
+  absl::Status CallFunction(const DeviceMesh& mesh, const FunctionRun& run, std::span<const uint8_t> offers,
+                            ir::Location location, FunctionCall* call);
   // What the inputs show, computed if need be, as buffers and without a past; clears the offers that somebody else could miss.
   absl::StatusOr<ir::Values> KnownInputs(Lock& lock, MeshState& state, std::span<Tensor* const> inputs,
                                          std::vector<uint8_t>* offers);

@@ -59,6 +59,10 @@ class Placement {
   static Placement Of(const DeviceMesh& mesh, const ir::Sharding& sharding) {
     return Placement(&mesh, mesh.Intern(sharding));
   }
+  // The same by what the mesh's Intern gave.
+  static Placement OfInterned(const DeviceMesh& mesh, const ir::Sharding* sharding) {
+    return Placement(&mesh, sharding);
+  }
   bool operator==(const Placement&) const = default;
 
   const DeviceMesh& mesh() const { return *mesh_; }

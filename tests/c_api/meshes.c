@@ -557,8 +557,8 @@ static void functions_keep_names(void) {
   weft_tensor_release(x), weft_tensor_release(y);
   MUST(weft_context_set_mesh(ctx, other));
   x = f32(ctx, DIMS(4, 2), (const float[]){1, 2, 3, 4, 5, 6, 7, 8});
-  MUST(weft_function_call(ctx, loaded, &x, 1, &y, 1, &made));
-  FAILS_WITH(weft_eval(ctx, &y, 1, NULL), WEFT_INVALID_ARGUMENT, "the sharding 'a,-' names the axis 'a'; the mesh has b");
+  FAILS_WITH(weft_function_call(ctx, loaded, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "the function @share: the sharding 'a,-' names the axis 'a'; the mesh has b");
+  FAILS_WITH(weft_function_run(ctx, loaded, &x, 1, NULL, 0, &y, 1, &made), WEFT_INVALID_ARGUMENT, "the function @share: the sharding 'a,-' names the axis 'a'; the mesh has b");
   weft_tensor_release(x), weft_tensor_release(y);
   weft_function_release(function), weft_function_release(loaded);
   weft_mesh_release(mesh), weft_mesh_release(other);

@@ -2549,7 +2549,7 @@ extern const Function kFunctions[] = {
     {"weft_shard", Call_weft_shard, 0x30Au, false, true, 1, nullptr},
     {"weft_tensor_mesh", Call_weft_tensor_mesh, 0x328u, false, true, 1, nullptr},
     {"weft_tensor_sharding", Call_weft_tensor_sharding, 0xFFFFFFFFu, true, true, 1, nullptr},
-    {"weft_tensor_shard_count", Call_weft_tensor_shard_count, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_shard_count", Call_weft_tensor_shard_count, 0x308u, false, true, 1, nullptr},
     {"weft_tensor_shard_at", Call_weft_tensor_shard_at, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_sharding_picture", Call_weft_tensor_sharding_picture, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_copy_to_mesh", Call_weft_tensor_copy_to_mesh, 0xFFFFFFFFu, true, true, 1, nullptr},
