@@ -268,6 +268,8 @@ struct weft_api_v1 {
   void (*job_retain)(weft_job* job);
   void (*job_release)(weft_job* job);
   weft_error* (*mesh_create)(weft_context* ctx, weft_device* const* devices, size_t device_count, const char* axes, size_t axes_length, weft_mesh** out);
+  weft_error* (*tensor_from_shards)(weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor* const* parts, size_t part_count, weft_tensor** out);
+  weft_error* (*tensor_to_host_box)(weft_tensor* tensor, const int64_t* starts, const int64_t* sizes, size_t rank, void* data, size_t size);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

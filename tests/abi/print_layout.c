@@ -2298,6 +2298,8 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, job_retain);
   OFFSET(struct weft_api_v1, job_release);
   OFFSET(struct weft_api_v1, mesh_create);
+  OFFSET(struct weft_api_v1, tensor_from_shards);
+  OFFSET(struct weft_api_v1, tensor_to_host_box);
 }
 
 int main(void) {

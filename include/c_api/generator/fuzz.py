@@ -10,7 +10,7 @@ from .model import declarator
 FOLDER = "tests/fuzz/abi_fuzz/generated/"
 PART = 100  # functions per file
 
-SPECIAL = """weft_error_new weft_error_new_with_data weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_collective_permute weft_tensor_from_host_sharded weft_tensor_to_host
+SPECIAL = """weft_error_new weft_error_new_with_data weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_collective_permute weft_tensor_from_host_sharded weft_tensor_to_host weft_tensor_to_host_box
 weft_tensor_from_dlpack weft_tensor_from_dlpack_legacy weft_tensor_to_dlpack weft_tensor_to_dlpack_legacy weft_scope_mark
 weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on weft_op_apply_in
 weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step

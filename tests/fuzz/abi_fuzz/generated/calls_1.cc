@@ -660,6 +660,19 @@ void Call_weft_tensor_copy_to_mesh(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_tensor_from_shards(Fuzz& f) {
+  weft_mesh* const mesh = f.Handle<weft_mesh>(false);
+  const Text spec_ = f.DrawText(Words::kSpecs);
+  const char* const spec = spec_.data;
+  const size_t spec_length = spec_.length;
+  size_t part_count = 0;
+  weft_tensor* const* const parts = f.Handles<weft_tensor>(&part_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_from_shards(mesh, spec, spec_length, parts, part_count, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_all_reduce(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Handle<weft_tensor>(false);
@@ -877,14 +890,6 @@ void Call_weft_checkpoint_options_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_checkpoint_options), &size);
   f.Enter();
   weft_checkpoint_options_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_checkpoint_entry_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
-  f.Enter();
-  weft_checkpoint_entry_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_checkpoint_entry_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_checkpoint_entry), &size);
+  f.Enter();
+  weft_checkpoint_entry_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_checkpoint_info_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_checkpoint_info), &size);
@@ -793,14 +801,6 @@ void Call_weft_huber_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_huber_opts), &size);
   f.Enter();
   weft_huber_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_kl_div_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
-  f.Enter();
-  weft_kl_div_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_kl_div_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_kl_div_opts), &size);
+  f.Enter();
+  weft_kl_div_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_l1_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_l1_opts), &size);
@@ -891,17 +899,6 @@ void Call_weft_sigmoid(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_sigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lt(Fuzz& f) {
-  f.BeginOp(kOps[35]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lt(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

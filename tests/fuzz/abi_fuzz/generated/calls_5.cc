@@ -4,6 +4,25 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cross_entropy(Fuzz& f) {
+  f.BeginOp(kOps[135]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    opts->label_smoothing = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_dropout(Fuzz& f) {
   f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1338,23 +1357,6 @@ void Call_weft_kl_div(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_kl_div(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_l1(Fuzz& f) {
-  f.BeginOp(kOps[235]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_l1_opts* const opts = f.Options<weft_l1_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_L1_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_l1_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
   f.Keep(out);
 }
 

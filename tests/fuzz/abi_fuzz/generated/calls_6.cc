@@ -4,6 +4,23 @@
 
 namespace weft::fuzz {
 
+void Call_weft_l1(Fuzz& f) {
+  f.BeginOp(kOps[235]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_l1_opts* const opts = f.Options<weft_l1_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_L1_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_l1_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_margin_ranking(Fuzz& f) {
   f.BeginOp(kOps[236]);
   weft_context* const ctx = f.Handle<weft_context>(false);

@@ -1817,6 +1817,8 @@ void Call_weft_tensor_shard_at(Fuzz& f);
 void Call_weft_tensor_sharding_picture(Fuzz& f);
 void Call_weft_tensor_copy_to_mesh(Fuzz& f);
 void Call_weft_tensor_from_host_sharded(Fuzz& f);
+void Call_weft_tensor_from_shards(Fuzz& f);
+void Call_weft_tensor_to_host_box(Fuzz& f);
 void Call_weft_per_device(Fuzz& f);
 void Call_weft_all_reduce(Fuzz& f);
 void Call_weft_all_gather(Fuzz& f);
@@ -2554,6 +2556,8 @@ extern const Function kFunctions[] = {
     {"weft_tensor_sharding_picture", Call_weft_tensor_sharding_picture, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_copy_to_mesh", Call_weft_tensor_copy_to_mesh, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_from_host_sharded", Call_weft_tensor_from_host_sharded, 0x30Au, true, true, 1, nullptr},
+    {"weft_tensor_from_shards", Call_weft_tensor_from_shards, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_to_host_box", Call_weft_tensor_to_host_box, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_per_device", Call_weft_per_device, 0x1B0Au, false, true, 1, nullptr},
     {"weft_all_reduce", Call_weft_all_reduce, 0x130Au, false, true, 1, nullptr},
     {"weft_all_gather", Call_weft_all_gather, 0x130Au, false, true, 1, nullptr},
@@ -3066,6 +3070,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 735;
+extern const size_t kFunctionCount = 737;
 
 }  // namespace weft::fuzz
