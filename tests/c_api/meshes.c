@@ -396,6 +396,11 @@ static float of_turns(int i, int j, float (*x)[COLUMNS]) {
 static float of_sends(int i, int j, float (*x)[COLUMNS]) { return j < 4 ? 0 : x[i][j - 4]; }
 static float of_places(int i, int j, float (*x)[COLUMNS]) { return x[i][j] + (float)(10 * (i / 2) + j / 4); }
 
+static weft_error* cut(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  (void)b;
+  return weft_shard(x, "a,-", WEFT_STRLEN, out);
+}
+
 static weft_error* more_alone(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_add(b, x, x, out); }
 
 /* A loop in the body, with a collective in each run: x <- x + the sum of x over the axis, three times. */
@@ -524,16 +529,14 @@ static void each_device(const char* platform, const char* plugin) {
   FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "c,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "names the axis 'c'");
   FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "a,-;b,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "has 1 results; output_specs says how 2 are put together");
   weft_function_release(function);
+  function = function_of(ctx, cut, 2, 2);
+  FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "-,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "the function @share has a weft_shard; what each device runs has parts");
+  weft_function_release(function);
   weft_tensor_release(x), weft_mesh_release(mesh);
   weft_context_release(ctx);
 }
 
 /* --- Files ---------------------------------------------------------------------------------------------------------------- */
-
-static weft_error* cut(weft_context* b, weft_tensor* x, weft_tensor** out) {
-  (void)b;
-  return weft_shard(x, "a,-", WEFT_STRLEN, out);
-}
 
 /* A function keeps the names of axes, and runs on each mesh that has them. */
 static void functions_keep_names(void) {
