@@ -124,7 +124,8 @@ int main(int argc, char** argv) {
   weft_tensor *p[PARAMS], *m[MLP_PARAMS], *x, *images, *labels;
   weft_optimizer *opt = NULL, *block_opt = NULL;
   weft_event* event = NULL;
-  const char* keep = NULL;
+  weft_mesh* mesh = NULL;
+  const char *keep = NULL, *axes = NULL;
   char name[256];
   double jax = 0;
   int peers = 0, json = 0, rounds = 20000, agains = 2000, steps = 5000, i;
@@ -134,17 +135,23 @@ int main(int argc, char** argv) {
   for (i = 1; i < argc; ++i) {
     if (!strcmp(argv[i], "--json")) json = 1;
     else if (!strcmp(argv[i], "--quick")) rounds = 2000, agains = 200, steps = 300;
+    else if (!strcmp(argv[i], "--mesh") && i + 1 < argc) axes = argv[++i];
     else if (!strcmp(argv[i], "--peers")) peers = 1;
     else if (!strcmp(argv[i], "--peers-in") && i + 1 < argc) peers = 1, keep = argv[++i];
     else {
       const int help = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
-      fprintf(help ? stdout : stderr, "usage: record [--json] [--quick] [--peers | --peers-in DIR] [--help]\n"
+      fprintf(help ? stdout : stderr, "usage: record [--json] [--quick] [--mesh AXES] [--peers | --peers-in DIR] [--help]\n"
+              "  --mesh AXES       everything on a mesh: data=4, of so many devices (WEFT_DEVICES)\n"
               "  --peers           JAX tracing the same block, in a throw-away virtual environment\n"
               "  --peers-in DIR    the same in one that stays\n");
       return help ? 0 : 2;
     }
   }
   must(weft_context_create(NULL, &ctx));
+  if (axes != NULL) {
+    must(weft_mesh_create(ctx, NULL, 0, axes, WEFT_STRLEN, &mesh));
+    must(weft_context_set_mesh(ctx, mesh));
+  }
   for (i = 0; i < PARAMS; ++i) p[i] = parameter(ctx, shapes[i], shapes[i][1] ? 2 : 1);
   for (i = 0; i < MLP_PARAMS; ++i) m[i] = parameter(ctx, mlp_shapes[i], mlp_shapes[i][1] ? 2 : 1);
   for (i = 0; i < 64; ++i) y[i] = i % 10;
@@ -225,6 +232,7 @@ int main(int argc, char** argv) {
   weft_tensor_release(labels);
   weft_optimizer_release(opt);
   weft_optimizer_release(block_opt);
+  weft_mesh_release(mesh);
   weft_context_release(ctx);
   return 0;
 }

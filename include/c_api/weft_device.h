@@ -104,8 +104,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_memory_report(weft_device* device, weft_
 
 /* Makes a mesh of devices of a context. axes is "data=2,model=2": names and sizes, the last one fastest; their product
  * is the number of devices, which must be of one platform, each once. Without devices it takes the context's first
- * ones. The same devices and axes give the same mesh. On the platforms cpu and reference the option devices says how
- * many there are; they share one memory, so that every program gives the bits of one device.
+ * ones, in the order of their coordinates where the plugin tells them: the first coordinate is the fastest. The same
+ * devices and axes give the same mesh. On the platforms cpu and reference the option devices says how many there are;
+ * they share one memory, so that every program gives the bits of one device.
  *   devices: may be NULL; device_count entries; in row-major order of the axes; NULL: the first ones of the context
  *   axes: axes_length bytes
  *   out: yours: release it
@@ -183,8 +184,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_mesh(weft_tensor* tensor, weft_me
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_sharding(weft_tensor* tensor, weft_blob** out) WEFT_NOEXCEPT;
 
 /* Number of parts of the value, one a device of its mesh, copies included; 1 on one device.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any. Threads: any. May block. May call
- * hooks. Since 1.2.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_shard_count(weft_tensor* tensor, size_t* out_count) WEFT_NOEXCEPT;
 
@@ -232,6 +232,33 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy_to_mesh(weft_tensor* tensor,
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_host_sharded(weft_mesh* mesh, const char* spec, size_t spec_length,
     weft_dtype dtype, const int64_t* dims, size_t rank, const void* data, size_t size,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A tensor on a mesh, put together of a part for each device in the order of the mesh. Parts are tensors of one shape
+ * and type, on any device and of any context; they are computed if need be and copied. Of parts that lie at the same
+ * place of the value, on devices along an axis that spec does not name, the first counts. Gradients do not flow back.
+ *   spec: may be NULL; spec_length bytes; a word a dimension, joined by commas, as weft_shard takes it; a scalar has
+ *   none
+ *   parts: part_count entries
+ *   part_count: devices of the mesh
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any. Threads: any. May block. May call
+ * hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_shards(weft_mesh* mesh, const char* spec, size_t spec_length,
+    weft_tensor* const* parts, size_t part_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Evaluates, waits and copies the elements of a box of the value, dense and row-major. Of a value that is cut over a
+ * mesh only devices that have some of them are asked. OUT_OF_RANGE for a box that reaches beyond the value.
+ *   starts: may be NULL; rank entries; where the box begins, a number a dimension; may be NULL for a scalar
+ *   sizes: may be NULL; rank entries; how long it is, a number a dimension; may be NULL for a scalar
+ *   rank: the tensor's
+ *   data: may be NULL; size bytes
+ *   size: bytes of the box, an element of i4, u4, i2 or u2 a byte
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, OUT_OF_RANGE, any. Threads: any. May block. May
+ * call hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_host_box(weft_tensor* tensor, const int64_t* starts,
+    const int64_t* sizes, size_t rank, void* data, size_t size) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -6,13 +6,13 @@
 #include "absl/strings/ascii.h"
 #include "src/c_api/function_object.h"
 #include "src/c_api/op_call.h"
+#include "src/c_api/text_on_mesh.h"
 #include "src/compiler/lower.h"
 #include "src/ir/rewrite.h"
 #include "src/ir/text.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/registry.h"
 #include "src/runtime/file_kind.h"
-#include "src/stablehlo/read.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -298,7 +298,7 @@ weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, si
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->Usable());
     WEFT_ASSIGN_OR_RETURN(const std::string_view program, ProgramText(text, length));
-    WEFT_ASSIGN_OR_RETURN(const ir::Module module, stablehlo::ReadStableHlo(program, {.custom = &context->custom()}));
+    WEFT_ASSIGN_OR_RETURN(const ir::Module module, ReadTextFor(*context, program));
     return GiveOut(*context, module.functions[0], module.draws, out);
   });
 }

@@ -3,6 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "src/backends/backend.h"
 #include "src/c_api/context.h"
 #include "src/c_api/picture.h"
 #include "src/ops/collective/processes.h"
@@ -46,14 +49,34 @@ absl::StatusOr<std::vector<Device*>> DevicesOf(weft_device* const* devices, size
   return found;
 }
 
-// The context's first devices, as many as the mesh has.
+// Where a device is among those of its machine, the slowest coordinate first; empty where its backend does not tell.
+std::vector<int64_t> CoordinatesOf(Device& device) {
+  constexpr std::string_view kName = "\"coords\": [";
+  const std::string all = device.backend->attributes(&device);
+  const size_t at = all.find(kName);
+  std::vector<int64_t> coordinates;
+  if (at == all.npos) return coordinates;
+  const std::string_view list = std::string_view(all).substr(at + kName.size());
+  for (const std::string_view number : absl::StrSplit(list.substr(0, list.find(']')), ',')) {
+    if (!absl::SimpleAtoi(number, &coordinates.emplace_back())) return {};
+  }
+  std::ranges::reverse(coordinates);
+  return coordinates;
+}
+
+// The context's first devices, as many as the mesh has, in the order of their coordinates.
 absl::StatusOr<std::vector<Device*>> FirstOf(const ir::Mesh& mesh, const lazy::Engine& engine) {
   const std::span<Device* const> all = engine.devices();
   if (mesh.size() > static_cast<int64_t>(all.size())) {
     return UserErrorOf(absl::StatusCode::kNotFound, "the mesh is of ", mesh.size(), " devices; the context has ",
                        all.size(), " (option devices on the platforms cpu and reference)");
   }
-  return std::vector<Device*>(all.begin(), all.begin() + static_cast<ptrdiff_t>(mesh.size()));
+  std::vector<std::pair<std::vector<int64_t>, Device*>> first;
+  for (Device* device : all.first(static_cast<size_t>(mesh.size()))) first.emplace_back(CoordinatesOf(*device), device);
+  std::ranges::stable_sort(first, {}, &std::pair<std::vector<int64_t>, Device*>::first);
+  std::vector<Device*> devices;
+  for (const auto& [coordinates, device] : first) devices.push_back(device);
+  return devices;
 }
 
 absl::Status MakeMesh(const Ref<lazy::Engine>& engine, const lazy::DeviceMesh* mesh, weft_mesh** out) {
@@ -81,6 +104,18 @@ std::string WholeWords(size_t rank) {
 }
 
 absl::StatusOr<std::string_view> SpecOf(const char* spec, size_t length) { return OptionalText(spec, length, "spec"); }
+
+// The value that has such a part on each device.
+absl::StatusOr<ir::Type> WholeOf(const lazy::DeviceMesh& mesh, std::string_view spec, const ir::Type& part) {
+  WEFT_RETURN_IF_ERROR(ir::ShardingWords(spec, part.rank()).status());
+  WEFT_ASSIGN_OR_RETURN(const ir::Sharding sharding, ir::ParseSharding(spec, mesh.axes()));
+  ir::Type whole = part;
+  for (size_t d = 0; d < sharding.dimensions.size(); ++d) {
+    for (const uint32_t axis : sharding.dimensions[d].axes) whole.dims[d] *= mesh.axes().axes[axis].size;
+  }
+  if (!CheckedCount(whole.dims).has_value()) return UserError("the value has too many elements");
+  return whole;
+}
 
 // Devices that have the i-th part: of holders that stand for others, all of those.
 absl::StatusOr<ShardPart> PartOf(const lazy::Engine::Lying& lying, const Dims& dims, size_t i) {
@@ -372,6 +407,49 @@ weft_error* weft_tensor_from_host_sharded(weft_mesh* mesh, const char* spec, siz
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, engine.FromHost(lazy::Where(to->mesh), given.dtype, given.dims,
                                                                   given.bytes, CurrentLocation(engine), text));
     return MakeTensor(std::move(made), out);
+  });
+}
+
+weft_error* weft_tensor_from_shards(weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor* const* parts,
+                                    size_t part_count, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<MeshObject> to, Get(mesh, "mesh"));
+    WEFT_ASSIGN_OR_RETURN(std::string_view text, SpecOf(spec, spec_length));
+    const size_t devices = to->mesh->devices().size();
+    if (part_count != devices)
+      return UserError("part_count is ", part_count, "; ", to->mesh->name(), " has ", devices, " devices");
+    WEFT_NOT_NULL(parts);
+    TensorList given;
+    WEFT_RETURN_IF_ERROR(GetTensors(parts, part_count, "parts", &given));
+    const ir::Type& type = given[0]->type();
+    std::vector<lazy::Tensor*> tensors;
+    for (size_t i = 0; i < part_count; ++i) {
+      tensors.push_back(given[i]);
+      if (given[i]->type() == type) continue;
+      return UserError("parts[", i, "] is ", ir::ShortType(given[i]->type()), ", parts[0] ", ir::ShortType(type),
+                       "; all parts are alike");
+    }
+    WEFT_ASSIGN_OR_RETURN(const ir::Type whole, WholeOf(*to->mesh, text, type));
+    lazy::Engine& engine = *to->engine;
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made,
+                          engine.FromShards(*to->mesh, whole, text, tensors, CurrentLocation(engine)));
+    return MakeTensor(std::move(made), out);
+  });
+}
+
+weft_error* weft_tensor_to_host_box(weft_tensor* tensor, const int64_t* starts, const int64_t* sizes, size_t rank,
+                                    void* data, size_t size) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    if (rank != t->dims().size()) {
+      return UserError("rank is ", rank, "; the tensor is ", ir::ShortType(t->type()));
+    }
+    if (rank > 0) WEFT_NOT_NULL(starts);
+    if (rank > 0) WEFT_NOT_NULL(sizes);
+    if (size > 0) WEFT_NOT_NULL(data);
+    const ir::Box box = {Dims(starts, starts + rank), Dims(sizes, sizes + rank)};
+    return t->engine().ReadBox(t.get(), box, {static_cast<std::byte*>(data), size});
   });
 }
 

@@ -92,10 +92,35 @@ struct Doctor {
     List rows;
     size_t count = 0;
     if (context != nullptr) (void)MessageOf(weft_device_count(context.get(), &count));
+    weft_blob* metrics = nullptr;
+    if (context != nullptr) (void)MessageOf(weft_metrics_json(context.get(), &metrics));
+    const Blob owner(metrics);
+    const std::string_view all =
+        metrics == nullptr
+            ? std::string_view()
+            : std::string_view(static_cast<const char*>(weft_blob_data(metrics)), weft_blob_size(metrics));
     for (size_t i = 0; i < count; ++i) {
-      rows.push_back(Fields{{"name", DeviceText(&weft_device_name, i)}, {"kind", DeviceText(&weft_device_kind, i)}});
+      const std::string name = DeviceText(&weft_device_name, i);
+      Fields row{{"name", name}, {"kind", DeviceText(&weft_device_kind, i)}};
+      if (std::string coordinates = CoordinatesIn(all, name); !coordinates.empty()) {
+        row.emplace_back("coords", std::move(coordinates));
+      }
+      rows.push_back(std::move(row));
     }
     return rows;
+  }
+
+  // "0, 1": where a device is among those of its machine, as the metrics have it; empty where its plugin does not tell.
+  static std::string CoordinatesIn(std::string_view metrics, const std::string& device) {
+    constexpr std::string_view kBegin = "{\"device\": ", kName = "\"coords\": [";
+    const size_t at = metrics.find(std::string(kBegin) + "\"" + device + "\"");
+    if (at == metrics.npos) return "";
+    std::string_view its = metrics.substr(at + kBegin.size());
+    its = its.substr(0, its.find(kBegin));
+    const size_t list = its.find(kName);
+    if (list == its.npos) return "";
+    its.remove_prefix(list + kName.size());
+    return std::string(its.substr(0, its.find(']')));
   }
 
   std::string DeviceText(weft_error* (*ask)(weft_device*, const char**, size_t*) noexcept, size_t number = 0) {

@@ -110,7 +110,17 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
   const int64_t start = MonotonicNow();
   ir::Participants& who = wanted.module.participants;
   if (!who.mesh.none()) {
-    WEFT_ASSIGN_OR_RETURN(who.results, passes::ResultShardings(wanted.module));
+    std::vector<passes::UnknownResult> unknown;
+    WEFT_ASSIGN_OR_RETURN(who.results, passes::ResultShardings(wanted.module, &unknown));
+    for (const passes::UnknownResult& result : unknown) {
+      Note([&] {
+        const ir::Type& type = wanted.module.main().results()[result.result].type();
+        const std::string at = ir::ToString(result.location);
+        return absl::StrCat("result ", result.result, " of a program of ", who.mesh.size(), " devices, ",
+                            ir::ShortType(type), ", is put together on each: no rule says how ", result.operation,
+                            at.empty() ? "" : absl::StrCat(" at ", at), " lies");
+      });
+    }
   }
   std::string source;
   const bool by_source = Stores() && config_.backend->HasSource();

@@ -37,6 +37,12 @@ struct Program {
   // The cache's, under its lock.
   mutable uint64_t last_used = 0, runs = 0;
   mutable std::shared_ptr<const Outline> outline;  // null once there are too many
+  // The engine's, under its lock: `results` as the mesh keeps them that launched it last. A launch looks none of them up.
+  struct Lying {
+    const void* mesh = nullptr;
+    std::vector<const ir::Sharding*> results;
+  };
+  mutable Lying lying;
 };
 
 // A program that is not there yet, and everything it can be made of without looking at the recorded graph again.

@@ -198,9 +198,14 @@ absl::StatusOr<Shards> Engine::Upload(const Placement& placement, DType dtype, s
     std::span<const std::byte> its = bytes;
     if (placement.split()) {
       const ir::Box box = placement.BoxOf(all, i);
-      part.resize(static_cast<size_t>(CountOf(box.sizes) * BytesOf(dtype)));
-      CopyPartIn(bytes, all, box, BytesOf(dtype), part);
-      its = part;
+      const auto size = static_cast<size_t>(CountOf(box.sizes) * BytesOf(dtype));
+      if (const int64_t at = OffsetOfPart(box, all, BytesOf(dtype)); at >= 0) {
+        its = bytes.subspan(static_cast<size_t>(at), size);
+      } else {
+        part.resize(size);
+        CopyPartIn(bytes, all, box, BytesOf(dtype), part);
+        its = part;
+      }
     }
     WEFT_ASSIGN_OR_RETURN(shards.emplace_back(), ToDevice(holders[i], dtype, placement.DimsOfPart(all), its));
   }

@@ -69,6 +69,9 @@ class Engine final : public RefCounted {
   using FillBytes = absl::FunctionRef<absl::Status(std::span<std::byte>)>;
   absl::StatusOr<Ref<Tensor>> FromFilled(const Where& where, DType dtype, std::span<const int64_t> dims, FillBytes fill,
                                          ir::Location location = {});
+  // The value of which parts[i] is what the i-th device of the mesh has; of copies the first counts. They may be of another engine.
+  absl::StatusOr<Ref<Tensor>> FromShards(const DeviceMesh& mesh, const ir::Type& type, std::string_view spec,
+                                         std::span<Tensor* const> parts, ir::Location location);
   // Foreign memory without a copy where the device can and holds such elements as they are; never donated. `release` runs exactly
   // once, also on failure, with no lock of ours held and on a thread of the caller's: within a call into the engine or where the last reference goes.
   absl::StatusOr<Ref<Tensor>> Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
@@ -174,6 +177,8 @@ class Engine final : public RefCounted {
   absl::StatusOr<int64_t> Size(Tensor* count, std::string_view what);
   // Bytes [offset, offset + size) of the value, for streams; computes once, waits.
   absl::Status ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
+  // The elements of a box, dense; the destination is as long as they are.
+  absl::Status ReadBox(Tensor* tensor, const ir::Box& box, std::span<std::byte> destination);
   // The same of what the device holds, in elements of the type that options().held says.
   absl::Status ReadHeld(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
   // The caller knows that something launched has failed: an event said so.
@@ -246,8 +251,8 @@ class Engine final : public RefCounted {
     Recorder::Draw drawn;
   };
   // On inputs that are known; `offers` are those whose memory may be taken over.
-  absl::Status CallFunction(const FunctionRun& run, std::span<const uint8_t> offers, ir::Location location,
-                            FunctionCall* call);
+  absl::Status CallFunction(const DeviceMesh& mesh, const FunctionRun& run, std::span<const uint8_t> offers,
+                            ir::Location location, FunctionCall* call);
   // What the inputs show, computed if need be, as buffers and without a past; clears the offers that somebody else could miss.
   absl::StatusOr<ir::Values> KnownInputs(Lock& lock, MeshState& state, std::span<Tensor* const> inputs,
                                          std::vector<uint8_t>* offers);
@@ -278,11 +283,19 @@ class Engine final : public RefCounted {
   // The known value, computed if need be.
   absl::StatusOr<Data*> Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value,
                                     CutReason reason = CutReason::kHostRead);
-  absl::Status Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
-                    bool as_held = false);
+  // What is read: bytes from an offset on, or a box of elements; in the caller's type or as devices hold it.
+  struct Window {
+    int64_t offset = 0;
+    const ir::Box* box = nullptr;
+    bool as_held = false;
+  };
+  absl::Status Read(Tensor* tensor, const Window& window, std::span<std::byte> destination, std::string_view what);
   // What it read, too, once that is known.
-  absl::Status ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
-                        bool as_held, Ref<Data>* read_of);
+  absl::Status ReadOnce(Tensor* tensor, const Window& window, std::span<std::byte> destination, std::string_view what,
+                        Ref<Data>* read_of);
+  // OUT_OF_RANGE and INVALID_ARGUMENT unless the tensor has what is asked for.
+  static absl::Status CheckWindow(const Tensor& tensor, DType dtype, const Window& window, size_t size,
+                                  std::string_view what);
   // The launch that was to make what the tensor showed has failed: whether it now shows what can be read.
   absl::StatusOr<bool> ReadableAfter(const Tensor& tensor, Data& lost, const absl::Status& outcome);
 

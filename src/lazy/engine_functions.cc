@@ -7,6 +7,7 @@
 #include "src/lazy/engine.h"
 #include "src/lazy/index_check.h"
 #include "src/ops/build.h"
+#include "src/ops/collective/processes.h"
 #include "src/ops/control/draws.h"
 #include "src/ops/registry.h"
 #include "src/runtime/float_environment.h"
@@ -93,8 +94,12 @@ absl::StatusOr<ir::Values> Engine::KnownInputs(Lock& lock, MeshState& state, std
   return values;
 }
 
-absl::Status Engine::CallFunction(const FunctionRun& run, std::span<const uint8_t> offers, ir::Location location,
-                                  FunctionCall* call) {
+absl::Status Engine::CallFunction(const DeviceMesh& mesh, const FunctionRun& run, std::span<const uint8_t> offers,
+                                  ir::Location location, FunctionCall* call) {
+  if (!mesh.alone()) {
+    const absl::Status suits = ops::CheckAxes(mesh.axes(), *run.function);
+    if (!suits.ok()) return WithPosition(suits, location);
+  }
   ir::Builder b(location);
   call->results = recorder_.Drawing(b, nullptr, ops::kOp_call, call->inputs, {}, {&run.function, 1}, &call->drawn);
   if (!b.ok()) return WithPosition(b.status(), location);
@@ -135,7 +140,7 @@ absl::StatusOr<Tensors> Engine::RunFunction(const FunctionRun& run, std::span<Te
   FunctionCall call;
   WEFT_ASSIGN_OR_RETURN(call.inputs, KnownInputs(lock, state, inputs, &offers));
   if (lock.opened() > 0) WEFT_RETURN_IF_ERROR(check());
-  WEFT_RETURN_IF_ERROR(CallFunction(run, offers, location, &call));
+  WEFT_RETURN_IF_ERROR(CallFunction(state.mesh, run, offers, location, &call));
   Donation donation(recorder_);
   for (size_t i = 0; i < run.donated.size(); ++i) {
     if (run.donated[i] != 0) donation.Give(*inputs[i]);
@@ -194,7 +199,7 @@ absl::StatusOr<Ref<Evaluator::Job>> Engine::CompileJob(const FunctionRun& run, c
     call.inputs.push_back(Recorder::NewLeaf(parameter.type(), std::move(described)));
   }
   if (run.draws) call.inputs.back() = {};
-  WEFT_RETURN_IF_ERROR(CallFunction(run, run.donated, {}, &call));
+  WEFT_RETURN_IF_ERROR(CallFunction(place.state->mesh, run, run.donated, {}, &call));
   recorder_.Undraw(call.drawn);
   return evaluator_.CompileOver(lock, *place.state, *programs, call.results, call.offered, known);
 }

@@ -1,5 +1,6 @@
 // Meshes: made, set as the place of what names none, and asked how values lie on them.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,42 @@ absl::StatusOr<const DeviceMesh*> Engine::Mesh(std::span<Device* const> devices,
     programs = mesh_programs_.back().get();
   }
   return &recorder_.AddMesh({devices.begin(), devices.end()}, std::move(axes), programs, options_).mesh;
+}
+
+absl::StatusOr<Ref<Tensor>> Engine::FromShards(const DeviceMesh& mesh, const ir::Type& type, std::string_view spec,
+                                               std::span<Tensor* const> parts, ir::Location location) {
+  std::optional<Placement> placement;
+  {
+    Lock lock(recorder_, Lock::To::kNote);
+    WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
+    WEFT_ASSIGN_OR_RETURN(const ir::Sharding sharding, ShardingOf(mesh, spec, type));
+    placement = Placement::Of(mesh, sharding);
+  }
+  // Where one holder has all of the value, it is put together here; else each holder gets its part.
+  const int64_t element = BytesOf(type.dtype);
+  const ir::Sharding& lies = placement->sharding();
+  const bool together = mesh.holders().size() == 1;
+  HostTensor whole(type.dtype, together ? type.dims : Dims{0}), part;
+  Shards shards;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const ir::Box box = ir::BoxOf(mesh.axes(), lies, type.dims, static_cast<int64_t>(i));
+    const bool first = ir::IsFirstCopy(mesh.axes(), lies, static_cast<int64_t>(i));
+    size_t from = i;
+    for (size_t j = 0; !first && from == i && j < i; ++j) {
+      if (ir::BoxOf(mesh.axes(), lies, type.dims, static_cast<int64_t>(j)) == box) from = j;
+    }
+    if (together && !first) continue;
+    part = HostTensor(type.dtype, box.sizes);
+    WEFT_RETURN_IF_ERROR(parts[from]->engine().ToHost(parts[from], part.mutable_bytes()));
+    if (together) {
+      CopyPartOut(part.bytes(), {0, CountOf(box.sizes) * element}, box, type.dims, element, 0, whole.mutable_bytes());
+    } else {
+      WEFT_ASSIGN_OR_RETURN(shards.emplace_back(), ToDevice(mesh.holders()[i], type.dtype, box.sizes, part.bytes()));
+      metrics_->Add(Counter::kBytesToDevice, shards.back()->bytes());
+    }
+  }
+  if (together) return FromHost(Where(&mesh), type.dtype, type.dims, whole.bytes(), location, spec);
+  return NewBufferTensor(*placement, type, std::move(shards), location);
 }
 
 void Engine::SetMesh(const DeviceMesh* mesh) {

@@ -1,4 +1,5 @@
 // Values on their way to the host: computed if need be, waited for, copied.
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -11,26 +12,17 @@
 namespace weft::lazy {
 namespace {
 
+// What is read of a value, a window of its bytes or a box of it.
+absl::Status ReadWindow(const Placement& placement, const Dims& dims, int64_t element, int64_t offset,
+                        const ir::Box* box, std::span<std::byte> destination, ReadPart read) {
+  if (box != nullptr) return ReadBoxOfParts(placement, dims, element, *box, destination, read);
+  if (placement.split()) return ReadParts(placement, dims, element, offset, destination, read);
+  return read(placement.whole_at(), offset, destination);
+}
+
 bool AnyFailed(const Data& data) {
   return std::ranges::any_of(
       data.shards(), [](const Ref<Buffer>& shard) { return shard->ready().done() && !shard->ready().status().ok(); });
-}
-
-// Puts the window of a split value together, from byte `offset` on, on the host: one part after the other, of each but one copy.
-absl::Status ReadParts(const Placement& placement, const Dims& dims, DType dtype, int64_t offset,
-                       std::span<std::byte> window,
-                       absl::FunctionRef<absl::Status(size_t i, int64_t from, std::span<std::byte> to)> read) {
-  std::vector<std::byte, LargeStdAllocator<std::byte>> part;
-  for (size_t i = 0; i < placement.mesh().holders().size(); ++i) {
-    if (!placement.IsFirst(i)) continue;
-    const ir::Box box = placement.BoxOf(dims, i);
-    const ByteRange range = RangeOfPart(box, dims, BytesOf(dtype), offset, static_cast<int64_t>(window.size()));
-    if (range.begin == range.end) continue;
-    part.resize(static_cast<size_t>(range.end - range.begin));
-    WEFT_RETURN_IF_ERROR(read(i, range.begin, part));
-    CopyPartOut(part, range, box, dims, BytesOf(dtype), offset, window);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -65,11 +57,11 @@ absl::StatusOr<bool> Engine::ReadableAfter(const Tensor& tensor, Data& lost, con
   return again;
 }
 
-absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
-                          bool as_held) {
+absl::Status Engine::Read(Tensor* tensor, const Window& window, std::span<std::byte> destination,
+                          std::string_view what) {
   while (true) {
     Ref<Data> data;
-    const absl::Status status = ReadOnce(tensor, offset, destination, what, as_held, &data);
+    const absl::Status status = ReadOnce(tensor, window, destination, what, &data);
     if (status.ok() || data == nullptr || data->word_count > 0) return status;
     if (!AnyFailed(*data)) return status;
     WEFT_ASSIGN_OR_RETURN(const bool again, ReadableAfter(*tensor, *data, status));
@@ -77,29 +69,53 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
   }
 }
 
-absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
-                              bool as_held, Ref<Data>* read_of) {
+absl::Status Engine::CheckWindow(const Tensor& tensor, DType dtype, const Window& window, size_t size,
+                                 std::string_view what) {
+  const int64_t bytes = tensor.type().count() * BytesOf(dtype), wanted = static_cast<int64_t>(size);
+  if (window.box == nullptr) {
+    if (window.offset >= 0 && wanted <= bytes && window.offset <= bytes - wanted) return absl::OkStatus();
+    return UserError(what, ": bytes ", window.offset, " to ", window.offset + wanted, " of a tensor ",
+                     ir::ShortType(tensor.type()), ", which has ", bytes);
+  }
+  const auto& [starts, sizes] = *window.box;
+  int64_t count = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (starts[d] < 0 || sizes[d] < 0 || starts[d] > tensor.dims()[d] - sizes[d]) {
+      return UserErrorOf(absl::StatusCode::kOutOfRange, what, ": ", sizes[d], " elements from ", starts[d],
+                         " on along dimension ", d, " of a tensor ", ir::ShortType(tensor.type()));
+    }
+    count *= sizes[d];
+  }
+  if (count * BytesOf(dtype) == wanted) return absl::OkStatus();
+  return UserError(what, ": the box ", DimsToString(sizes), " of a tensor ", ir::ShortType(tensor.type()), " has ",
+                   count * BytesOf(dtype), " bytes; size is ", wanted);
+}
+
+absl::Status Engine::ReadOnce(Tensor* tensor, const Window& window, std::span<std::byte> destination,
+                              std::string_view what, Ref<Data>* read_of) {
   std::optional<Placement> placement;
   Shards shards;
   DType dtype;
   {
     Lock lock(recorder_, Lock::To::kNote);
     WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, absl::StrCat(what, ": the tensor")));
-    dtype = as_held ? options_.held.Of(tensor->dtype()) : tensor->dtype();
-    const int64_t bytes = tensor->type().count() * BytesOf(dtype);
-    const auto size = static_cast<int64_t>(destination.size());
-    if (offset < 0 || size > bytes || offset > bytes - size) {
-      return UserError(what, ": bytes ", offset, " to ", offset + size, " of a tensor ", ir::ShortType(tensor->type()),
-                       ", which has ", bytes);
-    }
+    dtype = window.as_held ? options_.held.Of(tensor->dtype()) : tensor->dtype();
+    WEFT_RETURN_IF_ERROR(CheckWindow(*tensor, dtype, window, destination.size(), what));
     recorder_.MustShow(*tensor, Replay::Miss::kRead);
     const ir::Value value = tensor->value();
     metrics_->AddAlone(Counter::kHostRead);
     if (tensor->type().count() == 1) metrics_->AddAlone(Counter::kHostReadOfOne);
     WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
     if (data->word_count > 0) {
-      ReadWordsAs(*data, tensor->type(), dtype, offset, destination);
-      return absl::OkStatus();
+      const ir::Type& type = tensor->type();
+      std::byte words[sizeof(data->words)];
+      const std::span<std::byte> all(words, static_cast<size_t>(type.count() * BytesOf(dtype)));
+      ReadWordsAs(*data, type, dtype, 0, all);
+      return ReadWindow(Placement::Whole(tensor->sharding().mesh()), type.dims, BytesOf(dtype), window.offset,
+                        window.box, destination, [&](size_t, int64_t from, std::span<std::byte> to) {
+                          std::memcpy(to.data(), words + from, to.size());
+                          return absl::OkStatus();
+                        });
     }
     *read_of = Ref<Data>::Share(data);
     placement = data->sharding();
@@ -113,9 +129,8 @@ absl::Status Engine::ReadOnce(Tensor* tensor, int64_t offset, std::span<std::byt
     if (!status.ok() && !shard.ready().done()) return status;
     return ReadAs(shard, dtype, from, to);
   };
-  const absl::Status status = placement->split()
-                                  ? ReadParts(*placement, tensor->dims(), dtype, offset, destination, read)
-                                  : read(placement->whole_at(), offset, destination);
+  const absl::Status status =
+      ReadWindow(*placement, tensor->dims(), BytesOf(dtype), window.offset, window.box, destination, read);
   for (const Ref<Buffer>& shard : shards) shard->Unhold();
   services_.RunReleases();
   const int64_t now = MonotonicNow();
@@ -140,7 +155,7 @@ absl::StatusOr<int64_t> Engine::Size(Tensor* count, std::string_view what) {
     WEFT_RETURN_IF_ERROR(Materialize(lock, *count, value, CutReason::kSize).status());
   }
   int32_t size = 0;
-  WEFT_RETURN_IF_ERROR(Read(count, 0, std::as_writable_bytes(std::span(&size, 1)), what));
+  WEFT_RETURN_IF_ERROR(Read(count, {}, std::as_writable_bytes(std::span(&size, 1)), what));
   return size;
 }
 
@@ -149,15 +164,19 @@ absl::Status Engine::ToHost(Tensor* tensor, std::span<std::byte> destination) {
     return UserError("read: ", ir::ShortType(tensor->type()), " has ", tensor->type().bytes(),
                      " bytes, the destination ", destination.size());
   }
-  return Read(tensor, 0, destination, "read");
+  return Read(tensor, {}, destination, "read");
 }
 
 absl::Status Engine::ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination) {
-  return Read(tensor, offset, destination, "read");
+  return Read(tensor, {.offset = offset}, destination, "read");
+}
+
+absl::Status Engine::ReadBox(Tensor* tensor, const ir::Box& box, std::span<std::byte> destination) {
+  return Read(tensor, {.box = &box}, destination, "weft_tensor_to_host_box");
 }
 
 absl::Status Engine::ReadHeld(Tensor* tensor, int64_t offset, std::span<std::byte> destination) {
-  return Read(tensor, offset, destination, "read", true);
+  return Read(tensor, {.offset = offset, .as_held = true}, destination, "read");
 }
 
 absl::StatusOr<Ref<Buffer>> Engine::BufferOfWords(const Data& data, const ir::Type& type, DType dtype, Device* device) {

@@ -6,6 +6,7 @@
 #include "absl/base/attributes.h"
 #include "src/lazy/engine.h"
 #include "src/lazy/index_check.h"
+#include "src/ops/collective/processes.h"
 
 namespace weft::lazy {
 
@@ -25,6 +26,12 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock
                                                                       Tensors* made, Recorder::Draw* drawn) {
   WEFT_ASSIGN_OR_RETURN(const Place place,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
+  if (!regions.empty() && !place.state->mesh.alone()) {
+    for (const Ref<const ir::Function>& region : regions) {
+      const absl::Status suits = ops::CheckAxes(place.state->mesh.axes(), *region);
+      if (!suits.ok()) return WithPosition(suits, location);
+    }
+  }
   const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;
   std::vector<ir::Value> kept;  // operands, for the checks of debug mode
   ir::Values asked;             // the node's own, of one that carries functions

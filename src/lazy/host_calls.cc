@@ -42,9 +42,17 @@ void AddEvent(MeshState& state, const absl::Status& outcome) {
 
 // One call on its way; the queue and who waits have it.
 struct HostCalls::Job {
+  // An operand: a value that is there already, or buffers on devices, which are held.
+  struct Operand {
+    ir::Type type;
+    HostTensor value;
+    std::optional<Placement> placement;
+    Shards shards;
+  };
+
   ~Job() {
-    for (const Ref<Buffer>& buffer : buffers) {
-      if (buffer) buffer->Unhold();
+    for (const Operand& operand : operands) {
+      for (const Ref<Buffer>& shard : operand.shards) shard->Unhold();
     }
   }
 
@@ -61,17 +69,28 @@ struct HostCalls::Job {
 
   absl::Status CallFunction() {
     std::vector<const HostTensor*> given;
-    for (size_t i = 0; i < operands.size(); ++i) {
-      if (buffers[i]) {
-        operands[i] = HostTensor(read[i].dtype, read[i].dims);
-        WEFT_RETURN_IF_ERROR(ReadAs(*buffers[i], read[i].dtype, 0, operands[i].mutable_bytes()));
-      }
-      given.push_back(&operands[i]);
+    for (Operand& operand : operands) {
+      if (operand.placement) WEFT_RETURN_IF_ERROR(Gather(&operand));
+      given.push_back(&operand.value);
     }
     for (const ir::Type& type : types) results.emplace_back(type.dtype, type.dims);
     return custom::CallOnHost(attrs, given, results, registered);
   }
 
+  // All of it, from the devices that have parts of it.
+  static absl::Status Gather(Operand* operand) {
+    const DType dtype = operand->type.dtype;
+    operand->value = HostTensor(dtype, operand->type.dims);
+    const std::span<std::byte> bytes = operand->value.mutable_bytes();
+    const Placement& placement = *operand->placement;
+    const auto read = [&](size_t i, int64_t from, std::span<std::byte> to) {
+      return ReadAs(*operand->shards[i], dtype, from, to);
+    };
+    if (!placement.split()) return read(placement.whole_at(), 0, bytes);
+    return ReadParts(placement, operand->type.dims, BytesOf(dtype), 0, bytes, read);
+  }
+
+  // Each device gets all of each result.
   absl::Status Upload() {
     for (const HostTensor& result : results) {
       const DType dtype = held.Of(result.dtype());
@@ -81,24 +100,26 @@ struct HostCalls::Job {
         ConvertHeld(result.dtype(), result.bytes(), dtype, converted.mutable_bytes());
       }
       const HostTensor& kept = dtype != result.dtype() ? converted : result;
-      WEFT_ASSIGN_OR_RETURN(uploaded.emplace_back(),
-                            device->backend->ToDevice(device, dtype, kept.dims(), kept.bytes()));
+      Shards& shards = uploaded.emplace_back();
+      for (Device* device : devices) {
+        WEFT_ASSIGN_OR_RETURN(shards.emplace_back(),
+                              device->backend->ToDevice(device, dtype, kept.dims(), kept.bytes()));
+      }
     }
     return absl::OkStatus();
   }
 
   ir::Attrs attrs;
-  std::vector<ir::Type> read, types;  // of operands and results
-  std::vector<HostTensor> operands;
-  std::vector<Ref<Buffer>> buffers;  // of operands, held; null where the value is there already
-  Device* device = nullptr;
+  std::vector<ir::Type> types;  // of results
+  std::vector<Operand> operands;
+  std::vector<Device*> devices;
   HeldTypes held;
   std::shared_ptr<ops::CustomFunctions> registered;
 
   int64_t fetched = 0;  // bytes
 
   std::vector<HostTensor> results;
-  std::vector<Ref<Buffer>> uploaded;
+  std::vector<Shards> uploaded;  // a buffer a device each
   absl::Status outcome, status;
   const Ref<Event> done = MakeRef<Event>();  // then the others may be read
 };
@@ -142,14 +163,10 @@ absl::StatusOr<std::shared_ptr<HostCalls::Job>> HostCalls::JobOf(const MeshState
   WEFT_RETURN_IF_ERROR(services_.CheckProcess());
   WEFT_RETURN_IF_ERROR(queue_->NeedThread());
   services_.StartsWork();
-  if (state.mesh.holders().size() > 1) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "the custom operation '", ops::CustomTarget(node), "' on ",
-                       state.mesh.name(), ": platforms that call the host between programs do it on one device");
-  }
   const auto job = std::make_shared<Job>();
   job->attrs = node.attrs();
   job->types.assign(node.results().begin(), node.results().end());
-  job->device = state.mesh.holders()[0];
+  job->devices.assign(state.mesh.holders().begin(), state.mesh.holders().end());
   job->held = options_.held;
   job->registered = options_.custom;
   for (const ir::Value& operand : node.operands()) {
@@ -158,17 +175,19 @@ absl::StatusOr<std::shared_ptr<HostCalls::Job>> HostCalls::JobOf(const MeshState
     if (data == nullptr || (data->word_count == 0 && data->shards().empty())) {
       return InternalError("an operand of the custom operation '", ops::CustomTarget(node), "' is not known");
     }
-    job->read.push_back(operand.type());
-    HostTensor& value = job->operands.emplace_back();
-    Ref<Buffer>& buffer = job->buffers.emplace_back();
+    Job::Operand& its = job->operands.emplace_back();
+    its.type = operand.type();
     if (data->word_count > 0) {
-      value = HostTensor(operand.dtype(), operand.type().dims);
-      ReadWordsAs(*data, operand.type(), operand.dtype(), 0, value.mutable_bytes());
+      its.value = HostTensor(operand.dtype(), operand.type().dims);
+      ReadWordsAs(*data, operand.type(), operand.dtype(), 0, its.value.mutable_bytes());
       continue;
     }
-    buffer = data->whole();
-    buffer->Hold();
-    job->fetched += buffer->bytes();
+    its.placement = data->sharding();
+    for (size_t i = 0; i < data->shards().size(); ++i) {
+      its.shards.push_back(data->shards()[i]);
+      its.shards.back()->Hold();
+      if (data->sharding().IsFirst(i)) job->fetched += its.shards.back()->bytes();
+    }
   }
   queue_->Submit(
       [job] {
@@ -197,8 +216,8 @@ absl::Status HostCalls::Call(Lock& lock, MeshState& state, const ir::Node& node)
       Fail(state, job->outcome, {Ref<const ir::Node>::Share(&node), i});
       continue;
     }
-    sent += job->uploaded[i]->bytes();
-    Bind(node, i, MakeRef<Data>(state.whole(), Shards{std::move(job->uploaded[i])}));
+    for (const Ref<Buffer>& shard : job->uploaded[i]) sent += shard->bytes();
+    Bind(node, i, MakeRef<Data>(state.whole(), std::move(job->uploaded[i])));
   }
   metrics_.Add(Counter::kBytesToDevice, sent);
   if (!job->outcome.ok()) AddEvent(state, job->outcome);

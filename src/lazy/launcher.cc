@@ -108,12 +108,18 @@ Ref<Launched> Launcher::Remember(MeshState& state, const std::shared_ptr<const c
 
 void Launcher::MakeRoomFor(const MeshState& state, const compiler::Program& program, const Cut& cut) {
   made_.clear();
+  compiler::Program::Lying& lying = program.lying;
+  if (lying.mesh != &state.mesh) {
+    lying.results.clear();
+    for (const ir::Sharding& sharding : program.results) lying.results.push_back(state.mesh.Intern(sharding));
+    lying.mesh = &state.mesh;
+  }
   for (size_t i = 0; i < cut.outputs.size(); ++i) {
     Shards room;
     room.reserve(state.mesh.holders().size());
-    const bool cuts = i < program.results.size();
+    const bool cuts = i < lying.results.size();
     made_.push_back(
-        MakeRef<Data>(cuts ? Placement::Of(state.mesh, program.results[i]) : state.whole(), std::move(room)));
+        MakeRef<Data>(cuts ? Placement::OfInterned(state.mesh, lying.results[i]) : state.whole(), std::move(room)));
     MakeRoom(*cut.outputs[i].node);
   }
 }

@@ -59,6 +59,10 @@ class Placement {
   static Placement Of(const DeviceMesh& mesh, const ir::Sharding& sharding) {
     return Placement(&mesh, mesh.Intern(sharding));
   }
+  // The same by what the mesh's Intern gave.
+  static Placement OfInterned(const DeviceMesh& mesh, const ir::Sharding* sharding) {
+    return Placement(&mesh, sharding);
+  }
   bool operator==(const Placement&) const = default;
 
   const DeviceMesh& mesh() const { return *mesh_; }
@@ -97,6 +101,16 @@ ByteRange RangeOfPart(const ir::Box& box, const Dims& dims, int64_t element, int
 // Copies such bytes of a part to where they are in the value, whose bytes from `offset` on are in `window`.
 void CopyPartOut(std::span<const std::byte> bytes, ByteRange range, const ir::Box& box, const Dims& dims,
                  int64_t element, int64_t offset, std::span<std::byte> window);
+// Puts the window of a split value together, from byte `offset` on, on the host: one part after the other, of each but one copy. `read`
+// copies the bytes of holder i's part that begin at byte `from` of it.
+using ReadPart = absl::FunctionRef<absl::Status(size_t i, int64_t from, std::span<std::byte> to)>;
+absl::Status ReadParts(const Placement& placement, const Dims& dims, int64_t element, int64_t offset,
+                       std::span<std::byte> window, ReadPart read);
+// The same of a box of the value, which lies in it; of holders that have nothing of it none is asked.
+absl::Status ReadBoxOfParts(const Placement& placement, const Dims& dims, int64_t element, const ir::Box& box,
+                            std::span<std::byte> destination, ReadPart read);
+// Where in the value's bytes a part lies that is all in one piece; -1 where it is not.
+int64_t OffsetOfPart(const ir::Box& box, const Dims& dims, int64_t element);
 // Copies a part out of the whole value.
 void CopyPartIn(std::span<const std::byte> value, const Dims& dims, const ir::Box& box, int64_t element,
                 std::span<std::byte> part);

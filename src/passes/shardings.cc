@@ -40,7 +40,9 @@ class Walk {
       for (const ir::Value& operand : node->operands()) {
         operands.push_back(operand ? known.at(operand.node.get())[operand.result] : Sharding());
       }
-      WEFT_ASSIGN_OR_RETURN(known[node], Results(*node, operands));
+      Shardings& own = known[node];
+      WEFT_ASSIGN_OR_RETURN(own, Results(*node, operands));
+      LookForUnknown(*node, operands, own);
     }
     Shardings results;
     for (const ir::Value& result : function.results()) results.push_back(known.at(result.node.get())[result.result]);
@@ -50,6 +52,8 @@ class Walk {
 
   // By the node that draws: how what it has drawn lies best. Of functions that have run.
   const HashMap<const Node*, Sharding>& drawn() const { return drawn_; }
+  // By the node whose results are whole though what they are made of is cut: the first on the way that no rule speaks of.
+  const HashMap<const Node*, const Node*>& unknown() const { return unknown_; }
 
  private:
   using Known = HashMap<const Node*, Shardings>;
@@ -74,6 +78,24 @@ class Walk {
         if (!operand || !operand.type().is_tensor() || operand.dims() != node.type().dims) continue;
         if (known.at(operand.node.get())[operand.result].whole()) wanted.try_emplace(operand, lies);
       }
+    }
+  }
+
+  void LookForUnknown(const Node& node, const Shardings& operands, const Shardings& results) {
+    if (std::ranges::any_of(results, [](const Sharding& sharding) { return !sharding.whole(); })) return;
+    if (node.results().size() != 1 || !node.type().is_tensor() || node.type().rank() == 0) return;
+    const bool ruled = node.op().lies != nullptr || !node.regions().empty() || ops::SpeaksOfProcesses(node.op());
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const ir::Value& operand = node.operands()[i];
+      const auto found = operand ? unknown_.find(operand.node.get()) : unknown_.end();
+      if (found != unknown_.end()) {
+        const Node* const first = found->second;
+        unknown_[&node] = first;
+        return;
+      }
+      if (ruled || operands[i].whole()) continue;
+      unknown_[&node] = &node;
+      return;
     }
   }
 
@@ -135,13 +157,14 @@ class Walk {
 
   const Mesh& mesh_;
   HashMap<const Node*, Sharding> drawn_;
+  HashMap<const Node*, const Node*> unknown_;
 };
 
 bool IsOpen(const Sharding& sharding) { return std::ranges::any_of(sharding.dimensions, &Sharding::Dimension::open); }
 
 }  // namespace
 
-absl::StatusOr<Shardings> ResultShardings(const ir::Module& module) {
+absl::StatusOr<Shardings> ResultShardings(const ir::Module& module, std::vector<UnknownResult>* unknown) {
   const ir::Participants& who = module.participants;
   // Nothing is left but what rules know, and what speaks of processes.
   const PipelineOptions options = {.claims = [](const Node& node) { return ops::SpeaksOfProcesses(node.op()); }};
@@ -150,9 +173,14 @@ absl::StatusOr<Shardings> ResultShardings(const ir::Module& module) {
   Shardings parameters = who.parameters, results = who.results;
   parameters.resize(main.parameters().size());
   results.resize(main.results().size());
-  WEFT_ASSIGN_OR_RETURN(const Shardings found, Walk(who.mesh).Run(main, parameters));
+  Walk walk(who.mesh);
+  WEFT_ASSIGN_OR_RETURN(const Shardings found, walk.Run(main, parameters));
   for (size_t i = 0; i < results.size(); ++i) {
-    if (IsOpen(results[i])) results[i] = found[i];
+    if (!IsOpen(results[i])) continue;
+    results[i] = found[i];
+    const auto at = walk.unknown().find(main.results()[i].node.get());
+    if (unknown == nullptr || at == walk.unknown().end()) continue;
+    unknown->push_back({i, at->second->op().name, at->second->location()});
   }
   return results;
 }

@@ -11,7 +11,15 @@ namespace weft::passes {
 // Returns a sharding for each result of the entry function, of which nothing is open. What module.participants says of a result
 // stands; a result of which it leaves dimensions open lies as what it is computed from does, so that a partitioner need move
 // nothing for it, and is whole where no rule knows better. INVALID_ARGUMENT where a shard of the module does not fit the mesh.
-absl::StatusOr<std::vector<ir::Sharding>> ResultShardings(const ir::Module& module);
+// Results of which that is so, though they are computed from something that is cut, go behind `unknown` by their numbers, if it is not null,
+// each with the node that no rule speaks of: they are put together on each device for nobody's sake.
+struct UnknownResult {
+  size_t result = 0;
+  std::string_view operation;
+  ir::Location location;
+};
+absl::StatusOr<std::vector<ir::Sharding>> ResultShardings(const ir::Module& module,
+                                                          std::vector<UnknownResult>* unknown = nullptr);
 
 // Says of what the module draws at random how it lies: as what it is combined with. A partitioner that is not told has each device draw
 // all of it. For modules of primitives, and of more than one process.

@@ -12,6 +12,7 @@
 #include "src/ops/generated/attributes.h"
 #include "src/ops/parameter.h"
 #include "src/ops/registry.h"
+#include "src/passes/device_number.h"
 #include "src/passes/passes.h"
 
 namespace weft::passes {
@@ -210,9 +211,11 @@ absl::StatusOr<Values> WrittenOut(ir::Builder& b, const Node& node, const Values
   const auto processes = static_cast<size_t>(plan.mesh.size());
   // Nothing but primitives, and collectives as they are: loops and branches among them are taken apart.
   ir::Module module;
-  module.functions.push_back(ir::CopyFunction(body));
+  // Who asks for its number gets it as an operand: devices then take branches of their own, unless they talk to others there.
+  WEFT_ASSIGN_OR_RETURN(const Ref<const Function> numbered, NumberedBody(body, plan.mesh.size()));
+  module.functions.push_back(numbered != nullptr ? numbered : ir::CopyFunction(body));
   module.participants.partitions = static_cast<uint32_t>(std::max<size_t>(processes, 2));
-  if (Talks(body)) {
+  if (Talks(module.main())) {
     WEFT_ASSIGN_OR_RETURN(module, ExpandComposites(module, {}));
   }
   OfProcesses parts;
@@ -223,6 +226,10 @@ absl::StatusOr<Values> WrittenOut(ir::Builder& b, const Node& node, const Values
           PartOf(b, operands[i], ir::BoxOf(plan.mesh, plan.in[i], operands[i].dims(), static_cast<int64_t>(p))));
     }
   }
+  if (numbered != nullptr) {
+    Values& numbers = parts.emplace_back();
+    for (size_t p = 0; p < processes; ++p) numbers.push_back(ops::Full(b, DType::kU32, {}, static_cast<double>(p)));
+  }
   WEFT_RETURN_IF_ERROR(b.status());
   WEFT_ASSIGN_OR_RETURN(const OfProcesses made, SideBySide(b, processes).Run(module.main(), parts));
   Values results;
@@ -231,40 +238,6 @@ absl::StatusOr<Values> WrittenOut(ir::Builder& b, const Node& node, const Values
   }
   WEFT_RETURN_IF_ERROR(b.status());
   return results;
-}
-
-// The number of its process as the body's last parameter: an iota, of which each process has its element.
-absl::StatusOr<Values> WithNumber(ir::Builder& b, const Node& node, const Values& operands, const Function& body) {
-  bool asks = false;
-  for (const Node* each : body.nodes()) asks = asks || &each->op() == &ops::kOp_partition_id;
-  if (!asks) return Values();
-  const ops::PerDeviceAttrs attrs{node.attrs()};
-  WEFT_ASSIGN_OR_RETURN(const ir::Mesh mesh, ir::ParseMesh(attrs.mesh()));
-  std::vector<Value> parameters(body.parameters().begin(), body.parameters().end());
-  parameters.push_back(ops::Parameter(ir::Type::Tensor(DType::kU32, {1})));
-  ir::Builder inside(b.location());
-  const Value number = ops::Reshape(inside, parameters.back(), {});
-  const auto rule = [&](const ir::RewriteCall& call) -> Values {
-    return &call.node.op() == &ops::kOp_partition_id && &call.function == &body ? Values{number} : Values();
-  };
-  WEFT_ASSIGN_OR_RETURN(const Ref<const Function> changed, ir::Rewrite(body, rule));
-  WEFT_RETURN_IF_ERROR(inside.status());
-  std::vector<Value> results(changed->results().begin(), changed->results().end());
-  std::vector<Value> own(changed->parameters().begin(), changed->parameters().end());
-  own.push_back(parameters.back());
-  const Ref<const Function> numbered = Function::Create(body.name(), std::move(own), std::move(results));
-  // A word for each operand, so that the number's is the last.
-  std::vector<std::string> specs = absl::StrSplit(attrs.in_specs(), ';');
-  for (size_t i = specs.size(); i < operands.size(); ++i) {
-    specs.push_back(absl::StrJoin(std::vector<std::string_view>(operands[i].dims().size(), "-"), ","));
-  }
-  if (operands.empty()) specs.clear();
-  specs.push_back(
-      absl::StrJoin(mesh.axes, "+", [](std::string* out, const ir::Mesh::Axis& axis) { *out += axis.name; }));
-  Values all = operands;
-  all.push_back(ops::Iota(b, DType::kU32, {mesh.size()}, 0));
-  return b.EmitAll(node.op(), std::move(all), {attrs.mesh(), absl::StrJoin(specs, ";"), attrs.out_specs()},
-                   {&numbered, 1});
 }
 
 }  // namespace
@@ -280,7 +253,7 @@ absl::StatusOr<ir::Module> UnfoldDevices(const ir::Module& module, const Pipelin
       if (operand) given.push_back(operand);
     }
     absl::StatusOr<Values> results =
-        alone ? WrittenOut(call.b, call.node, given, body) : WithNumber(call.b, call.node, given, body);
+        alone ? WrittenOut(call.b, call.node, given, body) : WithDeviceNumber(call.b, call.node, given, body);
     status.Update(results.status());
     return results.ok() ? *std::move(results) : Values();
   };

@@ -261,7 +261,7 @@ absl::StatusOr<ir::ShloAttr> Parser::ParseHash() {
     return attr;
   }
   if (name.starts_with("stablehlo.") && LooksAt("<")) return ParseStruct(name.substr(10));
-  if (name.find('.') != std::string_view::npos) {
+  if (name.find('.') != std::string_view::npos || (name == "sdy" && LooksAt("<"))) {
     if (LooksAt("<")) WEFT_RETURN_IF_ERROR(SkipBalanced());
     return attr;
   }

@@ -365,19 +365,30 @@ absl::Status Parser::ParseReducePrecision(Operation& op) {
   return absl::OkStatus();
 }
 
+absl::Status Parser::SkipAsText(Operation& op, std::string_view name) {
+  Attr attr;
+  attr.kind = Attr::Kind::kText;
+  const size_t start = Here();
+  WEFT_RETURN_IF_ERROR(SkipBalanced());
+  attr.text = Between(start, position());
+  op.attributes.emplace_back(name, std::move(attr));
+  return absl::OkStatus();
+}
+
 // sdy.sharding_constraint %x <@mesh, [{}]> : T
 absl::Status Parser::ParseSharded(Operation& op) {
   WEFT_RETURN_IF_ERROR(ParseUse(op));
-  WEFT_RETURN_IF_ERROR(SkipBalanced());
+  WEFT_RETURN_IF_ERROR(SkipAsText(op, "sharding"));
   return ParsePlain(op);
 }
 
 // sdy.manual_computation(%a) in_shardings=[…] out_shardings=[…] manual_axes={…} (%x: T) { … } : types
 absl::Status Parser::ParseManual(Operation& op) {
   WEFT_RETURN_IF_ERROR(ParseUses(op));
-  while (!Word().empty()) {
+  for (std::string_view name = Word(); !name.empty(); name = Word()) {
     WEFT_RETURN_IF_ERROR(Need("="));
-    WEFT_RETURN_IF_ERROR(SkipBalanced());
+    const bool known = name == "in_shardings" || name == "out_shardings" || name == "manual_axes";
+    WEFT_RETURN_IF_ERROR(known ? SkipAsText(op, name) : SkipBalanced());
   }
   std::vector<Argument> arguments;
   WEFT_RETURN_IF_ERROR(ParseArguments(arguments));

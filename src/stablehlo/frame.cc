@@ -54,21 +54,25 @@ absl::Status Parser::ParseModule(Operation& op) {
   return ParseRegion(op.regions.emplace_back());
 }
 
-// -> (T {…}, U), -> T, or nothing. Attributes of results (jax.result_info) say nothing about the program.
+// -> (T {…}, U), -> T, or nothing. Attributes of results become res_attrs, as the generic form has them.
 absl::Status Parser::ParseResults(Operation& op) {
   if (!Take("->")) return absl::OkStatus();
-  Attr::Fields ignored;
   if (!Take("(")) {
     WEFT_ASSIGN_OR_RETURN(TypeText type, ParseType());
     op.result_types.push_back(std::move(type));
     return absl::OkStatus();
   }
+  Attr attributes;
+  attributes.kind = Attr::Kind::kList;
   for (bool first = true; !Take(")"); first = false) {
     if (!first) WEFT_RETURN_IF_ERROR(Need(","));
     WEFT_ASSIGN_OR_RETURN(TypeText type, ParseType());
     op.result_types.push_back(std::move(type));
-    if (Peek() == '{') WEFT_RETURN_IF_ERROR(ParseDictionary(ignored));
+    Attr& said = attributes.list.emplace_back();
+    said.kind = Attr::Kind::kFields;
+    if (Peek() == '{') WEFT_RETURN_IF_ERROR(ParseDictionary(said.fields));
   }
+  op.attributes.emplace_back("res_attrs", std::move(attributes));
   return absl::OkStatus();
 }
 
@@ -90,12 +94,14 @@ absl::Status Parser::ParseFunction(Operation& op) {
   return absl::OkStatus();
 }
 
-// sdy.mesh @mesh = <["x"=2]> {…}: on one device a mesh says nothing.
+// sdy.mesh @mesh = <["x"=2]> {…}: its axes become the attribute "mesh", as text.
 absl::Status Parser::ParseMesh(Operation& op) {
   WEFT_ASSIGN_OR_RETURN(Attr name, ParseSymbol());
   op.attributes.emplace_back("sym_name", std::move(name));
   WEFT_RETURN_IF_ERROR(Need("="));
+  const size_t start = Here();
   WEFT_RETURN_IF_ERROR(SkipBalanced());
+  op.attributes.emplace_back("mesh", Text(Attr::Kind::kText, Between(start, position())));
   return Peek() == '{' ? ParseDictionary(op.attributes) : absl::OkStatus();
 }
 

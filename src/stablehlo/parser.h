@@ -108,6 +108,7 @@ class Parser : private Scanner {
   absl::Status ParseComposite(Operation& op);
   absl::Status ParseElementOfTuple(Operation& op);
   absl::Status ParseReducePrecision(Operation& op);
+  absl::Status SkipAsText(Operation& op, std::string_view name);  // what stands in brackets, as an attribute
   absl::Status ParseSharded(Operation& op);
   absl::Status ParseManual(Operation& op);
 

@@ -19,6 +19,7 @@
 #include "src/stablehlo/parser.h"
 #include "src/stablehlo/quantization.h"
 #include "src/stablehlo/rules.h"
+#include "src/stablehlo/shardings.h"
 #include "src/stablehlo/streams.h"
 
 namespace weft::stablehlo {
@@ -116,7 +117,8 @@ struct Callable {
 
 class Reader {
  public:
-  Reader(std::string_view text, const ReadOptions& options) : text_(text), options_(options), parser_(text) {}
+  Reader(std::string_view text, const ReadOptions& options)
+      : text_(text), options_(options), parser_(text), shardings_(parser_) {}
   absl::StatusOr<ir::Module> Read();
 
  private:
@@ -151,6 +153,7 @@ class Reader {
   const std::string_view text_;
   const ReadOptions& options_;
   Parser parser_;
+  TextShardings shardings_;
   HashMap<std::string_view, const Operation*> functions_;
   HashMap<const Operation*, Callable> read_;
   uint64_t processes_ = 1;  // as the text says
@@ -182,7 +185,10 @@ absl::StatusOr<const Operation*> Reader::Frame(const Region& top, ir::Module& mo
   }
   const Operation* entry = nullptr;
   for (const Operation& op : frame->operations) {
-    if (op.name == "sdy.mesh") continue;
+    if (op.name == "sdy.mesh") {
+      if (!options_.alone) WEFT_RETURN_IF_ERROR(At(op.position, shardings_.AddMesh(op)));
+      continue;
+    }
     const ir::ShloAttr* name = op.Find("sym_name");
     if (op.name != "func.func" || name == nullptr || op.regions.size() != 1) {
       return Wrong(op.position, "a module holds functions with a name and a body, not ", op.name);
@@ -570,7 +576,8 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
   if (*use == QuantizedUse::kComputes) {
     WEFT_ASSIGN_OR_RETURN(results, Compute(op, rule, types, call));
   } else {
-    results = rule.read(call);
+    std::optional<Values> placed = shardings_.Read(call);
+    results = placed ? *std::move(placed) : rule.read(call);
     if (b.ok()) results = WithExtras(results, call, parser_);
     if (!types.results.empty() && types.results[0].quantized != nullptr && op.name == "stablehlo.constant") {
       TakeBits(call, results);
@@ -661,6 +668,7 @@ absl::StatusOr<ir::Module> Reader::Read() {
   ir::Module module;
   WEFT_ASSIGN_OR_RETURN(const Operation* entry, Frame(top, module));
   WEFT_RETURN_IF_ERROR(CheckKnown(top));
+  WEFT_RETURN_IF_ERROR(At(entry->position, shardings_.Entry(*entry, &module.participants)));
   WEFT_ASSIGN_OR_RETURN(Callable main, ReadFunction(*entry));
   module.functions.push_back(std::move(main.function));
   module.draws = main.draws;

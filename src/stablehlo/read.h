@@ -22,7 +22,8 @@ struct ReadOptions {
   // caller's code: no lock is held while text is read.
   const ops::CustomFunctions* custom = nullptr;
   // The program will run in one process, whatever the text says of replicas and partitions: collectives of others are
-  // refused. False: in as many as the text says.
+  // refused and shardings are dropped. False: in as many as the text says, and on the mesh that it says: values are cut by weft.shard and
+  // manual computations are weft.per_device.
   bool alone = true;
 };
 

@@ -185,6 +185,12 @@ Values ReadCall(StableHloOp& op) {
   return ops::CallAll(op.b, ops::kOp_call, op.OperandsAndCaptures(), {}, op.Functions());
 }
 
+// Of the whole, where a shard is the whole.
+Values ReadManual(StableHloOp& op) {
+  op.Understand({"in_shardings", "out_shardings", "manual_axes"});
+  return ReadCall(op);
+}
+
 // On one device every value lies where it should.
 Values ReadUnchanged(StableHloOp& op) {
   op.Understand({"call_target_name"});
@@ -243,7 +249,7 @@ constexpr Rule kRewrites[] = {
     {"sdy.sharding_constraint", ReadUnchanged},
     {"stablehlo.uniform_quantize", ReadUnchanged},    // what it says is in the types of the
     {"stablehlo.uniform_dequantize", ReadUnchanged},  // operand and the result (quantization.cc)
-    {"sdy.manual_computation", ReadCall},             // of the whole, where a shard is the whole
+    {"sdy.manual_computation", ReadManual},
 };
 
 }  // namespace

@@ -2465,6 +2465,8 @@ static void part_12(void) {
   OFFSET(struct weft_api_v1, sampler_retain);
   OFFSET(struct weft_api_v1, sampler_release);
   OFFSET(struct weft_api_v1, loader_create);
+  OFFSET(struct weft_api_v1, tensor_from_shards);
+  OFFSET(struct weft_api_v1, tensor_to_host_box);
 }
 
 int main(void) {

@@ -396,6 +396,11 @@ static float of_turns(int i, int j, float (*x)[COLUMNS]) {
 static float of_sends(int i, int j, float (*x)[COLUMNS]) { return j < 4 ? 0 : x[i][j - 4]; }
 static float of_places(int i, int j, float (*x)[COLUMNS]) { return x[i][j] + (float)(10 * (i / 2) + j / 4); }
 
+static weft_error* cut(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  (void)b;
+  return weft_shard(x, "a,-", WEFT_STRLEN, out);
+}
+
 static weft_error* more_alone(weft_context* b, weft_tensor* x, weft_tensor** out) { return weft_add(b, x, x, out); }
 
 /* A loop in the body, with a collective in each run: x <- x + the sum of x over the axis, three times. */
@@ -420,6 +425,42 @@ static float of_loops(int i, int j, float (*x)[COLUMNS]) {
   const float own = x[i][j], other = x[i][(j + 4) % 8];
   return 14 * own + 13 * other;
 }
+
+/* What a device adds in a loop and in a branch that not all take: x + 3 b, and 100 a more where a is 1. */
+static weft_error* adds_place(weft_context* b, weft_tensor* x, const char* axis, double factor, weft_tensor** out) {
+  weft_tensor *i = NULL, *f = NULL, *far = NULL, *by = scalar(b, factor);
+  MUST(weft_axis_index(b, axis, WEFT_STRLEN, &i));
+  MUST(weft_convert(b, i, WEFT_F32, &f));
+  MUST(weft_mul(b, f, by, &far));
+  MUST(weft_add(b, x, far, out));
+  weft_tensor_release(i), weft_tensor_release(f), weft_tensor_release(far), weft_tensor_release(by);
+  return NULL;
+}
+static weft_error* adds_b(weft_context* b, weft_tensor* x, weft_tensor** out) { return adds_place(b, x, "b", 1, out); }
+static weft_error* adds_a(weft_context* b, weft_tensor* x, weft_tensor** out) { return adds_place(b, x, "a", 100, out); }
+static weft_error* as_it_is(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  weft_tensor* zero = scalar(b, 0);
+  MUST(weft_add(b, x, zero, out));
+  weft_tensor_release(zero);
+  return NULL;
+}
+static weft_error* places_inside(weft_context* b, weft_tensor* x, weft_tensor** out) {
+  weft_function *body = function_of(b, adds_b, ROWS / 2, COLUMNS / 2), *far = function_of(b, adds_a, ROWS / 2, COLUMNS / 2),
+                *near = function_of(b, as_it_is, ROWS / 2, COLUMNS / 2);
+  weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
+  weft_tensor *looped = NULL, *index = NULL, *i = NULL, *one = scalar(b, 1), *second = NULL;
+  size_t made = 0;
+  options.length = 3;
+  MUST(weft_scan(b, body, &x, 1, NULL, 0, &options, &looped, 1, &made));
+  MUST(weft_axis_index(b, "a", WEFT_STRLEN, &index));
+  MUST(weft_convert(b, index, WEFT_F32, &i));
+  MUST(weft_eq(b, i, one, &second));
+  MUST(weft_if(b, second, far, near, &looped, 1, out, 1, &made));
+  weft_tensor_release(looped), weft_tensor_release(index), weft_tensor_release(i), weft_tensor_release(one), weft_tensor_release(second);
+  weft_function_release(body), weft_function_release(far), weft_function_release(near);
+  return NULL;
+}
+static float of_places_inside(int i, int j, float (*x)[COLUMNS]) { return x[i][j] + (float)(100 * (i / 2) + 3 * (j / 4)); }
 
 /* vmap of a function that each device runs: each example beside the function itself. */
 static void maps_examples(weft_context* ctx, weft_mesh* mesh) {
@@ -480,6 +521,7 @@ static void each_device(const char* platform, const char* plugin) {
   COLLECTIVE(sends, "a,b", of_sends, ROWS, COLUMNS);
   COLLECTIVE(places, "a,b", of_places, ROWS, COLUMNS);
   COLLECTIVE(loops, "a,b", of_loops, ROWS, COLUMNS);
+  COLLECTIVE(places_inside, "a,b", of_places_inside, ROWS, COLUMNS);
   maps_examples(ctx, mesh);
   x = f32(ctx, DIMS(2, 2), (const float[]){1, 2, 3, 4});
   function = function_of(ctx, more_alone, 2, 2);
@@ -487,16 +529,14 @@ static void each_device(const char* platform, const char* plugin) {
   FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "c,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "names the axis 'c'");
   FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "a,-;b,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "has 1 results; output_specs says how 2 are put together");
   weft_function_release(function);
+  function = function_of(ctx, cut, 2, 2);
+  FAILS_WITH(weft_per_device(ctx, function, "-,-", WEFT_STRLEN, "-,-", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "the function @share has a weft_shard; what each device runs has parts");
+  weft_function_release(function);
   weft_tensor_release(x), weft_mesh_release(mesh);
   weft_context_release(ctx);
 }
 
 /* --- Files ---------------------------------------------------------------------------------------------------------------- */
-
-static weft_error* cut(weft_context* b, weft_tensor* x, weft_tensor** out) {
-  (void)b;
-  return weft_shard(x, "a,-", WEFT_STRLEN, out);
-}
 
 /* A function keeps the names of axes, and runs on each mesh that has them. */
 static void functions_keep_names(void) {
@@ -520,8 +560,8 @@ static void functions_keep_names(void) {
   weft_tensor_release(x), weft_tensor_release(y);
   MUST(weft_context_set_mesh(ctx, other));
   x = f32(ctx, DIMS(4, 2), (const float[]){1, 2, 3, 4, 5, 6, 7, 8});
-  MUST(weft_function_call(ctx, loaded, &x, 1, &y, 1, &made));
-  FAILS_WITH(weft_eval(ctx, &y, 1, NULL), WEFT_INVALID_ARGUMENT, "the sharding 'a,-' names the axis 'a'; the mesh has b");
+  FAILS_WITH(weft_function_call(ctx, loaded, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "the function @share: the sharding 'a,-' names the axis 'a'; the mesh has b");
+  FAILS_WITH(weft_function_run(ctx, loaded, &x, 1, NULL, 0, &y, 1, &made), WEFT_INVALID_ARGUMENT, "the function @share: the sharding 'a,-' names the axis 'a'; the mesh has b");
   weft_tensor_release(x), weft_tensor_release(y);
   weft_function_release(function), weft_function_release(loaded);
   weft_mesh_release(mesh), weft_mesh_release(other);

@@ -115,6 +115,10 @@ class Doctor(Cli):
         self.assertEqual({"chosen": possible[0], "possible": possible}, said["cpu"]["isa"])
         self.assertEqual({"name": "cpu:0", "kind": "x86-64 " + possible[0]}, said["device"])
 
+    def test_it_lists_devices_and_where_they_are(self):
+        said = self.doctor(WEFT_PLATFORM="pjrt", WEFT_PLUGIN=os.environ["WEFT_PJRT_FAKE"], WEFT_PLUGIN_OPTIONS="devices=2")
+        self.assertEqual([{"name": f"pjrt:{i}", "kind": "interpreter", "coords": "0, 1"} for i in range(2)], said["devices"])
+
     def test_every_option_is_listed_with_its_value_and_who_said_it(self):
         rows = {row["name"]: row for row in self.doctor(WEFT_THREADS="2", WEFT_ISA="portable")["options"]}
         self.assertEqual([o["name"] for o in OPTIONS], list(rows))

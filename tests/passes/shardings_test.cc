@@ -81,6 +81,26 @@ TEST(Shardings, ASaidShardingStandsAndIsChecked) {
   EXPECT_EQ(Lies("d,-", "%0: tensor<4x8xf32>", "tensor<4x8xf32>", "%1 = weft.shard(%0) {spec = \"-,d+t\"} : tensor<4x8xf32>", "%1"), "-,d+t");
 }
 
+TEST(Shardings, ResultsThatNoRuleKnowsAreNamed) {
+  const std::string text = absl::StrCat("module {partitions = 4, mesh = \"", kMesh, "\", parameters = \"d,-;\"}\n",
+                                        Wrap("%0: tensor<4x6xf32>, %5: tensor<f32>", "tensor<8x8xf32>, tensor<8x8xf32>, tensor<4x6xf32>, tensor<6xf32>",
+                                             "%1 = pad(%0, %5) {edge_padding_low = [2, 1], edge_padding_high = [2, 1], interior_padding = [0, 0]} : tensor<8x8xf32>\n"
+                                             "%2 = negate(%1) : tensor<8x8xf32>\n%3 = negate(%0) : tensor<4x6xf32>\n"
+                                             "%4 = reduce(%0) {dimensions = [0], reducer = sum} : tensor<6xf32>",
+                                             "%1, %2, %3, %4"));
+  absl::StatusOr<ir::Module> module = ir::Parse(text, ops::FindOp);
+  ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
+  for (const ir::Value& result : module->main().results()) {
+    module->participants.results.emplace_back().dimensions.assign(result.type().rank(), {.axes = {}, .open = true});
+  }
+  std::vector<UnknownResult> unknown;
+  ASSERT_TRUE(ResultShardings(*module, &unknown).ok());
+  ASSERT_EQ(unknown.size(), 2u);
+  EXPECT_EQ(unknown[0].result, 0u);
+  EXPECT_EQ(unknown[1].result, 1u);
+  EXPECT_EQ(unknown[1].operation, "pad") << "of which the second is made";
+}
+
 TEST(Shardings, WhatIsDrawnLiesAsWhatItIsCombinedWith) {
   const std::string text = absl::StrCat(
       "module {partitions = 4, mesh = \"", kMesh, "\", parameters = \"-;d,-\"}\n",

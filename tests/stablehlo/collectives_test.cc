@@ -191,10 +191,53 @@ TEST(Collectives, AMeshIsWrittenForThePartitioner) {
   EXPECT_THAT(*text, AllOf(HasSubstr("\n  sdy.mesh @mesh = <[\"data\"=2, \"model\"=2], device_ids=[0, 2, 1, 3]>\n"),
                            HasSubstr("(%0: tensor<4x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"data\", \"model\"}, {}]>}) -> "
                                      "(tensor<4x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\", ?}]>}) {")));
-  EXPECT_TRUE(ReadAll(*text).ok()) << ReadAll(*text).status();
+  // What is read has the mesh and the shardings, and is written to the same text.
+  const auto again = ReadAll(*text);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->participants == module->participants);
+  EXPECT_EQ(*ir::ToStableHlo(*again), *text);
   module->participants.mesh.slots = {};
   module->participants.parameters = {};
   EXPECT_THAT(*ir::ToStableHlo(*module), AllOf(HasSubstr("sdy.mesh @mesh = <[\"data\"=2, \"model\"=2]>\n"), HasSubstr("<@mesh, [{}, {}]>}) -> ")));
+}
+
+// @main(%a) -> %0 on a mesh of two by two, with this in its body.
+std::string Placed(std::string_view body, std::string_view mesh = "<[\"x\"=2, \"y\"=2]>", std::string_view argument = "{}") {
+  return absl::StrCat("module @m attributes {", kFour, "} {\nsdy.mesh @mesh = ", mesh, "\nfunc.func public @main(%a: tensor<4x6xf32> ", argument,
+                      ") -> tensor<4x6xf32> {\n", body, "\n  return %0 : tensor<4x6xf32>\n}\n}\n");
+}
+std::string Constrained(std::string_view sharding) { return absl::StrCat("  %0 = sdy.sharding_constraint %a ", sharding, " : tensor<4x6xf32>"); }
+
+TEST(Collectives, ShardingsOfATextAreThoseOfItsValues) {
+  const auto printed = [](const std::string& text) {
+    const auto module = ReadAll(text);
+    EXPECT_TRUE(module.ok()) << module.status();
+    return module.ok() ? ir::Print(*module) : "";
+  };
+  EXPECT_THAT(printed(Placed(Constrained("<@mesh, [{\"x\", \"y\"}, {}]>"))), HasSubstr("spec = \"x+y,-\""));
+  EXPECT_THAT(printed(Placed(Constrained("<@mesh, [{\"y\", ?}p1, {?}]>"))), HasSubstr("spec = \"y,-\""));
+  EXPECT_THAT(printed(Placed(Constrained("<@mesh, [{?}, {?}]>"))), Not(HasSubstr("shard")));
+  EXPECT_THAT(printed(Placed("  %0 = \"sdy.sharding_constraint\"(%a) <{sharding = #sdy.sharding<@mesh, [{}, {\"x\"}]>}> : (tensor<4x6xf32>) -> tensor<4x6xf32>")),
+              HasSubstr("spec = \"-,x\""));
+  const auto entry = ReadAll(Placed(Constrained("<@mesh, [{}, {}]>"), "<[\"x\"=2, \"y\"=2]>", "{sdy.sharding = #sdy.sharding<@mesh, [{\"x\"}, {}]>}"));
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  EXPECT_EQ(ir::ToString(entry->participants.mesh, entry->participants.parameters[0], 2), "x,-");
+  EXPECT_EQ(ir::ToString(entry->participants.mesh, entry->participants.results[0], 2), "-?,-?") << "what the text does not say is open";
+}
+
+TEST(Collectives, ShardingsThatCannotBeAreRefused) {
+  EXPECT_THAT(ErrorOf(Placed(Constrained("<@mesh, [{\"z\"}, {}]>"))), HasSubstr("names the axis 'z'; the mesh is x=2,y=2"));
+  EXPECT_THAT(ErrorOf(Placed(Constrained("<@mesh, [{\"x\", \"x\"}, {}]>"))), HasSubstr("uses the axis x twice"));
+  EXPECT_THAT(ErrorOf(Placed(Constrained("<@mesh, [{}, {\"x\", \"y\"}]>"))), HasSubstr("cuts dimension 1 of size 6 into 4 pieces"));
+  EXPECT_THAT(ErrorOf(Placed(Constrained("<@mesh, [{}, {\"x\":(1)2}]>"))), HasSubstr("cuts along a part of an axis"));
+  EXPECT_THAT(ErrorOf(Placed(Constrained("<mesh<[\"x\"=2]>, [{}, {}]>"))), HasSubstr("has a mesh of its own"));
+  EXPECT_THAT(ErrorOf(Placed(Constrained("<@mesh, [{}, {}]>"), "<[\"x\"=2, \"x\"=2]>")), HasSubstr("two axes of the mesh are called x"));
+  EXPECT_THAT(ErrorOf(Placed(Constrained("<@mesh, [{}, {}]>"), "<[\"x\"=2]>\nsdy.mesh @other = <[\"y\"=4]>")), HasSubstr("the text has two meshes, x=2 and y=4"));
+  EXPECT_THAT(ErrorOf(Placed("  %0 = sdy.manual_computation(%a) in_shardings=[<@mesh, [{}, {}]>] out_shardings=[<@mesh, [{}, {}]>] manual_axes={\"x\"} "
+                             "(%p: tensor<4x6xf32>) {\n    sdy.return %p : tensor<4x6xf32>\n  } : (tensor<4x6xf32>) -> tensor<4x6xf32>")),
+              HasSubstr("manual_axes names 1 axes of the mesh x=2,y=2; all must be manual"));
+  // Read for one process they say nothing.
+  EXPECT_EQ(ErrorOf(Placed(Constrained("<@mesh, [{\"z\"}, {}]>")), true), "none");
 }
 
 }  // namespace

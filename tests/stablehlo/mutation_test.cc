@@ -86,6 +86,9 @@ int ReadMutations(const std::vector<std::string>& corpus, uint64_t seed) {
   for (int i = 0; i < kTextsPerSeed; ++i) {
     const std::string text = mutator.Next();
     auto module = ReadStableHlo(text);
+    // Nor does one that is read with its shardings.
+    const auto placed = ReadStableHlo(text, {.alone = false});
+    EXPECT_FALSE(absl::IsInternal(placed.status())) << placed.status() << "\nseed " << seed << "\n" << text;
     if (module.ok()) {
       ++read;
       EXPECT_TRUE(ir::Verify(*module).ok()) << ir::Verify(*module) << "\nseed " << seed << "\n" << text;

@@ -3194,6 +3194,8 @@ type ApiV1 struct {
 	SamplerRetain uintptr
 	SamplerRelease uintptr
 	LoaderCreate uintptr
+	TensorFromShards uintptr
+	TensorToHostBox uintptr
 }
 
 // The functions, after Load.
@@ -3438,6 +3440,8 @@ var (
 	TensorShardingPicture func(tensor Tensor, out *Blob) Error
 	TensorCopyToMesh func(tensor Tensor, mesh Mesh, spec *byte, spec_length uintptr, out *Tensor) Error
 	TensorFromHostSharded func(mesh Mesh, spec *byte, spec_length uintptr, dtype Dtype, dims *int64, rank uintptr, data unsafe.Pointer, size uintptr, out *Tensor) Error
+	TensorFromShards func(mesh Mesh, spec *byte, spec_length uintptr, parts *Tensor, part_count uintptr, out *Tensor) Error
+	TensorToHostBox func(tensor Tensor, starts *int64, sizes *int64, rank uintptr, data unsafe.Pointer, size uintptr) Error
 	PerDevice func(ctx Context, function Function, input_specs *byte, input_specs_length uintptr, output_specs *byte, output_specs_length uintptr, inputs *Tensor, input_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	AllReduce func(ctx Context, x Tensor, axes *byte, axes_length uintptr, reducer CollectiveReducer, out *Tensor) Error
 	AllGather func(ctx Context, x Tensor, axes *byte, axes_length uintptr, dimension int64, out *Tensor) Error
@@ -4224,6 +4228,8 @@ var Functions = map[string]any{
 	"weft_tensor_sharding_picture": &TensorShardingPicture,
 	"weft_tensor_copy_to_mesh": &TensorCopyToMesh,
 	"weft_tensor_from_host_sharded": &TensorFromHostSharded,
+	"weft_tensor_from_shards": &TensorFromShards,
+	"weft_tensor_to_host_box": &TensorToHostBox,
 	"weft_per_device": &PerDevice,
 	"weft_all_reduce": &AllReduce,
 	"weft_all_gather": &AllGather,

@@ -2458,6 +2458,8 @@ struct weft_api_v1 {
   void (*sampler_retain)(weft_sampler* sampler);
   void (*sampler_release)(weft_sampler* sampler);
   weft_error* (*loader_create)(weft_context* ctx, weft_dataset* dataset, weft_sampler* sampler, const weft_loader_options* options, weft_loader** out);
+  weft_error* (*tensor_from_shards)(weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor* const* parts, size_t part_count, weft_tensor** out);
+  weft_error* (*tensor_to_host_box)(weft_tensor* tensor, const int64_t* starts, const int64_t* sizes, size_t rank, void* data, size_t size);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2699,6 +2701,8 @@ weft_error* weft_tensor_shard_at(weft_tensor* tensor, size_t index, int64_t* out
 weft_error* weft_tensor_sharding_picture(weft_tensor* tensor, weft_blob** out);
 weft_error* weft_tensor_copy_to_mesh(weft_tensor* tensor, weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor** out);
 weft_error* weft_tensor_from_host_sharded(weft_mesh* mesh, const char* spec, size_t spec_length, weft_dtype dtype, const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out);
+weft_error* weft_tensor_from_shards(weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor* const* parts, size_t part_count, weft_tensor** out);
+weft_error* weft_tensor_to_host_box(weft_tensor* tensor, const int64_t* starts, const int64_t* sizes, size_t rank, void* data, size_t size);
 weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* input_specs, size_t input_specs_length, const char* output_specs, size_t output_specs_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_all_reduce(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, weft_collective_reducer reducer, weft_tensor** out);
 weft_error* weft_all_gather(weft_context* ctx, weft_tensor* x, const char* axes, size_t axes_length, int64_t dimension, weft_tensor** out);

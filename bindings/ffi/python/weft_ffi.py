@@ -3286,6 +3286,8 @@ class weft_api_v1(c.Structure):
         ("sampler_retain", c.CFUNCTYPE(None, weft_sampler)),
         ("sampler_release", c.CFUNCTYPE(None, weft_sampler)),
         ("loader_create", c.CFUNCTYPE(weft_error, weft_context, weft_dataset, weft_sampler, c.POINTER(weft_loader_options), c.POINTER(weft_loader))),
+        ("tensor_from_shards", c.CFUNCTYPE(weft_error, weft_mesh, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor))),
+        ("tensor_to_host_box", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(c.c_int64), c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t)),
     ]
 
 
@@ -3531,6 +3533,8 @@ FUNCTIONS = {
     "weft_tensor_sharding_picture": (weft_error, [weft_tensor, c.POINTER(weft_blob)]),
     "weft_tensor_copy_to_mesh": (weft_error, [weft_tensor, weft_mesh, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_tensor_from_host_sharded": (weft_error, [weft_mesh, c.c_char_p, c.c_size_t, weft_dtype, c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_tensor_from_shards": (weft_error, [weft_mesh, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_tensor_to_host_box": (weft_error, [weft_tensor, c.POINTER(c.c_int64), c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t]),
     "weft_per_device": (weft_error, [weft_context, weft_function, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_all_reduce": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, weft_collective_reducer, c.POINTER(weft_tensor)]),
     "weft_all_gather": (weft_error, [weft_context, weft_tensor, c.c_char_p, c.c_size_t, c.c_int64, c.POINTER(weft_tensor)]),

@@ -86,6 +86,7 @@ enum class Function : size_t {
   kExecutableOutputDimensions = 91,
   kClientTopologyDescription = 95,
   kExecutableGetCompiledMemoryStats = 96,
+  kBufferCopyRawToHost = 100,
 };
 
 // PJRT_Buffer_Type.
@@ -432,6 +433,15 @@ struct ToHostBuffer {
   MemoryLayout* host_layout = nullptr;
   void* destination = nullptr;
   size_t size = 0;
+  Event* event = nullptr;
+};
+// PJRT_Buffer_CopyRawToHost: bytes as the device has them.
+struct CopyRawToHost {
+  Head head;
+  Buffer* buffer = nullptr;
+  void* destination = nullptr;
+  int64_t offset = 0;
+  int64_t size = 0;
   Event* event = nullptr;
 };
 struct ReadyEvent {

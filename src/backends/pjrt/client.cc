@@ -50,6 +50,7 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin, con
   WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientPlatformName, &name));
   WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientPlatformVersion, &version));
   client->platform_.assign(name.text, name.size);
+  client->SetRaw(client->platform_ == "cpu" && limits.deadline_ms <= 0);
   api::ClientDevices devices{.client = create.client};
   WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientAddressableDevices, &devices));
   client->devices_.assign(devices.devices, devices.devices + devices.num_devices);
@@ -192,6 +193,16 @@ absl::Status PjrtBuffer::Fetch(std::span<std::byte> destination) {
   return absl::OkStatus();
 }
 
+bool PjrtBuffer::FetchSome(int64_t offset, std::span<std::byte> destination) const {
+  if (!client_->raw()) return false;
+  api::CopyRawToHost copy{.buffer = buffer_, .destination = destination.data(), .offset = offset};
+  copy.size = static_cast<int64_t>(destination.size());
+  absl::Status status = client_->plugin().Call(api::Function::kBufferCopyRawToHost, &copy);
+  if (status.ok()) status = client_->plugin().Await(copy.event);
+  if (!status.ok()) client_->SetRaw(false);
+  return status.ok();
+}
+
 absl::Status PjrtBuffer::Read(int64_t offset, std::span<std::byte> destination) {
   WEFT_RETURN_IF_ERROR(ready().Wait());
   const int64_t size = static_cast<int64_t>(destination.size());
@@ -201,6 +212,7 @@ absl::Status PjrtBuffer::Read(int64_t offset, std::span<std::byte> destination) 
   }
   if (size == 0) return absl::OkStatus();
   if (size == bytes()) return Fetch(destination);
+  if (FetchSome(offset, destination)) return absl::OkStatus();
   const auto whole = static_cast<size_t>(bytes());
   MutexLock lock(mutex_);
   if (fetched_ == nullptr) {

@@ -49,6 +49,9 @@ class Client {
   // Whether the plugin has shown that its programs are each for one device alone.
   bool alone() const { return alone_.load(std::memory_order_relaxed); }
   void SetAlone() { alone_.store(true, std::memory_order_relaxed); }
+  // Whether some bytes of a buffer may be asked for: the devices are CPUs, which keep tensors dense and row-major, and have not refused.
+  bool raw() const { return raw_.load(std::memory_order_relaxed); }
+  void SetRaw(bool raw) const { raw_.store(raw, std::memory_order_relaxed); }
   // Null: there is no deadline.
   Watch* watch() const { return watch_.get(); }
   // Has a device do something within the deadline. `begin` calls the plugin; where it succeeds, its last call is the Forward that
@@ -70,6 +73,7 @@ class Client {
   std::unique_ptr<Watch> watch_;
   mutable Aside aside_;
   std::atomic<bool> alone_{false};
+  mutable std::atomic<bool> raw_{false};
 };
 
 // Thread rule: any thread.
@@ -87,12 +91,14 @@ class PjrtBuffer final : public Buffer {
   void TakenOver() { share_.Forget(); }
 
   // Copies bytes from `offset` on, as they lie in a dense row-major tensor. What is asked for in pieces is fetched once, and kept
-  // until its last byte was.
+  // until its last byte was, where devices do not give pieces.
   absl::Status Read(int64_t offset, std::span<std::byte> destination);
 
  private:
   ~PjrtBuffer() override;
   absl::Status Fetch(std::span<std::byte> destination);
+  // Some bytes, where the device has them as the host does. False: it cannot, or will not be asked.
+  bool FetchSome(int64_t offset, std::span<std::byte> destination) const;
 
   const std::shared_ptr<Client> client_;
   Share share_;

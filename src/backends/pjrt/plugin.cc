@@ -181,6 +181,7 @@ std::string_view NameOf(api::Function function) {
     case kExecutableOutputDimensions: return "PJRT_Executable_OutputDimensions";
     case kClientTopologyDescription: return "PJRT_Client_TopologyDescription";
     case kExecutableGetCompiledMemoryStats: return "PJRT_Executable_GetCompiledMemoryStats";
+    case kBufferCopyRawToHost: return "PJRT_Buffer_CopyRawToHost";
   }
   return "a PJRT function";
 }

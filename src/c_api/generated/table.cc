@@ -289,6 +289,8 @@ const weft_api_v1 kApi = {
     weft_sampler_retain,
     weft_sampler_release,
     weft_loader_create,
+    weft_tensor_from_shards,
+    weft_tensor_to_host_box,
 };
 
 struct Entry {
@@ -993,6 +995,7 @@ const Entry kProcs[] = {
     {"weft_tensor_from_host", reinterpret_cast<weft_proc>(weft_tensor_from_host)},
     {"weft_tensor_from_host_sharded", reinterpret_cast<weft_proc>(weft_tensor_from_host_sharded)},
     {"weft_tensor_from_i64", reinterpret_cast<weft_proc>(weft_tensor_from_i64)},
+    {"weft_tensor_from_shards", reinterpret_cast<weft_proc>(weft_tensor_from_shards)},
     {"weft_tensor_from_u64", reinterpret_cast<weft_proc>(weft_tensor_from_u64)},
     {"weft_tensor_item_f64", reinterpret_cast<weft_proc>(weft_tensor_item_f64)},
     {"weft_tensor_item_i64", reinterpret_cast<weft_proc>(weft_tensor_item_i64)},
@@ -1011,6 +1014,7 @@ const Entry kProcs[] = {
     {"weft_tensor_to_dlpack", reinterpret_cast<weft_proc>(weft_tensor_to_dlpack)},
     {"weft_tensor_to_dlpack_legacy", reinterpret_cast<weft_proc>(weft_tensor_to_dlpack_legacy)},
     {"weft_tensor_to_host", reinterpret_cast<weft_proc>(weft_tensor_to_host)},
+    {"weft_tensor_to_host_box", reinterpret_cast<weft_proc>(weft_tensor_to_host_box)},
     {"weft_tensor_to_string", reinterpret_cast<weft_proc>(weft_tensor_to_string)},
     {"weft_threshold", reinterpret_cast<weft_proc>(weft_threshold)},
     {"weft_tile", reinterpret_cast<weft_proc>(weft_tile)},

@@ -70,6 +70,12 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const std::vector<std::string> in = Split(Attr<kAttrs, "in_specs">(call.attrs)),
                                  out = Split(Attr<kAttrs, "out_specs">(call.attrs));
   const Function& body = *call.regions[0];
+  const auto cuts = [](const Node* node) { return &node->op() == &kOp_shard; };
+  for (const Function* each : CalleesFirst(body)) {
+    if (std::ranges::none_of(each->nodes(), cuts)) continue;
+    return UserError("the function @", each->name(),
+                     " has a weft_shard; what each device runs has parts, which lie on that device alone");
+  }
   size_t given = call.operands.size();
   while (given > 0 && call.operands[given - 1] == nullptr) --given;
   if (body.parameters().size() != given) {

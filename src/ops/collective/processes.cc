@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 #include "src/runtime/hash_map.h"
 #include "src/runtime/status.h"
@@ -100,6 +101,25 @@ absl::Status CheckProcesses(const ir::Module& module) {
     if (status.ok()) return status;
     return absl::Status(status.code(), absl::StrCat(node.op().name, ": ", status.message()));
   });
+}
+
+absl::Status CheckAxes(const ir::Mesh& mesh, const ir::Function& function) {
+  for (const ir::Function* each : ir::CalleesFirst(function)) {
+    for (const ir::Node* node : each->nodes()) {
+      if (&node->op() == &kOp_shard) {
+        absl::StatusOr<ir::Sharding> said = ir::ParseSharding(ShardAttrs{node->attrs()}.spec(), mesh);
+        absl::Status status = said.ok() ? ir::Check(mesh, *said, node->type(), "a value") : said.status();
+        if (!status.ok()) return WithText(status, absl::StrCat("the function @", each->name(), ": ", status.message()));
+      } else if (&node->op() == &kOp_per_device) {
+        const std::string& own = PerDeviceAttrs{node->attrs()}.mesh();
+        WEFT_ASSIGN_OR_RETURN(const ir::Mesh wanted, ir::ParseMesh(own));
+        if (wanted.axes == mesh.axes) continue;
+        return UserError("the function @", each->name(), " has a weft_per_device of the mesh ", own,
+                         "; it is called on the mesh ", ir::ToString(mesh));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RefuseOthers(const ir::Module& module, std::string_view platform) {

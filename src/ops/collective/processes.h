@@ -25,6 +25,10 @@ absl::Status CheckProcesses(const ir::OpDef& op, const ir::Attrs& attrs, uint64_
 // The same of every node of the module, at any depth.
 absl::Status CheckProcesses(const ir::Module& module);
 
+// INVALID_ARGUMENT unless the function, and all that it carries, suits values of this mesh: axes that it cuts along are the mesh's and
+// come out even, and what each device runs is for a mesh like it.
+absl::Status CheckAxes(const ir::Mesh& mesh, const ir::Function& function);
+
 // replica_groups (i64 [groups, size]) of a collective along these axes of a mesh: places in row-major order, a group for each place along
 // the other axes, its members in the order of the axes as they are listed, the last one fastest.
 ir::AttrValue GroupsAlong(const ir::Mesh& mesh, std::span<const uint32_t> axes);

@@ -344,6 +344,22 @@ void Call_weft_tensor_to_host(Fuzz& f) {
   f.Leave(weft_tensor_to_host(tensor, data, size));
 }
 
+void Call_weft_tensor_to_host_box(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  size_t rank = static_cast<size_t>(f.Roll(4)), size = static_cast<size_t>(4 * f.Roll(4));
+  auto *starts = static_cast<int64_t*>(f.Block(4 * sizeof(int64_t))), *sizes = static_cast<int64_t*>(f.Block(4 * sizeof(int64_t)));
+  for (size_t i = 0; i < 4; ++i) starts[i] = f.Roll(2), sizes[i] = f.Roll(3);
+  void* data = f.Block(128);
+  if (f.Wrong()) starts[0] = f.Of<int64_t>({-1, INT64_MAX, INT64_MIN, 99});
+  if (f.Wrong()) sizes[0] = f.Of<int64_t>({-1, INT64_MAX, INT64_MIN, 99});
+  if (f.Wrong()) rank = f.Of<size_t>({9, SIZE_MAX});
+  if (f.Wrong()) size = f.Of<size_t>({1, 128, SIZE_MAX, size_t{1} << 62});
+  if (f.Wrong()) f.OneIn(2) ? starts = nullptr : sizes = nullptr;
+  if (f.Wrong()) data = nullptr;
+  f.Enter();
+  f.Leave(weft_tensor_to_host_box(tensor, starts, sizes, rank, data, size));
+}
+
 void Call_weft_tensor_from_dlpack(Fuzz& f) { Import<DLManagedTensorVersioned>(f, weft_tensor_from_dlpack); }
 void Call_weft_tensor_from_dlpack_legacy(Fuzz& f) { Import<DLManagedTensor>(f, weft_tensor_from_dlpack_legacy); }
 void Call_weft_tensor_to_dlpack(Fuzz& f) { Export<DLManagedTensorVersioned>(f, weft_tensor_to_dlpack); }

@@ -10,6 +10,7 @@
 //   no_initialize      PJRT_Plugin_Initialize fails              signals            it sets handlers for SIGSEGV, SIGTERM, SIGUSR2
 //
 //   devices=N          of a client                               memory=N           bytes a device has
+//   turned             four devices of coordinates (1, 1), (0, 1), (1, 0), (0, 0), the others of (0, 1) as usual
 //   slow_ms=N          everything on a device takes so long      slow_compile_ms=N  compiling does
 //   dies=D:N           device D runs N launches and is gone      refuses_load       programs are not loaded
 //   hangs=D            what device D begins does not end before another text is set
@@ -17,7 +18,7 @@
 //   portable=0         programs for any device are not compiled  ignores_portable   they are compiled for the first one
 //   keeps_device       what is loaded is for the device that it was compiled for, whatever the options say
 //   fail=PJRT_X:N:C    the N-th call since this was set fails with code C (any number of these); fail=launch:N:C: not the call
-//                      but the launch, when it runs; N = 0: each call
+//                      but the launch, when it runs; fail=launch on D:N:C: on that device of it; N = 0: each call
 //   silent=PJRT_X      answers success and has done nothing (any number of these; of what destroys: it is done)
 //   last_zero=PJRT_X   answers success, done as usual, and the last word of its arguments is zero
 //   blocks=PJRT_X      does not begin before another text is set; blocks_after=PJRT_X: does not return
@@ -40,37 +41,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
-#include "src/backends/reference/interpreter.h"
-#include "src/runtime/float_environment.h"
 #include "tests/pjrt/fake/faults.h"
+#include "tests/pjrt/fake/launches.h"
 #include "tests/pjrt/fake/more_api.h"
 #include "tests/pjrt/fake/objects.h"
 #include "tests/pjrt/fake/programs.h"
 
 namespace weft::pjrt::fake {
 namespace {
-
-void Sleep(int64_t ms) {
-  if (ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
-}
-
-// On a device's thread: how long it takes for anything.
-void Pause(const api::Device& device) {
-  Sleep(Current()->slow_ms);
-  while (Current()->hanging_device == device.description.id) Sleep(1);
-}
-
-absl::Status Alive(const api::Device& device) {
-  const auto faults = Current();
-  if (device.description.id != faults->dying_device || device.launches < faults->last_launch) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("fake: device ", device.description.id, " is gone"));
-}
-
-absl::Status Room(const api::Device& device, int64_t bytes) {
-  const int64_t most = Current()->memory, held = device.bytes;
-  if (most == 0 || held + bytes <= most) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("fake: ", bytes, " bytes wanted, ", held, " of ", most, " in use"));
-}
 
 // --- Errors, events, the plugin --------------------------------------------------------------------------------------------
 
@@ -186,11 +164,17 @@ absl::Status DescriptionProcessIndex(api::DescriptionNumber& args) {
 absl::Status DescriptionAttributes(api::DescriptionAttributes& args) {
   using Kind = api::NamedValue::Kind;
   static constexpr int64_t kPlace[] = {0, 1};
+  static constexpr int64_t kTurned[][2] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
   static const api::NamedValue kKnown[] = {{.name = "coords", .name_size = 6, .kind = Kind::kInt64List, .integers = kPlace, .value_size = 2},
                                            {.name = "say \"it\"", .name_size = 8, .kind = Kind::kString, .string = "two\nlines", .value_size = 9},
                                            {.name = "slots", .name_size = 5, .kind = Kind::kInt64, .integer = -7, .value_size = 1},
                                            {.name = "speed", .name_size = 5, .kind = Kind::kFloat, .number = 0.5, .value_size = 1}};
-  args.attributes = kKnown;
+  static const auto kFourTurned = [] {
+    std::vector<std::vector<api::NamedValue>> all(4, {std::begin(kKnown), std::end(kKnown)});
+    for (size_t i = 0; i < 4; ++i) all[i][0].integers = kTurned[i];
+    return all;
+  }();
+  args.attributes = Current()->turned && args.description->id < 4 ? kFourTurned[static_cast<size_t>(args.description->id)].data() : kKnown;
   args.num_attributes = std::size(kKnown);
   return absl::OkStatus();
 }
@@ -228,23 +212,6 @@ absl::Status ClientTopologyDescription(api::ClientTopology& args) {
 }
 
 // --- Buffers ---------------------------------------------------------------------------------------------------------------
-
-api::Buffer* NewBuffer(std::shared_ptr<Storage> storage) {
-  auto* const buffer = new api::Buffer;
-  buffer->device = storage->device;
-  buffer->type = ElementTypeOf(storage->dtype);
-  buffer->dims = storage->dims;
-  buffer->bytes = storage->bytes;
-  MutexLock lock(buffer->mutex);
-  buffer->storage = std::move(storage);
-  return buffer;
-}
-
-absl::StatusOr<std::shared_ptr<Storage>> StorageOf(api::Buffer& buffer) {
-  MutexLock lock(buffer.mutex);
-  if (buffer.storage == nullptr) return absl::InvalidArgumentError("fake: the buffer has been deleted or donated");
-  return buffer.storage;
-}
 
 absl::Status BufferFromHostBuffer(api::BufferFromHostBuffer& args) {
   if (args.num_byte_strides != 0) return absl::UnimplementedError("fake: strides");
@@ -344,94 +311,6 @@ absl::Status BufferToHostBuffer(api::ToHostBuffer& args) {
     done->Complete(std::move(status));
   });
   args.event = new api::Event{done};
-  return absl::OkStatus();
-}
-
-// --- Launches --------------------------------------------------------------------------------------------------------------
-
-struct Launch {
-  std::shared_ptr<const Compiled> compiled;
-  api::Device* device;
-  std::vector<std::shared_ptr<Storage>> arguments, results;
-  Ref<weft::Event> done = MakeRef<weft::Event>();
-};
-
-absl::Status Compute(const Launch& launch) {
-  const auto faults = Current();
-  Pause(*launch.device);
-  WEFT_RETURN_IF_ERROR(Alive(*launch.device));
-  ++launch.device->launches;
-  ++counts.launches;
-  WEFT_RETURN_IF_ERROR(faults->Call("launch"));
-  const WholeFloatScope floats;
-  std::vector<HostTensor> arguments;
-  for (const auto& argument : launch.arguments) {
-    WEFT_RETURN_IF_ERROR(argument->ready->status());
-    arguments.push_back(argument->value);
-  }
-  WEFT_ASSIGN_OR_RETURN(auto results, reference::Interpret(launch.compiled->module.main(), arguments));
-  for (size_t i = 0; i < results.size(); ++i) launch.results[i]->value = std::move(results[i]);
-  return absl::OkStatus();
-}
-
-void Run(Launch& launch) {
-  absl::Status status;
-  try {
-    status = Compute(launch);
-  } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError("fake: no memory while a launch ran");
-  }
-  launch.arguments.clear();
-  for (const auto& result : launch.results) result->ready->Complete(status);
-  launch.results.clear();
-  launch.done->Complete(std::move(status));
-}
-
-absl::Status LoadedExecutableExecute(api::Execute& args) {
-  if (args.num_devices != 1) return absl::UnimplementedError("fake: several devices in one launch");
-  const Compiled& compiled = *args.executable->compiled;
-  const ir::Function& main = compiled.module.main();
-  if (args.execute_device != nullptr && args.executable->device >= 0) {
-    return absl::InvalidArgumentError("fake: execute_device is for programs that are compiled for any");
-  }
-  const size_t own = static_cast<size_t>(std::max<int64_t>(0, args.executable->device));
-  Launch launch{args.executable->compiled, args.execute_device != nullptr ? args.execute_device : args.executable->client->devices[own]};
-  WEFT_RETURN_IF_ERROR(Alive(*launch.device));
-  if (args.num_args != main.parameters().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("fake: ", args.num_args, " arguments, not ", main.parameters().size()));
-  }
-  std::set<int64_t> kept;
-  for (size_t i = 0; i < args.options->num_non_donatable_input_indices; ++i) kept.insert(args.options->non_donatable_input_indices[i]);
-  std::vector<api::Buffer*> taken;
-  int64_t wanted = 0;
-  for (size_t i = 0; i < args.num_args; ++i) {
-    api::Buffer* const buffer = args.argument_lists[0][i];
-    const ir::Type& type = main.parameters()[i].type();
-    WEFT_ASSIGN_OR_RETURN(auto storage, StorageOf(*buffer));
-    if (storage->device != launch.device || storage->dtype != type.dtype || storage->dims != type.dims) {
-      return absl::InvalidArgumentError(absl::StrCat("fake: argument ", i, " is no ", ToString(type), " on device ", launch.device->description.id));
-    }
-    if (main.parameter_infos()[i].donated_to >= 0 && !kept.contains(static_cast<int64_t>(i))) {
-      taken.push_back(buffer);
-      wanted -= storage->bytes;
-    }
-    launch.arguments.push_back(std::move(storage));
-  }
-  for (const ir::Value& result : main.results()) wanted += result.type().bytes();
-  WEFT_RETURN_IF_ERROR(Room(*launch.device, wanted));
-  // From here on nothing fails but the launch itself.
-  for (api::Buffer* buffer : taken) {
-    MutexLock lock(buffer->mutex);
-    if (buffer->storage != nullptr) buffer->storage->GiveBack();
-    buffer->storage = nullptr;
-  }
-  for (size_t i = 0; i < main.results().size(); ++i) {
-    const ir::Type& type = main.results()[i].type();
-    launch.results.push_back(std::make_shared<Storage>(launch.device, type.dtype, type.dims));
-    args.output_lists[0][i] = NewBuffer(launch.results.back());
-  }
-  if (args.device_complete_events != nullptr) args.device_complete_events[0] = new api::Event{launch.done};
-  launch.device->line.Add([launch = std::move(launch)]() mutable { Run(launch); });
   return absl::OkStatus();
 }
 

@@ -57,6 +57,8 @@ absl::StatusOr<std::shared_ptr<const Faults>> Faults::Parse(std::string_view tex
       faults->refuses_load = true;
     } else if (name == "ignores_portable") {
       faults->ignores_portable = true;
+    } else if (name == "turned") {
+      faults->turned = true;
     } else if (name == "keeps_device") {
       faults->keeps_device = true;
     } else if (name == "refuses") {

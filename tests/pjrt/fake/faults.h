@@ -32,7 +32,7 @@ struct Faults {
   int64_t portable = 1;
   int64_t functions = kFunctions, major = 0, minor = 115;
   bool extensions = false, initializes = true, signals = false, refuses_load = false;
-  bool ignores_portable = false, keeps_device = false;
+  bool ignores_portable = false, keeps_device = false, turned = false;
   std::vector<std::string> missing, silent, last_zero, blocking, blocking_after;  // functions
   std::string refused;  // an operation's name in the text
   std::vector<std::unique_ptr<Failure>> failures;

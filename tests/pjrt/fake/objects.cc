@@ -1,7 +1,10 @@
 // See objects.h.
 #include "tests/pjrt/fake/objects.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
+#include "tests/pjrt/fake/faults.h"
 
 namespace weft::pjrt::fake {
 namespace {
@@ -71,6 +74,44 @@ Storage::~Storage() { GiveBack(); }
 
 void Storage::GiveBack() {
   if (counted_.exchange(false)) device->bytes -= bytes;
+}
+
+void Sleep(int64_t ms) {
+  if (ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+void Pause(const api::Device& device) {
+  Sleep(Current()->slow_ms);
+  while (Current()->hanging_device == device.description.id) Sleep(1);
+}
+
+absl::Status Alive(const api::Device& device) {
+  const auto faults = Current();
+  if (device.description.id != faults->dying_device || device.launches < faults->last_launch) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("fake: device ", device.description.id, " is gone"));
+}
+
+absl::Status Room(const api::Device& device, int64_t bytes) {
+  const int64_t most = Current()->memory, held = device.bytes;
+  if (most == 0 || held + bytes <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("fake: ", bytes, " bytes wanted, ", held, " of ", most, " in use"));
+}
+
+api::Buffer* NewBuffer(std::shared_ptr<Storage> storage) {
+  auto* const buffer = new api::Buffer;
+  buffer->device = storage->device;
+  buffer->type = ElementTypeOf(storage->dtype);
+  buffer->dims = storage->dims;
+  buffer->bytes = storage->bytes;
+  MutexLock lock(buffer->mutex);
+  buffer->storage = std::move(storage);
+  return buffer;
+}
+
+absl::StatusOr<std::shared_ptr<Storage>> StorageOf(api::Buffer& buffer) {
+  MutexLock lock(buffer.mutex);
+  if (buffer.storage == nullptr) return absl::InvalidArgumentError("fake: the buffer has been deleted or donated");
+  return buffer.storage;
 }
 
 }  // namespace weft::pjrt::fake

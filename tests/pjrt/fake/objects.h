@@ -55,7 +55,8 @@ struct Storage {
 
 struct Compiled {
   std::string text;
-  ir::Module module;
+  ir::Module module;            // of whole values; its participants say which device has which part
+  Ref<const ir::Function> run;  // what all devices compute together, of whole values
   std::vector<api::ElementType> types;
   std::vector<int64_t> dims;
   std::vector<size_t> ranks;
@@ -100,14 +101,30 @@ struct Buffer {
 struct Executable {
   std::shared_ptr<const fake::Compiled> compiled;
   int64_t device = -1;  // whose it is; -1: any may run it
+  std::vector<int64_t> all = {};  // of several: the device of each partition
 };
 struct LoadedExecutable {
   Client* client = nullptr;
   std::shared_ptr<const fake::Compiled> compiled;
   int64_t device = -1;
+  std::vector<int64_t> all = {};
 };
 struct SerializedExecutable {
   std::string bytes;
 };
 
 }  // namespace weft::pjrt::api
+
+namespace weft::pjrt::fake {
+
+void Sleep(int64_t ms);
+// On a device's thread: how long it takes for anything.
+void Pause(const api::Device& device);
+// UNAVAILABLE once the device is gone, RESOURCE_EXHAUSTED where it has no room for so much more.
+absl::Status Alive(const api::Device& device);
+absl::Status Room(const api::Device& device, int64_t bytes);
+
+api::Buffer* NewBuffer(std::shared_ptr<Storage> storage);
+absl::StatusOr<std::shared_ptr<Storage>> StorageOf(api::Buffer& buffer);
+
+}  // namespace weft::pjrt::fake

@@ -9,7 +9,10 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "serialization/checksum.h"
+#include "src/passes/passes.h"
 #include "src/stablehlo/read.h"
 #include "tests/pjrt/fake/faults.h"
 #include "tests/pjrt/fake/objects.h"
@@ -20,7 +23,13 @@ namespace {
 absl::StatusOr<std::shared_ptr<const Compiled>> Read(std::string_view text) {
   auto compiled = std::make_shared<Compiled>();
   compiled->text = text;
-  WEFT_ASSIGN_OR_RETURN(compiled->module, stablehlo::ReadStableHlo(compiled->text));
+  WEFT_ASSIGN_OR_RETURN(compiled->module, stablehlo::ReadStableHlo(compiled->text, {.alone = false}));
+  ir::Module together = compiled->module;
+  together.participants = {};
+  if (!compiled->module.participants.mesh.none()) {
+    WEFT_ASSIGN_OR_RETURN(together, passes::UnfoldDevices(together, {}));
+  }
+  compiled->run = Ref<const ir::Function>::Share(&together.main());
   if (compiled->module.draws) return absl::UnimplementedError("fake: stablehlo.rng has no state here");
   for (const ir::Value& result : compiled->module.main().results()) {
     compiled->types.push_back(ElementTypeOf(result.dtype()));
@@ -59,9 +68,9 @@ uint64_t TakeNumber(std::string_view* message) {
   }
   return number;
 }
-// The last field of that number; of numbers and messages alone, which is all that clients send.
-Field Last(std::string_view message, uint64_t number) {
-  Field found;
+// All fields of that number; of numbers and messages alone, which is all that clients send.
+std::vector<Field> All(std::string_view message, uint64_t number) {
+  std::vector<Field> found;
   while (!message.empty()) {
     const uint64_t tag = TakeNumber(&message);
     Field field{.number = tag >> 3, .value = TakeNumber(&message)};
@@ -69,9 +78,25 @@ Field Last(std::string_view message, uint64_t number) {
       field.bytes = message.substr(0, field.value);
       message.remove_prefix(field.bytes.size());
     }
-    if (field.number == number) found = field;
+    if (field.number == number) found.push_back(field);
   }
   return found;
+}
+Field Last(std::string_view message, uint64_t number) {
+  const std::vector<Field> all = All(message, number);
+  return all.empty() ? Field() : all.back();
+}
+
+// The device of each partition that serialised CompileOptions say; none where they are for one.
+std::vector<int64_t> AllDevicesOf(std::string_view options) {
+  const std::string_view build = Last(options, 3).bytes;
+  std::vector<int64_t> devices;
+  if (Last(build, 5).value < 2) return devices;
+  for (const Field& partition : All(Last(build, 9).bytes, 3)) {
+    std::string_view ids = Last(partition.bytes, 1).bytes;
+    devices.push_back(static_cast<int64_t>(TakeNumber(&ids)));
+  }
+  return devices;
 }
 
 // Which device serialised CompileOptions say; -1: any.
@@ -98,18 +123,19 @@ absl::Status ClientCompile(api::ClientCompile& args) {
   WEFT_ASSIGN_OR_RETURN(const int64_t device, DeviceOf({args.options, args.options_size}));
   if (device >= static_cast<int64_t>(args.client->devices.size())) return absl::InvalidArgumentError(absl::StrCat("fake: there is no device ", device));
   WEFT_ASSIGN_OR_RETURN(auto compiled, CompiledOf(*args.program));
-  args.executable = new api::LoadedExecutable{args.client, std::move(compiled), device};
+  args.executable = new api::LoadedExecutable{args.client, std::move(compiled), device, AllDevicesOf({args.options, args.options_size})};
   return absl::OkStatus();
 }
 absl::Status Compile(api::Compile& args) {
   WEFT_ASSIGN_OR_RETURN(const int64_t device, DeviceOf({args.options, args.options_size}));
   WEFT_ASSIGN_OR_RETURN(auto compiled, CompiledOf(*args.program));
-  args.executable = new api::Executable{std::move(compiled), device};
+  args.executable = new api::Executable{std::move(compiled), device, AllDevicesOf({args.options, args.options_size})};
   return absl::OkStatus();
 }
 
 absl::Status ExecutableSerialize(api::ExecutableSerialize& args) {
-  const std::string all = absl::StrCat(args.executable->device, "\n", args.executable->compiled->text);
+  const std::string devices = args.executable->all.empty() ? absl::StrCat(args.executable->device) : absl::StrJoin(args.executable->all, ",");
+  const std::string all = absl::StrCat(devices, "\n", args.executable->compiled->text);
   args.owner = new api::SerializedExecutable{Sum(all) + all};
   args.bytes = args.owner->bytes.data();
   args.size = args.owner->bytes.size();
@@ -135,13 +161,18 @@ absl::Status DeserializeAndLoad(api::DeserializeAndLoad& args) {
   const std::string_view all = bytes.substr(line + 1);
   const size_t text = all.find('\n');
   int64_t device = -1;
-  if (!absl::SimpleAtoi(all.substr(0, text), &device)) return absl::InternalError("fake: bytes without a device");
+  std::vector<int64_t> devices;
+  for (const std::string_view id : absl::StrSplit(all.substr(0, text), ',')) {
+    if (!absl::SimpleAtoi(id, &devices.emplace_back())) return absl::InternalError("fake: bytes without a device");
+  }
+  device = devices[0];
+  if (devices.size() == 1) devices.clear();
   if (args.options_size > 0 && !Current()->keeps_device) {
     WEFT_ASSIGN_OR_RETURN(device, DeviceOf({args.options, args.options_size}));
   }
   if (device >= static_cast<int64_t>(args.client->devices.size())) return absl::InvalidArgumentError(absl::StrCat("fake: there is no device ", device));
   WEFT_ASSIGN_OR_RETURN(auto compiled, Read(all.substr(text + 1)));
-  args.executable = new api::LoadedExecutable{args.client, std::move(compiled), device};
+  args.executable = new api::LoadedExecutable{args.client, std::move(compiled), device, std::move(devices)};
   return absl::OkStatus();
 }
 
@@ -154,7 +185,7 @@ absl::Status LoadedExecutableDestroy(api::OfLoadedExecutable& args) {
   return absl::OkStatus();
 }
 absl::Status LoadedExecutableGetExecutable(api::GetExecutable& args) {
-  args.executable = new api::Executable{args.loaded->compiled, args.loaded->device};
+  args.executable = new api::Executable{args.loaded->compiled, args.loaded->device, args.loaded->all};
   return absl::OkStatus();
 }
 absl::Status LoadedExecutableAddressableDevices(api::LoadedDevices& args) {

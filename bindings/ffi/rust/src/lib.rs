@@ -3382,6 +3382,8 @@ pub struct weft_api_v1 {
     pub sampler_retain: Option<unsafe extern "C" fn(sampler: *mut weft_sampler)>,
     pub sampler_release: Option<unsafe extern "C" fn(sampler: *mut weft_sampler)>,
     pub loader_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, dataset: *mut weft_dataset, sampler: *mut weft_sampler, options: *const weft_loader_options, out: *mut *mut weft_loader) -> *mut weft_error>,
+    pub tensor_from_shards: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, parts: *const *mut weft_tensor, part_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub tensor_to_host_box: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, starts: *const i64, sizes: *const i64, rank: usize, data: *mut c_void, size: usize) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3626,6 +3628,8 @@ extern "C" {
     pub fn weft_tensor_sharding_picture(tensor: *mut weft_tensor, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_tensor_copy_to_mesh(tensor: *mut weft_tensor, mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_from_host_sharded(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, dtype: weft_dtype, dims: *const i64, rank: usize, data: *const c_void, size: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_from_shards(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, parts: *const *mut weft_tensor, part_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_to_host_box(tensor: *mut weft_tensor, starts: *const i64, sizes: *const i64, rank: usize, data: *mut c_void, size: usize) -> *mut weft_error;
     pub fn weft_per_device(ctx: *mut weft_context, function: *mut weft_function, input_specs: *const c_char, input_specs_length: usize, output_specs: *const c_char, output_specs_length: usize, inputs: *const *mut weft_tensor, input_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_all_reduce(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, reducer: weft_collective_reducer, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_all_gather(ctx: *mut weft_context, x: *mut weft_tensor, axes: *const c_char, axes_length: usize, dimension: i64, out: *mut *mut weft_tensor) -> *mut weft_error;

@@ -778,6 +778,19 @@ void Call_weft_tensor_copy_to_mesh(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_tensor_from_shards(Fuzz& f) {
+  weft_mesh* const mesh = f.Handle<weft_mesh>(false);
+  const Text spec_ = f.DrawText(Words::kSpecs);
+  const char* const spec = spec_.data;
+  const size_t spec_length = spec_.length;
+  size_t part_count = 0;
+  weft_tensor* const* const parts = f.Handles<weft_tensor>(&part_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_from_shards(mesh, spec, spec_length, parts, part_count, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_all_reduce(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Handle<weft_tensor>(false);
@@ -924,21 +937,6 @@ void Call_weft_dataset_from_tensors(Fuzz& f) {
   weft_dataset** const out = f.Out<weft_dataset*>(false);
   f.Enter();
   if (!f.Leave(weft_dataset_from_tensors(tensors, count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dataset_open(Fuzz& f) {
-  const Text path_ = f.DrawText(Words::kFiles);
-  const char* const path = path_.data;
-  const size_t path_length = path_.length;
-  weft_csv_options* const csv = f.Options<weft_csv_options>();
-  if (csv != nullptr) {
-    csv->dtype = static_cast<weft_dtype>(f.DTypeNumber());
-    csv->separator = static_cast<int32_t>(f.Integer());
-  }
-  weft_dataset** const out = f.Out<weft_dataset*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dataset_open(path, path_length, csv, out))) return;
   f.Keep(out);
 }
 

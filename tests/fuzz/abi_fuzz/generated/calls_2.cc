@@ -4,6 +4,21 @@
 
 namespace weft::fuzz {
 
+void Call_weft_dataset_open(Fuzz& f) {
+  const Text path_ = f.DrawText(Words::kFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_csv_options* const csv = f.Options<weft_csv_options>();
+  if (csv != nullptr) {
+    csv->dtype = static_cast<weft_dtype>(f.DTypeNumber());
+    csv->separator = static_cast<int32_t>(f.Integer());
+  }
+  weft_dataset** const out = f.Out<weft_dataset*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dataset_open(path, path_length, csv, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_dataset_zip(Fuzz& f) {
   size_t count = 0;
   weft_dataset* const* const datasets = f.Handles<weft_dataset>(&count);
@@ -776,14 +791,6 @@ void Call_weft_dropout_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_dropout_opts), &size);
   f.Enter();
   weft_dropout_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_elu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_elu_opts), &size);
-  f.Enter();
-  weft_elu_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_elu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_elu_opts), &size);
+  f.Enter();
+  weft_elu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_embedding_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_embedding_opts), &size);
@@ -794,16 +802,6 @@ void Call_weft_vecdot_opts_init(Fuzz& f) {
   f.Enter();
   weft_vecdot_opts_init(options, size);
   f.LeaveVoid();
-}
-
-void Call_weft_stop_gradient(Fuzz& f) {
-  f.BeginOp(kOps[0]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_stop_gradient(ctx, x, out))) return;
-  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

@@ -4,6 +4,24 @@
 
 namespace weft::fuzz {
 
+void Call_weft_logsumexp(Fuzz& f) {
+  f.BeginOp(kOps[100]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOGSUMEXP_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_LOGSUMEXP_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsumexp(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_max(Fuzz& f) {
   f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1612,22 +1630,6 @@ void Call_weft_logical_xor(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_logical_xor(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logit(Fuzz& f) {
-  f.BeginOp(kOps[200]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_logit_opts* const opts = f.Options<weft_logit_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOGIT_HAS_EPS;
-    opts->eps = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logit(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_logit(Fuzz& f) {
+  f.BeginOp(kOps[200]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_logit_opts* const opts = f.Options<weft_logit_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOGIT_HAS_EPS;
+    opts->eps = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logit(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_masked_fill(Fuzz& f) {
   f.BeginOp(kOps[201]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1699,24 +1715,6 @@ void Call_weft_cosine_similarity(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_cosine_similarity(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cov(Fuzz& f) {
-  f.BeginOp(kOps[300]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const counts = f.Operand(1);
-  weft_tensor* const weights = f.Operand(2);
-  weft_cov_opts* const opts = f.Options<weft_cov_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_COV_HAS_CORRECTION;
-    opts->correction = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cov(ctx, x, counts, weights, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,24 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cov(Fuzz& f) {
+  f.BeginOp(kOps[300]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const counts = f.Operand(1);
+  weft_tensor* const weights = f.Operand(2);
+  weft_cov_opts* const opts = f.Options<weft_cov_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_COV_HAS_CORRECTION;
+    opts->correction = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cov(ctx, x, counts, weights, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_cross(Fuzz& f) {
   f.BeginOp(kOps[301]);
   weft_context* const ctx = f.Handle<weft_context>(false);

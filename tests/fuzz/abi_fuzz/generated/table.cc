@@ -1833,6 +1833,8 @@ void Call_weft_tensor_shard_at(Fuzz& f);
 void Call_weft_tensor_sharding_picture(Fuzz& f);
 void Call_weft_tensor_copy_to_mesh(Fuzz& f);
 void Call_weft_tensor_from_host_sharded(Fuzz& f);
+void Call_weft_tensor_from_shards(Fuzz& f);
+void Call_weft_tensor_to_host_box(Fuzz& f);
 void Call_weft_per_device(Fuzz& f);
 void Call_weft_all_reduce(Fuzz& f);
 void Call_weft_all_gather(Fuzz& f);
@@ -2612,11 +2614,13 @@ extern const Function kFunctions[] = {
     {"weft_shard", Call_weft_shard, 0x30Au, false, true, 1, nullptr},
     {"weft_tensor_mesh", Call_weft_tensor_mesh, 0x328u, false, true, 1, nullptr},
     {"weft_tensor_sharding", Call_weft_tensor_sharding, 0xFFFFFFFFu, true, true, 1, nullptr},
-    {"weft_tensor_shard_count", Call_weft_tensor_shard_count, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_shard_count", Call_weft_tensor_shard_count, 0x308u, false, true, 1, nullptr},
     {"weft_tensor_shard_at", Call_weft_tensor_shard_at, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_sharding_picture", Call_weft_tensor_sharding_picture, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_copy_to_mesh", Call_weft_tensor_copy_to_mesh, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_from_host_sharded", Call_weft_tensor_from_host_sharded, 0x30Au, true, true, 1, nullptr},
+    {"weft_tensor_from_shards", Call_weft_tensor_from_shards, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_tensor_to_host_box", Call_weft_tensor_to_host_box, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_per_device", Call_weft_per_device, 0x1B0Au, false, true, 1, nullptr},
     {"weft_all_reduce", Call_weft_all_reduce, 0x130Au, false, true, 1, nullptr},
     {"weft_all_gather", Call_weft_all_gather, 0x130Au, false, true, 1, nullptr},
@@ -3160,6 +3164,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 782;
+extern const size_t kFunctionCount = 784;
 
 }  // namespace weft::fuzz
