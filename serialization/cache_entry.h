@@ -49,7 +49,7 @@ inline constexpr uint16_t kCacheVersion = 1;
 // INVALID_ARGUMENT if it is too large.
 absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry);
 
-// What an entry says of itself, without its program.
+// The facts of an entry, without its program.
 struct CacheEntryAbout {
   Hash128 key;
   std::string backend, target, options;

@@ -26,7 +26,7 @@ std::vector<CacheFile> ScanCacheFolder(FileSystem* fs, const std::string& root, 
 
 // The bytes of an entry's file, whoever wrote them. PERMISSION_DENIED of a file that is not trusted.
 absl::StatusOr<std::string> ReadCacheFile(FileSystem* fs, const std::string& path, FileInfo* info);
-// What an entry says of itself: `whole` checks every byte of it, else its first bytes are read.
+// Returns the facts of an entry. `whole` checks every byte of it; else only its first bytes are read.
 absl::StatusOr<CacheEntryAbout> AboutCacheFile(FileSystem* fs, const std::string& path, bool whole);
 
 }  // namespace weft

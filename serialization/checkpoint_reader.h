@@ -54,7 +54,7 @@ class CheckpointReader {
   // Tensor leaf i is entry(i). Empty before LoadAll.
   const Tree& tree() const { return tree_; }
   bool Knows(uint32_t id) const { return id < entries_.size() || found_.contains(id); }
-  // Of a tensor that is known. Lives as long as the reader.
+  // Returns the record of a tensor that is known. It lives as long as the reader.
   const IndexRecord& entry(uint32_t id) const { return id < entries_.size() ? entries_[id] : found_.find(id)->second; }
   const TensorRecord& tensor(uint32_t id) const { return entry(id).tensor; }
 
@@ -69,7 +69,7 @@ class CheckpointReader {
   absl::Status VerifyPayloads();
 
  private:
-  // What a walk over the frames has met.
+  // The frames that a walk has met.
   struct Walk {
     uint64_t payloads = 0;
     std::vector<bool> seen;         // tensors
@@ -89,7 +89,7 @@ class CheckpointReader {
   absl::StatusOr<Frame> ReadFrame(uint64_t offset, uint64_t limit);
   absl::Status ReadPack(const IndexRecord& entry);
   absl::Status ReadSummed(const IndexRecord& entry, uint64_t index, std::span<std::byte> out);
-  // Where payloads end and the index begins.
+  // The offset at which payloads end and the index begins.
   uint64_t data_end() const { return footer_.pages.empty() ? trailer_.footer_offset : footer_.pages[0].offset; }
 
   File file_;

@@ -48,7 +48,7 @@ class Spool final : public TensorSource {
   uint64_t end_ = 0;
 };
 
-// Of a path as Tree::PathOf writes it, up to its first "." that stands by itself; `path` becomes the rest.
+// Returns the first key of a path as Tree::PathOf writes it, up to a "." that stands by itself; `path` becomes the rest.
 std::string TakeKey(std::string_view* path, bool* last) {
   std::string key;
   size_t i = 0;

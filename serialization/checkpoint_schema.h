@@ -105,7 +105,7 @@ size_t IndexEntryBytes(size_t name, size_t dims, size_t inside, size_t sums);
 inline constexpr size_t kIndexPageOverhead = 128;  // frame and list of a page
 
 absl::StatusOr<HeaderRecord> DecodeHeader(const Frame& frame, const std::string& file);
-// Of the payload's length, too.
+// Checks the payload's length, too.
 absl::StatusOr<TensorRecord> DecodeData(const Frame& frame, const std::string& file);
 absl::StatusOr<SumsRecord> DecodeSums(const Frame& frame, const std::string& file);
 // Members lie apart, in order, inside the payload.

@@ -42,7 +42,7 @@ struct Buffer {
   size_t size = 0;
 };
 
-// Where a tensor ended up; 12 bytes, because a state may have a million of them.
+// The place of a tensor in the file; 12 bytes, because a state may have a million of them.
 struct Placed {
   uint32_t first = 0;  // in data_, in packs_, or in inside_
   uint32_t inner = 0;  // in a pack
@@ -197,7 +197,7 @@ absl::Status Writer::WriteFrame(FrameKind kind, std::span<const std::byte> meta,
   return EndFrame();
 }
 
-// Of a frame without payload, which are small.
+// Returns the hash of a frame without payload; such frames are small.
 uint64_t HashOfFrame(FrameKind kind, std::span<const std::byte> meta) {
   std::vector<std::byte> whole(RoundUp(kPrefixBytes + meta.size(), kFrameAlign));
   EncodePrefix(kind, meta, 0, whole.data());

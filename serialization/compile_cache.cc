@@ -188,7 +188,7 @@ void CompileCacheStore::Impl::Refuse(const std::string& untrusted) {
   Warn(kUntrusted, absl::StrCat("compile cache: a folder is not used: ", untrusted));
 }
 
-// What a folder that is only read has is copied into the first one. Damage there is a miss: it is not ours to move away.
+// An entry of a folder that is only read is copied into the first one. Damage there is a miss: it is not ours to move away.
 std::optional<CacheEntry> CompileCacheStore::Impl::ReadLower(const Hash128& key, std::string_view canonical,
                                                              uint64_t* bytes) {
   for (const Lower& layer : lower) {

@@ -92,7 +92,7 @@ class CompileCacheStore {
   void Drain();
   // Counts an entry that passed all checks here but that the caller could not use, and removes it.
   void Reject(const Hash128& key, std::string_view why);
-  // What is there now. `verify` reads every entry whole, else its first bytes.
+  // Lists the entries that are there now. `verify` reads every entry whole, else its first bytes.
   CacheListing List(bool verify) const;
   // Removes entries of the folder that is written to, the least recently used first: those that nobody used for `unused_ns` (none
   // if negative), then more until at most `max_bytes` are left. FAILED_PRECONDITION where there is no such folder.

@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-// Where the elements of a leaf come from.
+// The source of a leaf's elements.
 struct Leaf {
   uint32_t id = 0;
   DType from = DType::kInvalid, to = DType::kInvalid;

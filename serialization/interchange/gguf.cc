@@ -385,7 +385,7 @@ absl::Status GgufFile::Part(uint32_t id, uint64_t offset, std::span<std::byte> o
     if (swapped_) SwapBytes(out, static_cast<size_t>(BytesOf(type.dtype)));
     return absl::OkStatus();
   }
-  // What is read at once, and what is made of it at once, lie in caches.
+  // The blocks that are read at once, and the elements that are made of them at once, lie in caches.
   constexpr uint64_t kRead = 1024, kMade = 64;  // blocks
   const uint64_t block = static_cast<uint64_t>(type.bytes), values = static_cast<uint64_t>(type.elements);
   const uint64_t bytes = values * sizeof(float);  // that a block becomes

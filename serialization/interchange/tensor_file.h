@@ -67,7 +67,7 @@ class TensorFile {
   // A part of what ReadTensor gives, from `offset` on. Parts that come in order, each of some multiple of 4,096 bytes or the
   // tensor's end, cost what they are long in most formats; elsewhere the tensor is read whole and kept until its end is asked for.
   virtual absl::Status ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out) = 0;
-  // Where the bytes that ReadTensor gives lie in a file as they are, one after the other; a file that is mapped has them there.
+  // The place in a file where the bytes of ReadTensor lie as they are, one after the other; a mapped file has them there.
   struct Lying {
     const File* file = nullptr;
     uint64_t offset = 0;

@@ -1,4 +1,4 @@
-// What a backend is too whose devices' memory the host writes: new buffers come empty, so that a reader of files fills them in
+// A backend whose devices' memory the host writes is this, too: new buffers come empty, so that a reader of files fills them in
 // place and a tensor's bytes are nowhere twice. Beside Backend, because plugins have nothing of the kind.
 #pragma once
 

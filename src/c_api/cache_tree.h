@@ -1,4 +1,4 @@
-// What the disk cache and its entries say of themselves, as nodes of a weft_tree.
+// The facts of the disk cache and of its entries, as nodes of a weft_tree.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What passes between callers and us in more than one function: descriptions of tensors, errors of their functions,
+// Values that pass between callers and us in more than one function: descriptions of tensors, errors of their functions,
 // their data, lists of results.
 #pragma once
 
@@ -47,7 +47,7 @@ inline absl::Status GiveTensors(std::span<const Ref<lazy::Tensor>> tensors, weft
   return absl::OkStatus();
 }
 
-// What a caller handed over with a function: ended once, when nobody can call it any more.
+// The data that a caller handed over with a function. It is ended once, when nobody can call the function any more.
 class UserData {
  public:
   UserData(void* user_data, weft_release_fn release) : user_data_(user_data), release_(release) {}

@@ -18,7 +18,7 @@ struct Fit {
   uint32_t id;    // in the file
 };
 
-// What a tree and a file have in common, and what not.
+// The tensors that a tree and a file have in common, and the others.
 struct Match {
   std::vector<Fit> fits;
   std::vector<std::string> missing, unexpected,

@@ -1,4 +1,4 @@
-// What stands behind weft_checkpoint_reader: a file of tensors, how its owner wants it read, and how its tensors become the
+// The object behind weft_checkpoint_reader: a file of tensors, how its owner wants it read, and how its tensors become the
 // engine's.
 #pragma once
 

@@ -109,7 +109,7 @@ void WriteOrQueue(const std::shared_ptr<LogState>& state, lazy::CallbackQueue* q
 // The thread's marks: a scope's and weft_position_mark's.
 constinit thread_local ir::Location t_location{}, t_mark{};
 
-// Where compiled programs go. What the cache has to say goes through `engine` while there is one.
+// The options of the folders for compiled programs. The cache's messages go through `engine` while there is one.
 CompileCacheOptions CacheOptions(const Settings& settings, const LogHook& log,
                                  const std::shared_ptr<std::atomic<lazy::Engine*>>& engine) {
   CompileCacheOptions cache;

@@ -16,7 +16,7 @@ class JobObject final : public RefCounted {
   static Ref<JobObject> OfNumber(int64_t number);
 
   distributed::Patience PatienceFrom(int64_t now_ns) const { return {.deadline_ns = now_ns + timeout_ms * 1'000'000}; }
-  // What ends the waits of recorded calls: that of the context in which one was recorded last.
+  // The token ends the waits of recorded calls: it is that of the context in which one was recorded last.
   void set_cancel(CancelToken token) const {
     MutexLock lock(mutex_);
     cancel_ = std::move(token);

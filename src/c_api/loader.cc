@@ -15,10 +15,10 @@
 namespace weft::c_api {
 namespace {
 
-// What a batch becomes: a tensor a field, and the mask where tails are padded.
+// A batch on a device: a tensor a field, and the mask where tails are padded.
 using Tensors = std::vector<Ref<lazy::Tensor>>;
 
-// Where batches go.
+// The place that batches go to.
 struct Target {
   Ref<lazy::Engine> engine;
   lazy::Where where;
@@ -175,7 +175,7 @@ absl::Status Create(weft_context* ctx, weft_dataset* dataset, weft_sampler* samp
   return absl::OkStatus();
 }
 
-// What processes that share data must have in common.
+// The numbers that processes which share data must have in common.
 struct Stand {
   int64_t batches, batch, items, epoch, position, seed;
 

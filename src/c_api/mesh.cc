@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<Device*>> DevicesOf(weft_device* const* devices, size
   return found;
 }
 
-// Where a device is among those of its machine, the slowest coordinate first; empty where its backend does not tell.
+// The coordinates of a device among those of its machine, the slowest first; empty where its backend does not tell.
 std::vector<int64_t> CoordinatesOf(Device& device) {
   constexpr std::string_view kName = "\"coords\": [";
   const std::string all = device.backend->attributes(&device);

@@ -76,7 +76,7 @@ absl::Status Create(const Parameters& parameters, std::span<const lazy::Optimize
   return absl::OkStatus();
 }
 
-// What an options struct says.
+// An options struct, read.
 struct Said {
   lazy::OptimizerOptions rule;
   weft_job* job = nullptr;
@@ -88,8 +88,8 @@ absl::StatusOr<Said> Read(const weft_sgd_options* options, Kind kind) {
   WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.momentum", o.momentum, 0, HUGE_VAL));
   WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.weight_decay", o.weight_decay, 0, HUGE_VAL));
   if (o.nesterov != 0 && o.momentum == 0) return UserError("weft_sgd_options: nesterov needs a momentum above 0");
-  return Said{
-      {.kind = kind, .momentum = o.momentum, .nesterov = o.nesterov != 0, .weight_decay = o.weight_decay}, o.job};
+  return Said{{.kind = kind, .momentum = o.momentum, .nesterov = o.nesterov != 0, .weight_decay = o.weight_decay},
+              o.job};
 }
 
 absl::StatusOr<Said> Read(const weft_adam_options* options, Kind kind) {
@@ -151,7 +151,7 @@ absl::StatusOr<std::vector<lazy::OptimizerOptions>> ReadGroups(const Options* gr
   return made;
 }
 
-// What every weft_*_create_groups is given, in their order.
+// The body of every weft_*_create_groups; the parameters have their order.
 template <typename Options>
 absl::Status CreateGroups(Kind kind, weft_context* ctx, weft_tensor* const* params, const int32_t* group_of,
                           size_t count, const Options* groups, size_t group_count, weft_optimizer** out) {

@@ -38,7 +38,7 @@ Value Cut(ir::Builder& b, const Mesh& mesh, const std::vector<Sharding>& shardin
   return ops::Call(b, ops::kOp_shard, {x}, {ir::ToString(mesh, sharding, x.dims().size())});
 }
 
-// What is recorded on a mesh are values as a whole; a collective is for what each device does by itself.
+// Values that are recorded on a mesh are whole values; a collective belongs into the body of each device.
 absl::Status RefuseBare(const ir::Function& main) {
   const auto unlike = [](const ir::Function& function) {
     return std::ranges::none_of(function.nodes(), [](const ir::Node* node) { return ops::IsCollective(node->op()); });

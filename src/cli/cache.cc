@@ -24,7 +24,7 @@ struct Look {
     problem = MessageOf(error);
     return problem.empty();
   }
-  // Who only looks makes no folder.
+  // A command that only looks makes no folder.
   bool Open(const Arguments& arguments, bool writes) {
     const std::string_view folder = arguments.value("--dir", "");
     const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, writes ? "write" : "read", WEFT_STRLEN},

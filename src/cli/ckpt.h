@@ -1,4 +1,4 @@
-// What the actions of `weft ckpt` have in common: a context, a reader and its table of contents.
+// The common part of the actions of `weft ckpt`: a context, a reader and its table of contents.
 #pragma once
 
 #include <string>
@@ -41,7 +41,7 @@ struct Work {
   bool Load(const Reader& reader, const std::string& path, Tensor* out);
 };
 
-// What they say on stderr, and their exit statuses.
+// Their messages on stderr, and their exit statuses.
 int Fail(const std::string& problem);
 int Misuse(const std::string& text);
 // Whether --only, if it was given, has the name.

@@ -12,7 +12,7 @@ using Tree = std::unique_ptr<weft_tree, Releases<&weft_tree_release>>;
 
 // A dict's values, of any depth. False, and the problem, where the library says no.
 bool FieldsOf(weft_tree* tree, uint32_t node, Fields* out, std::string* problem);
-// What weft_file_describe says.
+// The answer of weft_file_describe.
 bool Describe(const std::string& path, Fields* out, std::string* problem);
 
 // A field by name: empty and 0 where there is none.

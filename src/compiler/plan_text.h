@@ -1,4 +1,4 @@
-// What a compiled program runs, as a table for people: the format PLAN of weft_program_text.
+// The launch list of a compiled program as a table for people: the format PLAN of weft_program_text.
 #pragma once
 
 #include <string>

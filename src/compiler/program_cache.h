@@ -88,7 +88,7 @@ class ProgramCache {
 
   // The program of the trace, or null and what it takes to make it.
   std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
-  // What the passes make of the trace, for this cache's backend.
+  // Returns the module that the passes make of the trace, for this cache's backend.
   absl::StatusOr<ir::Module> Optimised(const Trace& trace) const;
   // What the program computes, its parameters the arguments of the trace: as it was recorded, before all passes.
   absl::StatusOr<Ref<const ir::Function>> Source(const Program& program) const;

@@ -1,4 +1,4 @@
-// Where items come from: a count, what one item consists of, and a function that fills host memory with some of them.
+// A source of items: a count, the fields of one item, and a function that fills host memory with some of them.
 #pragma once
 
 #include <cstddef>

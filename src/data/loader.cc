@@ -64,7 +64,7 @@ struct Loader::Core {
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return static_cast<int64_t>(slots.size()) < options.depth;
   }
-  // What was read ahead comes out, so that it can die without the lock.
+  // Returns the batches that were read ahead, so that they can die without the lock.
   [[nodiscard]] Slots Restart(const Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     Slots dropped;
     dropped.swap(slots);

@@ -29,7 +29,7 @@ struct HostBatch {
   Batch batch;
   std::vector<Block> blocks;
 };
-// What a batch becomes, made by the thread that read it: tensors on a device.
+// Makes the tensors of a batch on a device; the thread that read the batch calls it.
 using Finish = std::function<absl::StatusOr<std::shared_ptr<void>>(HostBatch)>;
 
 // Thread rule: one thread at a time; a second one in Next is refused. The threads of a loader that is gone end by
@@ -45,9 +45,9 @@ class Loader {
   // out here with the item, and the next call reads the same batch again. DEADLINE_EXCEEDED names what is being read.
   // `look` is asked every 20 ms and ends the wait with its error.
   absl::StatusOr<std::shared_ptr<void>> Next(absl::FunctionRef<absl::Status()> look);
-  // Where the next Next goes on.
+  // The place at which the next Next goes on.
   Place place() const;
-  // What was read ahead is dropped.
+  // Drops the batches that were read ahead.
   absl::Status MoveTo(const Place& place);
 
   const Dataset& dataset() const;

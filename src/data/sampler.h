@@ -25,7 +25,7 @@ struct SamplerSpec {
   int64_t draws = 0;            // of kWeighted: items of an epoch; 0: as many as there are items
 };
 
-// Where a run stands: `position` items of the epoch have been given out, to all ranks together.
+// The place of a run: `position` items of the epoch have been given out, to all ranks together.
 struct Place {
   uint64_t seed = 0;
   int64_t epoch = 0, position = 0;

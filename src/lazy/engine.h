@@ -192,7 +192,7 @@ class Engine final : public RefCounted {
   // The pending graph behind the tensors, without any that of the next barrier; what is already computed shows as parameters.
   enum class TextFormat : uint8_t { kIr, kStableHlo, kDot, kOptimised };
   absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors, TextFormat format = TextFormat::kIr);
-  // What the programs that these tensors, or the next barrier, need will run: compiled if they are not there, and waited for.
+  // The launch lists of the programs that these tensors, or the next barrier, need. Compiles those that are not there, and waits.
   absl::StatusOr<std::string> PlanText(std::span<Tensor* const> tensors);
   // What holds the device's memory, for people or as a JSON object.
   absl::StatusOr<std::string> MemoryReport(const Device& device, bool json) const;
@@ -219,7 +219,7 @@ class Engine final : public RefCounted {
 
   bool lazy() const { return options_.mode == Mode::kLazy; }
   // Copies host bytes, as what is held for them; where there is no room it waits for what runs, then names what holds the memory.
-  // What `make` makes on the device. Where there is no memory for it, once more when what runs has ended.
+  // Calls `make` for a buffer on the device; once more, when what runs has ended, where there is no memory for it.
   absl::StatusOr<Ref<Buffer>> WithRoom(Device* device, absl::FunctionRef<absl::StatusOr<Ref<Buffer>>()> make);
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes);
@@ -283,7 +283,7 @@ class Engine final : public RefCounted {
   // The known value, computed if need be.
   absl::StatusOr<Data*> Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value,
                                     CutReason reason = CutReason::kHostRead);
-  // What is read: bytes from an offset on, or a box of elements; in the caller's type or as devices hold it.
+  // The part that is read: bytes from an offset on, or a box of elements; in the caller's type or as devices hold it.
   struct Window {
     int64_t offset = 0;
     const ir::Box* box = nullptr;

@@ -60,7 +60,7 @@ absl::StatusOr<Ref<Tensor>> Engine::FromShards(const DeviceMesh& mesh, const ir:
     WEFT_ASSIGN_OR_RETURN(const ir::Sharding sharding, ShardingOf(mesh, spec, type));
     placement = Placement::Of(mesh, sharding);
   }
-  // Where one holder has all of the value, it is put together here; else each holder gets its part.
+  // The value is put together here where one holder has all of it; else each holder gets its part.
   const int64_t element = BytesOf(type.dtype);
   const ir::Sharding& lies = placement->sharding();
   const bool together = mesh.holders().size() == 1;

@@ -12,7 +12,7 @@
 namespace weft::lazy {
 namespace {
 
-// What is read of a value, a window of its bytes or a box of it.
+// Reads a window of a value's bytes, or a box of it.
 absl::Status ReadWindow(const Placement& placement, const Dims& dims, int64_t element, int64_t offset,
                         const ir::Box* box, std::span<std::byte> destination, ReadPart read) {
   if (box != nullptr) return ReadBoxOfParts(placement, dims, element, *box, destination, read);

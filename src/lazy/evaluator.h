@@ -52,7 +52,7 @@ class Evaluator {
   // Has the program made that Barrier, or Know of these values, would run now. Returns without waiting for it; null: it is
   // there.
   using Job = compiler::CompileQueue::Job;
-  // Where the program is there, it comes out as `known` and there is no job.
+  // A program that is there comes out as `known`, and there is no job.
   using ProgramPointer = std::shared_ptr<const compiler::Program>;
   absl::StatusOr<Ref<Job>> CompileBarrier(Lock& lock, MeshState& state, ProgramPointer* known = nullptr);
   absl::StatusOr<Ref<Job>> CompileThese(Lock& lock, MeshState& state, std::span<const ir::Value> values,

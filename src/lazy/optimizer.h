@@ -56,7 +56,7 @@ class Optimizer final : public RefCounted {
   absl::Status Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location = {});
 
   Engine& engine() const { return *engine_; }
-  // What the gradients of a step become before it uses them (their mean over processes); null ones are left out. Empty:
+  // Makes of the gradients of a step those that it uses (their mean over processes); null ones are left out. Empty:
   // they stay.
   using Reduce = std::function<absl::StatusOr<std::vector<Ref<Tensor>>>(std::span<Tensor* const>, ir::Location)>;
   void set_reduce(Reduce reduce) { reduce_ = std::move(reduce); }

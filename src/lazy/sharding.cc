@@ -144,7 +144,7 @@ absl::Status ReadParts(const Placement& placement, const Dims& dims, int64_t ele
 
 namespace {
 
-// What two boxes of a value have in common; empty where they have nothing.
+// The box that two boxes of a value have in common; it may be empty.
 ir::Box Common(const ir::Box& a, const ir::Box& b) {
   ir::Box common = a;
   for (size_t d = 0; d < a.sizes.size(); ++d) {

@@ -109,7 +109,7 @@ absl::Status ReadParts(const Placement& placement, const Dims& dims, int64_t ele
 // The same of a box of the value, which lies in it; of holders that have nothing of it none is asked.
 absl::Status ReadBoxOfParts(const Placement& placement, const Dims& dims, int64_t element, const ir::Box& box,
                             std::span<std::byte> destination, ReadPart read);
-// Where in the value's bytes a part lies that is all in one piece; -1 where it is not.
+// The offset in the value's bytes of a part that lies in one piece; -1 where it does not.
 int64_t OffsetOfPart(const ir::Box& box, const Dims& dims, int64_t element);
 // Copies a part out of the whole value.
 void CopyPartIn(std::span<const std::byte> value, const Dims& dims, const ir::Box& box, int64_t element,

@@ -211,7 +211,7 @@ absl::StatusOr<Values> WrittenOut(ir::Builder& b, const Node& node, const Values
   const auto processes = static_cast<size_t>(plan.mesh.size());
   // Nothing but primitives, and collectives as they are: loops and branches among them are taken apart.
   ir::Module module;
-  // Who asks for its number gets it as an operand: devices then take branches of their own, unless they talk to others there.
+  // A body that asks for its device's number gets it as an operand: devices then take branches of their own, unless they talk to others there.
   WEFT_ASSIGN_OR_RETURN(const Ref<const Function> numbered, NumberedBody(body, plan.mesh.size()));
   module.functions.push_back(numbered != nullptr ? numbered : ir::CopyFunction(body));
   module.participants.partitions = static_cast<uint32_t>(std::max<size_t>(processes, 2));

@@ -18,7 +18,7 @@ inline constexpr uint8_t kFunctionKind = 2;      // and of a function
 // So many bytes are enough to know.
 inline constexpr size_t kSniffedBytes = 16;
 
-// What begins so: a short name of the kind ("npy", "checkpoint"; empty if nobody knows), and the sentence of KindOfFile.
+// The kind of a file by its first bytes: a short name ("npy", "checkpoint"; empty if nobody knows), and the sentence of KindOfFile.
 struct SniffedFile {
   std::string_view name, what;
 };

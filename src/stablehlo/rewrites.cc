@@ -185,7 +185,7 @@ Values ReadCall(StableHloOp& op) {
   return ops::CallAll(op.b, ops::kOp_call, op.OperandsAndCaptures(), {}, op.Functions());
 }
 
-// Of the whole, where a shard is the whole.
+// Reads the body as one of whole values, where a shard is the whole.
 Values ReadManual(StableHloOp& op) {
   op.Understand({"in_shardings", "out_shardings", "manual_axes"});
   return ReadCall(op);

@@ -1,4 +1,4 @@
-// What a text says with sdy of where values lie, for readers that keep it: meshes, shardings, constraints and functions of each device.
+// The placement of values that a text gives with sdy, for readers that keep it: meshes, shardings, constraints and functions of each device.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What the operation table tells by what it does, not by a field: the element types of results, and through which
+// Facts that the operation table shows by what it does, not by a field: the element types of results, and through which
 // operands a gradient flows. Found by recording the samples of each operation in every type that they allow.
 #pragma once
 

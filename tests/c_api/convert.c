@@ -146,7 +146,7 @@ static void progress_is_told_and_may_end_it(void) {
   t.done = 0;
   FAILS_WITH(weft_checkpoint_convert(ctx, g_from, WEFT_STRLEN, at(g_to, "d.weft"), WEFT_STRLEN, &options), WEFT_CANCELLED, "the progress callback asked for an end");
   CHECK(stat(g_to, &seen) != 0);
-  /* What is there stays as it was. */
+  /* The old file stays as it was. */
   CHECK(stat(at(g_to, "c.weft"), &seen) == 0);
   t.done = 0;
   FAILS_WITH(weft_checkpoint_convert(ctx, g_from, WEFT_STRLEN, g_to, WEFT_STRLEN, &options), WEFT_CANCELLED, "the progress callback asked for an end");

@@ -48,7 +48,7 @@ static weft_optimizer* alone(weft_context* ctx, rule kind, weft_tensor* const* p
   return out;
 }
 
-/* Where a gradient is missing at step 3, its parameter and its state stay as they are in both. */
+/* A gradient is missing at step 3: its parameter and its state stay as they are in both. */
 static void groups_are_optimizers_side_by_side(rule kind) {
   static const int64_t kSizes[kParams] = {5, 3, 4};
   weft_context* ctx = new_context();

@@ -195,7 +195,7 @@ static void make(weft_context* ctx, const network* n, model* m) {
   MUST(wf_end(s));
 }
 
-/* What a device holds in FSDP: its share of parameters and of both slots, and where it has memory of its own little more. */
+/* The bytes of a device in FSDP: its share of parameters and of both slots, and where it has memory of its own little more. */
 static void check_share(const network* n, const model* m, int own_memory) {
   int64_t bytes = 0;
   int i;

@@ -426,7 +426,7 @@ static float of_loops(int i, int j, float (*x)[COLUMNS]) {
   return 14 * own + 13 * other;
 }
 
-/* What a device adds in a loop and in a branch that not all take: x + 3 b, and 100 a more where a is 1. */
+/* Each device adds in a loop and in a branch that not all take: x + 3 b, and 100 a more where a is 1. */
 static weft_error* adds_place(weft_context* b, weft_tensor* x, const char* axis, double factor, weft_tensor** out) {
   weft_tensor *i = NULL, *f = NULL, *far = NULL, *by = scalar(b, factor);
   MUST(weft_axis_index(b, axis, WEFT_STRLEN, &i));

@@ -1,4 +1,4 @@
-/* What the tests of loaders read from: a data set whose item i is the number i, with whatever goes wrong. For files that ask for POSIX. */
+/* The data set of the loaders' tests: its item i is the number i, with whatever goes wrong. For files that ask for POSIX. */
 #ifndef WEFT_TESTS_NUMBERS_H
 #define WEFT_TESTS_NUMBERS_H
 

@@ -191,7 +191,7 @@ TEST(Collectives, AMeshIsWrittenForThePartitioner) {
   EXPECT_THAT(*text, AllOf(HasSubstr("\n  sdy.mesh @mesh = <[\"data\"=2, \"model\"=2], device_ids=[0, 2, 1, 3]>\n"),
                            HasSubstr("(%0: tensor<4x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"data\", \"model\"}, {}]>}) -> "
                                      "(tensor<4x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\", ?}]>}) {")));
-  // What is read has the mesh and the shardings, and is written to the same text.
+  // The module that is read has the mesh and the shardings, and is written to the same text.
   const auto again = ReadAll(*text);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(again->participants == module->participants);

@@ -208,7 +208,7 @@ struct schedule {
   [[nodiscard]] double operator()(std::int64_t at) const { return detail::must(try_at(at)); }
 };
 
-/* What clip_by_global_norm gives. */
+/* The result of clip_by_global_norm. */
 struct clipped_gradients {
   tensors gradients;
   tensor norm; /* before clipping */

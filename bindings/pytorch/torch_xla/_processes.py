@@ -101,7 +101,7 @@ def _child(report, rank, count, job, token, fn, args):
         if failure[1] != 0:
             report.send(failure)
             report.close()
-            # Who waits for this process hears of it now; what is left of it ends with it.
+            # The others hear now that this process ends; the rest of it ends with the process.
             _world.leave()
             sys.exit(failure[1] or 1)
         _finish()

@@ -19,7 +19,7 @@ weft_error* ReadNone(void*, const int64_t* items, size_t, weft_rows* rows, size_
   return nullptr;
 }
 
-// Of f32[4], or of something that is refused.
+// Draws f32[4], or something that is refused.
 weft_tensor_info* DrawnField(Fuzz& f) {
   auto* const field = static_cast<weft_tensor_info*>(f.Block(sizeof(weft_tensor_info)));
   std::memset(field, 0, sizeof *field);

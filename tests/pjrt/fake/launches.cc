@@ -13,7 +13,7 @@
 namespace weft::pjrt::fake {
 namespace {
 
-// What one device of a launch has.
+// The part of one device in a launch.
 struct Part {
   api::Device* device = nullptr;
   std::vector<std::shared_ptr<Storage>> arguments, results;

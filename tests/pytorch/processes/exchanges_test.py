@@ -6,7 +6,7 @@ import unittest
 import begin
 import support
 
-# What each process has, as every process can make it, and helpers for the comparison.
+# The values of each process, as every process can make them, and helpers for the comparison.
 DATA = """
 def value(rank, *shape, dtype=torch.float32):
     generator = torch.Generator().manual_seed(rank + 1)

@@ -68,7 +68,7 @@ xm.optimizer_step = _saving
 """
 
 
-# What examples/c/several_processes.c and examples/python/several_processes.py do.
+# The line that examples/c/several_processes.c and examples/python/several_processes.py print.
 LINE = """
 noise, xs, ys = 1, [], []
 for at in range(200):

@@ -142,7 +142,7 @@ def mesh_reduce(tag, data, reduce_fn):
         return reduce_fn([cpu_data])
     written = io.BytesIO()
     torch.save(cpu_data, written)
-    # What comes is from processes of the same job, whose token others have not.
+    # The bytes come from processes of the same job; nobody else has its token.
     return reduce_fn([torch.load(io.BytesIO(one), weights_only=False) for one in rendezvous(tag, written.getvalue())])
 
 
