@@ -117,20 +117,23 @@ def gather(tag, payload, members=None):
 
 def together(tag, action):
     """Runs `action` (or nothing, where it is None), then waits for the others; an error of one of them is raised by all."""
-    failure = None
+    failure, failed = None, []
     try:
         if action is not None:
             action()
-    except BaseException as error:
+    except Exception as error:
         failure = error
-        raise
-    finally:
-        if size() > 1:
-            said = "" if failure is None else f"{type(failure).__name__}: {failure}"
-            texts = [text.decode() for text in gather(tag, said.encode())]
-            failed = [(ordinal, text) for ordinal, text in enumerate(texts) if text]
-            if failure is None and failed:
-                raise RuntimeError(f"{tag}: process {failed[0][0]} failed: {failed[0][1]}")
+    if size() > 1:
+        said = "" if failure is None else f"{type(failure).__name__}: {failure}"
+        try:
+            failed = [(ordinal, text.decode()) for ordinal, text in enumerate(gather(tag, said.encode())) if text]
+        except RuntimeError:
+            if failure is None:
+                raise  # Its own failure says more than what became of the others.
+    if failure is not None:
+        raise failure
+    if failed:
+        raise RuntimeError(f"{tag}: process {failed[0][0]} failed: {failed[0][1]}")
 
 
 def leave():
