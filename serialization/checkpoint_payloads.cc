@@ -1,8 +1,13 @@
 // Payloads of a checkpoint: whole, in parts, and verified.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
+#include <new>
+#include <thread>
 
 #include "serialization/checkpoint_reader.h"
+#include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -46,6 +51,45 @@ absl::Status CheckpointReader::ReadPack(const IndexRecord& entry) {
   return absl::OkStatus();
 }
 
+// All of a large tensor, by two readers: while one waits for a page or for the disk, the other hashes.
+absl::Status CheckpointReader::ReadWhole(const IndexRecord& entry, std::span<std::byte> out) {
+  const uint64_t each = SumBytes(out.size()), parts = SumCount(out.size());
+  std::atomic<uint64_t> next{0};
+  std::atomic<bool> failed{false};
+  Mutex mutex;
+  absl::Status first;
+  const auto read = [&](uint64_t i) {
+    const uint64_t begin = i * each, ahead = begin + 2 * each;
+    if (ahead < out.size()) {
+      const uint64_t size = std::min<uint64_t>(2 * each, out.size() - ahead);
+      file_.Prefetch(static_cast<int64_t>(entry.payload + ahead), static_cast<int64_t>(size));
+    }
+    return ReadSummed(entry, i, out.subspan(begin, std::min<uint64_t>(each, out.size() - begin)));
+  };
+  const auto work = [&]() noexcept {
+    for (uint64_t i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < parts;) {
+      absl::Status status;
+      try {
+        status = read(i);
+      } catch (const std::bad_alloc&) {
+        status = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+      }
+      if (status.ok()) continue;
+      failed.store(true, std::memory_order_relaxed);
+      MutexLock lock(mutex);
+      if (first.ok()) first = std::move(status);
+    }
+  };
+  std::thread other;
+  try {
+    other = std::thread(work);
+  } catch (const std::exception&) {  // no thread to be had: this one does it alone
+  }
+  work();
+  if (other.joinable()) other.join();
+  return first;
+}
+
 absl::Status CheckpointReader::ReadTensor(uint32_t id, std::span<std::byte> out) {
   if (id >= tensor_count())
     return UserError("'", file_.path(), "' has ", tensor_count(), " tensors; there is no number ", id);
@@ -74,6 +118,11 @@ absl::Status CheckpointReader::ReadPart(uint32_t id, uint64_t offset, std::span<
     }
     WEFT_RETURN_IF_ERROR(ReadPack(entry));
     std::memcpy(out.data(), kept_.data() + entry.inner + offset, out.size());
+    return CheckBools(entry.tensor, out, file_.path());
+  }
+  constexpr uint64_t kByTwo = 32 << 20;  // from here on a second reader is worth its thread
+  if (out.size() == bytes && bytes >= kByTwo) {
+    WEFT_RETURN_IF_ERROR(ReadWhole(entry, out));
     return CheckBools(entry.tensor, out, file_.path());
   }
   const uint64_t each = SumBytes(bytes);
