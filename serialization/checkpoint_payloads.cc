@@ -36,7 +36,7 @@ constexpr uint64_t kByTwo = 32 << 20;  // bytes from which on a second thread is
 absl::Status ByTwo(uint64_t parts, absl::FunctionRef<absl::Status(uint64_t)> part) {
   std::atomic<uint64_t> next{0};
   std::atomic<bool> failed{false};
-  Mutex mutex;
+  Mutex mutex;  // of first
   absl::Status first;
   const auto work = [&]() noexcept {
     for (uint64_t i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < parts;) {
