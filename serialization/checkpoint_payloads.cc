@@ -1,8 +1,14 @@
 // Payloads of a checkpoint: whole, in parts, and verified.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
+#include <new>
+#include <thread>
 
+#include "absl/functional/function_ref.h"
 #include "serialization/checkpoint_reader.h"
+#include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -21,6 +27,39 @@ absl::Status CheckSum(const IndexRecord& entry, uint64_t index, std::span<const 
   if (ChecksumsMatch(entry.sums[index], Checksum64(bytes))) return absl::OkStatus();
   return Damaged(file, entry.payload + index * SumBytes(entry.tensor.bytes), "the checksum of ", bytes.size(),
                  " bytes of tensor '", entry.tensor.name, "' does not match");
+}
+
+constexpr uint64_t kByTwo = 32 << 20;  // bytes from which on a second thread is worth its start
+
+// Calls `part` for each number below `parts`, on this thread and on another: while one waits for a page or for the disk, the
+// other hashes. The first error ends both.
+absl::Status ByTwo(uint64_t parts, absl::FunctionRef<absl::Status(uint64_t)> part) {
+  std::atomic<uint64_t> next{0};
+  std::atomic<bool> failed{false};
+  Mutex mutex;  // of first
+  absl::Status first;
+  const auto work = [&]() noexcept {
+    for (uint64_t i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < parts;) {
+      absl::Status status;
+      try {
+        status = part(i);
+      } catch (const std::bad_alloc&) {
+        status = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+      }
+      if (status.ok()) continue;
+      failed.store(true, std::memory_order_relaxed);
+      MutexLock lock(mutex);
+      if (first.ok()) first = std::move(status);
+    }
+  };
+  std::thread other;
+  try {
+    other = std::thread(work);
+  } catch (const std::exception&) {  // no thread to be had: this one does it alone
+  }
+  work();
+  if (other.joinable()) other.join();
+  return first;
 }
 
 }  // namespace
@@ -44,6 +83,19 @@ absl::Status CheckpointReader::ReadPack(const IndexRecord& entry) {
   }
   kept_at_ = entry.payload;
   return absl::OkStatus();
+}
+
+// All of a large tensor, by two readers.
+absl::Status CheckpointReader::ReadWhole(const IndexRecord& entry, std::span<std::byte> out) {
+  const uint64_t each = SumBytes(out.size());
+  return ByTwo(SumCount(out.size()), [&](uint64_t i) {
+    const uint64_t begin = i * each, ahead = begin + 2 * each;
+    if (ahead < out.size()) {
+      const uint64_t size = std::min<uint64_t>(2 * each, out.size() - ahead);
+      file_.Prefetch(static_cast<int64_t>(entry.payload + ahead), static_cast<int64_t>(size));
+    }
+    return ReadSummed(entry, i, out.subspan(begin, std::min<uint64_t>(each, out.size() - begin)));
+  });
 }
 
 absl::Status CheckpointReader::ReadTensor(uint32_t id, std::span<std::byte> out) {
@@ -74,6 +126,10 @@ absl::Status CheckpointReader::ReadPart(uint32_t id, uint64_t offset, std::span<
     }
     WEFT_RETURN_IF_ERROR(ReadPack(entry));
     std::memcpy(out.data(), kept_.data() + entry.inner + offset, out.size());
+    return CheckBools(entry.tensor, out, file_.path());
+  }
+  if (out.size() == bytes && bytes >= kByTwo) {
+    WEFT_RETURN_IF_ERROR(ReadWhole(entry, out));
     return CheckBools(entry.tensor, out, file_.path());
   }
   const uint64_t each = SumBytes(bytes);
@@ -111,10 +167,15 @@ absl::Status CheckpointReader::ReadPart(uint32_t id, uint64_t offset, std::span<
 absl::Status CheckpointReader::CheckBytes(uint32_t id, std::span<const std::byte> bytes) const {
   const IndexRecord& entry = this->entry(id);
   if (verify_ != Verify::kOff && !entry.is_inside() && !entry.in_pack()) {
-    const uint64_t each = SumBytes(bytes.size());
-    for (uint64_t at = 0, index = 0; at < bytes.size(); at += each, ++index) {
-      WEFT_RETURN_IF_ERROR(
-          CheckSum(entry, index, bytes.subspan(at, std::min<uint64_t>(each, bytes.size() - at)), file_.path()));
+    const uint64_t each = SumBytes(bytes.size()), parts = SumCount(bytes.size());
+    const auto check = [&](uint64_t i) {
+      const uint64_t at = i * each;
+      return CheckSum(entry, i, bytes.subspan(at, std::min<uint64_t>(each, bytes.size() - at)), file_.path());
+    };
+    if (bytes.size() >= kByTwo) {
+      WEFT_RETURN_IF_ERROR(ByTwo(parts, check));
+    } else {
+      for (uint64_t i = 0; i < parts; ++i) WEFT_RETURN_IF_ERROR(check(i));
     }
   }
   return CheckBools(entry.tensor, bytes, file_.path());

@@ -88,6 +88,7 @@ class CheckpointReader {
   absl::Status MatchPack(const Frame& frame, Walk* walk) const;
   absl::StatusOr<Frame> ReadFrame(uint64_t offset, uint64_t limit);
   absl::Status ReadPack(const IndexRecord& entry);
+  absl::Status ReadWhole(const IndexRecord& entry, std::span<std::byte> out);
   absl::Status ReadSummed(const IndexRecord& entry, uint64_t index, std::span<std::byte> out);
   // The offset at which payloads end and the index begins.
   uint64_t data_end() const { return footer_.pages.empty() ? trailer_.footer_offset : footer_.pages[0].offset; }

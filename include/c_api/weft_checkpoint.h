@@ -377,9 +377,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save(weft_context* ctx, const
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t path_length,
     weft_device* device, weft_tree** out) WEFT_NOEXCEPT;
 
-/* Opens a file of tensors and reads its table of contents: a checkpoint, or any other weft_file_format, known by what
- * is in it. Names in other formats are keys as they stand ("model.weight" is one key); every call below takes them, and
- * paths as weft_tree_find has them.
+/* Opens a file of tensors: a checkpoint, or any other weft_file_format, known by what is in it. Names in other formats
+ * are keys as they stand ("model.weight" is one key); every call below takes them, and paths as weft_tree_find has
+ * them. Of a checkpoint, what leads to the table of contents is read, and each tensor is verified when it is loaded
+ * (weft_checkpoint_reader_open_with says otherwise): damage elsewhere is found by the call that meets it.
  *   path: path_length bytes
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
@@ -395,7 +396,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_count(weft_checkpoint_
     size_t* out_count) WEFT_NOEXCEPT;
 
 /* One tensor's name, type and shape. Set out->struct_size first (WEFT_CHECKPOINT_ENTRY_INIT).
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads:
+ * any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
     weft_checkpoint_entry* out) WEFT_NOEXCEPT;
@@ -500,15 +502,17 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_info(weft_checkpoint_r
 
 /* The index of a tensor for weft_checkpoint_reader_entry, by path. Follows aliases: the entry's path is then another.
  *   path: path_length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any.
+ * May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, size_t* out_index) WEFT_NOEXCEPT;
 
-/* The whole tree with its numbers, texts, bytes and aliases, but no tensor's value: reads nothing from the file.
+/* The whole tree with its numbers, texts, bytes and aliases, but no tensor's value: reads no tensor.
  * weft_tree_get_tensor of a tensor's node and saving such a tree are FAILED_PRECONDITION.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;

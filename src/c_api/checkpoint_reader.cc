@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<Ref<lazy::Tensor>>> LoadMany(ReaderObject& object, st
     WEFT_ASSIGN_OR_RETURN(const FileTensor record, object.Tensor(static_cast<uint32_t>(index)));
     bytes += record.bytes;
   }
-  WEFT_RETURN_IF_ERROR(object.CheckBudget(bytes, absl::StrCat(indices.size(), " tensors")));
+  if (!object.maps()) WEFT_RETURN_IF_ERROR(object.CheckBudget(bytes, absl::StrCat(indices.size(), " tensors")));
   std::vector<size_t> order(indices.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return indices[a] < indices[b]; });
@@ -204,7 +204,7 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadAs(uint32_t id, DType dtype,
 absl::StatusOr<Ref<TreeObject>> ReaderObject::LoadTree(weft_device* device) {
   WEFT_ASSIGN_OR_RETURN(const lazy::Where place, PlaceOr(device, *engine));
   WEFT_ASSIGN_OR_RETURN(const Tree* structure, WholeTree());
-  if (options_.mode == WEFT_OPEN_COPY) {
+  if (!maps()) {
     WEFT_RETURN_IF_ERROR(CheckBudget(reader_->tensor_bytes(), absl::StrCat(tensor_count(), " tensors")));
   }
   TensorTree tree{.tree = *structure, .values = {}};

@@ -352,6 +352,29 @@ class Refusals(unittest.TestCase):
                 self.assertEqual([("arr_0" if name.endswith("npy") else "x.y", [1.5, 2.5])], [(k, v.tolist()) for k, v in found.items()])
                 self.assertEqual(name.rsplit(".", 1)[1], ("", "safetensors", "npy", "npz")[wf.files.Reader(os.path.join(folder, name)).info["format"]])
 
+    def test_readers_map_cut_and_fill(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.weft")
+            wf.save(path, {"w": wf.reshape(wf.arange(100_000, dtype="f32"), (1000, 100)), "n": wf.tensor([1.0, 2.0])})
+            for mode in ("copy", "map", "auto"):
+                for verify in ("use", "all", "off"):
+                    reader = wf.files.Reader(path, mode=mode, verify=verify)
+                    self.assertEqual([[701.0, 702.0]], reader.box("w", (7, 1), (1, 2)).tolist())
+                    self.assertEqual(99_999.0, float(reader["w"][999, 99]))
+            self.refused(IndexError, "a box from 0 of 1001", lambda: reader.box("w", (0, 0), (1001, 1)))
+            self.refused(ValueError, "1 starts and 2 sizes", lambda: reader.box("w", (0,), (1, 1)))
+            self.refused(ValueError, "mode is 'read'; it is one of copy, map, auto", lambda: wf.files.Reader(path, mode="read"))
+            self.refused(OSError, "memory_budget allows 100", lambda: wf.files.Reader(path, memory_budget=100)["w"])
+            model = {"n": wf.tensor([0.0, 0.0]), "more": wf.tensor([0.0])}
+            self.refused(ValueError, "the file does not fit the tree", lambda: reader.into(model))
+            report = reader.into(model, partial=True)
+            self.assertEqual({"missing": ["more"], "unexpected": ["w"], "shape_differs": []}, report)
+            self.assertEqual([1.0, 2.0], model["n"].tolist())
+            half = {"n": wf.tensor([0.0, 0.0], "f16"), "w": wf.zeros((1000, 100))}
+            self.refused(ValueError, "weft_load_options.convert converts it", lambda: reader.into(half))
+            reader.into(half, convert=True)
+            self.assertEqual([1.0, 2.0], half["n"].tolist())
+
     def test_callbacks_that_raise(self):
         @wf.custom_op("raises", operands=["f64[n...]"], results=["f64[n...]"])
         def raises(x, y):

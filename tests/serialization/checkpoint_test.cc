@@ -4,12 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 
 #include "gmock/gmock.h"
 
 #include "tests/serialization/checkpoint_support.h"
+#include "tests/support/faulty_file_system.h"
 #include "tests/support/one_file.h"
 #include "tests/support/temp_dir.h"
 
@@ -440,6 +443,121 @@ TEST(Checkpoint, GivesFileAndPipeTheSameBytesButForUuidAndTime) {
   close(fd);
   EXPECT_EQ(file.file_bytes, stream.file_bytes);
   EXPECT_TRUE(OpenAndReadAll(dir / "b").ok());
+}
+
+// A file of 1 TiB that is holes but for its frames: 16 tensors of 64 GiB of zeros, and a scalar.
+class Terabyte {
+ public:
+  static constexpr int kTensors = 16;
+  static constexpr int64_t kRows = int64_t{1} << 20, kColumns = 1 << 16;
+
+  // Writes it as the writer would, but for the zeros.
+  void WriteTo(const std::string& path) {
+    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    ASSERT_GE(fd_, 0);
+    Prologue prologue;
+    std::byte raw[kPrologueBytes];
+    EncodePrologue(prologue, raw);
+    Put(raw);
+    Message message;
+    ASSERT_TRUE(EncodeHeader({}, &message).ok());
+    Frame(FrameKind::kHeader, message);
+    Tree tree;
+    for (int i = 0; i < kTensors; ++i) {
+      ASSERT_TRUE(tree.Add(0, absl::StrCat("w", i), Tree::Tensor(DType::kU8, std::vector<int64_t>{kRows, kColumns})).ok());
+    }
+    ASSERT_TRUE(tree.Add(0, "x", Tree::Tensor(DType::kF32, std::vector<int64_t>{})).ok());
+    std::vector<Message> trees;
+    std::vector<uint32_t> ids;
+    ASSERT_TRUE(EncodeTree(tree, &trees, &ids).ok());
+    FooterRecord footer;
+    footer.tree_offset = at_;
+    footer.tree_frames = 1;
+    footer.tree_nodes = static_cast<uint32_t>(tree.size());
+    Frame(FrameKind::kTree, trees[0]);
+    const uint64_t zero = Checksum64(std::vector<std::byte>(kSumBytes));
+    std::vector<IndexRecord> entries;
+    for (uint32_t i = 0; i <= kTensors; ++i) {
+      IndexRecord& entry = entries.emplace_back();
+      entry.tensor = {.id = i, .dtype = DType::kU8, .logical = DType::kU8, .bytes = kRows * kColumns,
+                      .dims = {kRows, kColumns}, .name = absl::StrCat("w", i)};
+      if (i == kTensors) {
+        entry.tensor = {.id = i, .dtype = DType::kF32, .logical = DType::kF32, .bytes = 4, .dims = {}, .name = "x"};
+        entry.inside = std::string("\0\0\x80\x3f", 4);
+        break;
+      }
+      ASSERT_TRUE(EncodeData(entry.tensor, &message).ok());
+      entry.payload = PayloadOffset(at_, message.size(), entry.tensor.bytes);
+      Frame(FrameKind::kData, message, entry.tensor.bytes);
+      entry.sums.assign(SumCount(entry.tensor.bytes), zero);
+      ASSERT_TRUE(EncodeSums({i, entry.sums}, &message).ok());
+      Frame(FrameKind::kSums, message);
+    }
+    footer.tensors = entries.size();
+    footer.payloads = kTensors;
+    for (const IndexRecord& entry : entries) footer.raw_bytes += entry.tensor.bytes;
+    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.tensor.name < b.tensor.name; });
+    for (const IndexRecord& entry : entries) {
+      ASSERT_TRUE(EncodeIndexPage({&entry, 1}, &message).ok());
+      const uint64_t offset = at_;
+      const uint64_t hash = Frame(FrameKind::kIndexPage, message);
+      footer.pages.push_back({entry.tensor.name, offset, static_cast<uint32_t>(at_ - offset), hash, 1});
+    }
+    footer.root_hash = root_.Value();
+    ASSERT_TRUE(EncodeFooter(footer, &message).ok());
+    Trailer trailer;
+    trailer.footer_offset = at_;
+    trailer.footer_hash = Frame(FrameKind::kFooter, message);
+    trailer.footer_bytes = at_ - trailer.footer_offset;
+    trailer.file_bytes = at_ + kTrailerBytes;
+    trailer.root_hash_low = footer.root_hash.low;
+    EncodeTrailer(trailer, raw);
+    Put(raw);
+    close(fd_);
+  }
+
+ private:
+  void Put(std::span<const std::byte> bytes) {
+    ASSERT_EQ(pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at_)), static_cast<ssize_t>(bytes.size()));
+    at_ += bytes.size();
+  }
+  // The frame's checksum, if it has no payload.
+  uint64_t Frame(FrameKind kind, const Message& meta, uint64_t payload = 0) {
+    std::vector<std::byte> whole(RoundUp(kPrefixBytes + meta.size(), kFrameAlign));
+    EncodePrefix(kind, meta, payload, whole.data());
+    std::copy(meta.begin(), meta.end(), whole.begin() + kPrefixBytes);
+    if (kind != FrameKind::kFooter) root_.Add(std::span(whole).first(kPrefixBytes));
+    const uint64_t end = FrameEnd(at_, meta.size(), payload);
+    Put(whole);
+    at_ = end;
+    return Checksum64(whole);
+  }
+  int fd_ = -1;
+  uint64_t at_ = 0;
+  RunningChecksum root_;
+};
+
+TEST(Checkpoint, OpensATerabyteAndReadsRowsOfItInMilliseconds) {
+  TempDir dir;
+  Terabyte file;
+  file.WriteTo(dir / "a");
+  ASSERT_EQ(std::filesystem::file_size(dir / "a") >> 40, 1u);
+  FaultyFileSystem fs;  // counts calls
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto ms = [](auto from, auto to) { return std::chrono::duration<double, std::milli>(to - from).count(); };
+  const auto start = now();
+  auto reader = CheckpointReader::Open(dir / "a", {.fs = &fs, .verify = Verify::kUse});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::vector<std::byte> scalar(4);
+  ASSERT_TRUE((*reader)->ReadTensor((*reader)->Find("x").value().value(), scalar).ok());
+  const auto opened = now();
+  EXPECT_EQ(scalar[3], std::byte{0x3f});
+  EXPECT_LE(fs.calls(), 16);
+  const uint32_t id = (*reader)->Find("w7").value().value();
+  std::vector<std::byte> rows(10 * Terabyte::kColumns, std::byte{1});
+  ASSERT_TRUE((*reader)->ReadPart(id, 500'000 * uint64_t{Terabyte::kColumns}, rows).ok());
+  EXPECT_EQ(rows, std::vector<std::byte>(rows.size()));
+  std::printf("open and one scalar of 1 TiB: %.2f ms; 10 rows of 64 GiB: %.2f ms\n", ms(start, opened), ms(opened, now()));
 }
 
 #if !defined(WEFT_SANITIZED)  // the sanitizers' shadow of what is touched would count too

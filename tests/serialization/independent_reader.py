@@ -24,8 +24,7 @@ def need(true, what):
         raise Bad(what)
 
 
-# --- XXH3-64, seed 0 --------------------------------------------------------------------------------------------------
-
+# XXH3-64, seed 0
 def u64(data, at):
     return int.from_bytes(data[at:at + 8], "little")
 
@@ -112,8 +111,6 @@ def xxh3(data):
     return avalanche(h & MASK)
 
 
-# --- messages ---------------------------------------------------------------------------------------------------------
-
 class Struct:
     def __init__(self, data, at, words, pointers):
         need(at >= 0 and at + 8 * (words + pointers) <= len(data), "a struct leaves its message")
@@ -188,8 +185,6 @@ class Root(Struct):
         root = self.struct(0)
         super().__init__(data, root.at, root.words, root.pointers)
 
-
-# --- the file ---------------------------------------------------------------------------------------------------------
 
 def align(payload):
     return 65536 if payload >= 1 << 20 else 4096 if payload >= 65536 else 256

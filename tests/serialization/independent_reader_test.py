@@ -11,10 +11,16 @@ import sys
 import tarfile
 import tempfile
 
-import files
-import independent_reader
-import trees
-from files import weft
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import python_env  # noqa: E402
+
+if __name__ == "__main__":
+    python_env.enter("files", ["numpy", "ml_dtypes", "safetensors", "gguf"], os.path.abspath(__file__))
+
+import files  # noqa: E402
+import independent_reader  # noqa: E402
+import trees  # noqa: E402
+from files import weft  # noqa: E402
 
 SUB_BYTE = ("i2", "u2", "i4", "u4")  # in memory each has a byte
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")

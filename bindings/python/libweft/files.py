@@ -52,7 +52,9 @@ _get = {
 }
 _save = bind("weft_checkpoint_save")
 _load = bind("weft_checkpoint_load")
-_open = bind("weft_checkpoint_reader_open")
+_open = bind("weft_checkpoint_reader_open_with")
+_reader_box = bind("weft_checkpoint_reader_load_box")
+_into = bind("weft_checkpoint_load_into")
 _reader_count = quick("weft_checkpoint_reader_count")
 _reader_entry = quick("weft_checkpoint_reader_entry")
 _reader_load = bind("weft_checkpoint_reader_load")
@@ -285,9 +287,17 @@ class Reader:
     5
     """
 
-    def __init__(self, path):
+    def __init__(self, path, *, mode="copy", verify="use", memory_budget=0):
+        """mode "copy", "map" (the file's own pages; writing to a tensor never changes the file) or "auto" (map local files);
+        verify "use" (each tensor when it is read), "all" (and at opening what is between them) or "off"."""
         self._h = _Reader()
-        check(blocking(_open, now.context or start(), *text_of(os.fspath(path)), byref(self._h)), file=True)
+        options = struct_of(
+            "weft_open_options",
+            mode=_one_of(mode, ("copy", "map", "auto"), "mode"),
+            verify=_one_of(verify, ("use", "all", "off"), "verify"),
+            memory_budget=memory_budget,
+        )
+        check(blocking(_open, now.context or start(), *text_of(os.fspath(path)), options, byref(self._h)), file=True)
 
     def __len__(self):
         count = c_size_t()
@@ -329,3 +339,38 @@ class Reader:
         handle = Handle()
         check(blocking(_reader_load, self._h, *text_of(path), None, byref(handle)), file=True)
         return done(handle)
+
+    def box(self, path, starts, sizes):
+        """The elements starts[d] to starts[d] + sizes[d] of each dimension; only their rows are read.
+
+        >>> import tempfile, os
+        >>> file = os.path.join(tempfile.mkdtemp(), "state.weft")
+        >>> wf.save(file, {"weights": wf.ones((5, 2))})
+        >>> wf.files.Reader(file).box("weights", (1, 0), (3, 2)).shape
+        (3, 2)
+        """
+        if len(starts) != len(sizes):
+            raise _call._errors.InvalidArgument("box: %d starts and %d sizes" % (len(starts), len(sizes)))
+        rank, handle = len(starts), Handle()
+        arrays = [(c_int64 * max(rank, 1))(*numbers) for numbers in (starts, sizes)]
+        check(blocking(_reader_box, self._h, *text_of(path), *arrays, c_size_t(rank), None, byref(handle)), file=True)
+        return done(handle)
+
+    def into(self, tree, *, convert=False, partial=False):
+        """Gives the tensors of a dict, a module or an optimizer the values that the file has under their names.
+
+        What comes back are lists of names: "missing", "unexpected", "shape_differs", empty unless `partial` lets them be."""
+        if not isinstance(tree, dict):
+            tree = nested(tree.state_dict())
+        made, report = new_tree(), Tree()
+        for key, value in tree.items():
+            add(made, 0, key, value)
+        options = struct_of("weft_load_options", convert=int(convert), partial=int(partial))
+        check(blocking(_into, self._h, made, options, byref(report)), file=True)
+        return value_of(report)
+
+
+def _one_of(value, words, what):
+    if value not in words:
+        raise _call._errors.InvalidArgument("%s is %r; it is one of %s" % (what, value, ", ".join(words)))
+    return words.index(value)
