@@ -246,11 +246,11 @@ absl::Status Next(weft_loader* loader, weft_tensor** outputs, size_t capacity, s
   const uint32_t before = services.cancels();
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<void> made,
                         object->loader->Next([&] { return services.Interrupted(before); }));
-  ++object->since_execution;
   if (made == nullptr) {
     *out_count = 0;
     return absl::OkStatus();
   }
+  ++object->since_execution;
   const auto& tensors = *static_cast<const Tensors*>(made.get());
   WEFT_RETURN_IF_ERROR(GiveTensors(tensors, outputs));
   *out_count = tensors.size();

@@ -134,6 +134,7 @@ absl::StatusOr<Ref<Dataset>> Zip(std::vector<Ref<Dataset>> datasets) {
 
 std::string ItemsText(std::span<const int64_t> items) {
   constexpr size_t kShown = 4;
+  if (items.empty()) return "a batch";
   std::string text = items.size() == 1 ? "item " : "items ";
   for (size_t i = 0; i < std::min(items.size(), kShown); ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", items[i]);
   if (items.size() > kShown) absl::StrAppend(&text, " and ", items.size() - kShown, " more");

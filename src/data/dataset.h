@@ -65,7 +65,7 @@ absl::StatusOr<Ref<Dataset>> FromTensors(std::vector<NamedTensor> tensors);
 // The fields of several data sets with the same count, side by side.
 absl::StatusOr<Ref<Dataset>> Zip(std::vector<Ref<Dataset>> datasets);
 
-// "item 7", "items 7, 3, 12 and 61 more": for errors.
+// "item 7", "items 7, 3, 12, 9 and 60 more", of none "a batch": for errors.
 std::string ItemsText(std::span<const int64_t> items);
 
 }  // namespace weft::data

@@ -133,6 +133,18 @@ absl::Status CheckName(std::string_view name) {
   return absl::OkStatus();
 }
 
+// Which of the two waited longer for the other: the loaders, or who reads from them.
+std::string InputInWords(const Metrics& metrics) {
+  if (metrics.Get(Counter::kLoaderBatches) == 0) return "";
+  const int64_t waits = metrics.Get(Counter::kNanosecondsLoaderWaits);
+  const int64_t idle = metrics.Get(Counter::kNanosecondsLoaderIdle);
+  const auto ms = [](int64_t nanoseconds) {
+    return absl::StrCat(FixedText(static_cast<double>(nanoseconds) / 1e6, 1), " ms");
+  };
+  return absl::StrCat(waits > idle ? "data-bound" : "compute-bound", ": the program waited ", ms(waits),
+                      " for loaders, loaders waited ", ms(idle), " for the program");
+}
+
 }  // namespace
 
 const MetricInfo& InfoOf(Counter counter) { return kCounters[static_cast<size_t>(counter)]; }
@@ -210,18 +222,6 @@ void Metrics::Clear() {
   for (Samples& samples : samples_) samples.Clear();
   MutexLock lock(mutex_);
   named_.clear();
-}
-
-// Which of the two waited longer for the other: the loaders, or who reads from them.
-static std::string InputInWords(const Metrics& metrics) {
-  if (metrics.Get(Counter::kLoaderBatches) == 0) return "";
-  const int64_t waits = metrics.Get(Counter::kNanosecondsLoaderWaits);
-  const int64_t idle = metrics.Get(Counter::kNanosecondsLoaderIdle);
-  const auto ms = [](int64_t nanoseconds) {
-    return absl::StrCat(FixedText(static_cast<double>(nanoseconds) / 1e6, 1), " ms");
-  };
-  return absl::StrCat(waits > idle ? "data-bound" : "compute-bound", ": the program waited ", ms(waits),
-                      " for loaders, loaders waited ", ms(idle), " for the program");
 }
 
 void Metrics::AddTo(Snapshot* snapshot) const {
