@@ -94,6 +94,20 @@ struct Run {
     return true;
   }
 
+  // Zeros where a program is shown and not run.
+  bool MakeInputs() {
+    for (const weft_tensor_info& type : input_types) {
+      weft_full_opts options = WEFT_FULL_OPTS_INIT;
+      options.present = WEFT_FULL_HAS_DTYPE;
+      options.dtype = type.dtype;
+      weft_tensor* tensor = nullptr;
+      if (!Done(weft_full(context.get(), type.dims, type.rank, 0, &options, &tensor))) return false;
+      inputs.emplace_back(tensor);
+      if (!Done(weft_eval(context.get(), &tensor, 1, nullptr))) return false;  // an input is no part of the program
+    }
+    return true;
+  }
+
   // The only array of a file. Elements that NumPy has no type for are what the program wants.
   bool LoadOne(const std::string& path, size_t input) {
     weft_checkpoint_reader* opened = nullptr;
@@ -138,6 +152,18 @@ struct Run {
            Done(weft_checkpoint_save(context.get(), path.data(), path.size(), made, &options, nullptr));
   }
 
+  // Prints the program that computes the results.
+  bool Show(weft_text_format format) {
+    std::vector<weft_tensor*> out;
+    for (const Tensor& result : results) out.push_back(result.get());
+    weft_blob* made = nullptr;
+    if (!Done(weft_program_text(context.get(), out.data(), out.size(), format, &made))) return false;
+    const Blob text(made);
+    std::fwrite(weft_blob_data(made), 1, weft_blob_size(made), stdout);
+    return true;
+  }
+
+  // Records the results.
   bool Call() {
     std::vector<weft_tensor*> in, out(result_types.size());
     for (const Tensor& input : inputs) in.push_back(input.get());
@@ -147,6 +173,11 @@ struct Run {
       return false;
     }
     for (weft_tensor* tensor : out) results.emplace_back(tensor);
+    return true;
+  }
+  bool Compute() {
+    std::vector<weft_tensor*> out;
+    for (const Tensor& result : results) out.push_back(result.get());
     return Done(weft_eval(context.get(), out.data(), out.size(), nullptr));
   }
 
@@ -240,10 +271,22 @@ int Execute(const Arguments& arguments) {
   if (writes && (stat(folder.c_str(), &seen) != 0 || !S_ISDIR(seen.st_mode))) {
     return Failed("--output " + folder + ": there is no such folder");
   }
+  static constexpr std::string_view kTexts[] = {"ir", "stablehlo", "dot", "optimised", "plan"};
+  const bool shows = arguments.has("--text");
+  const std::string_view wanted = arguments.value("--text", "");
+  const auto* const text = std::ranges::find(kTexts, wanted);
+  if (shows && text == std::end(kTexts)) {
+    const std::string_view near = Nearest(wanted, kTexts);
+    return Failed("--text " + std::string(wanted) + ": there are ir, stablehlo, dot, optimised and plan" +
+                  (near.empty() ? "" : "; did you mean " + std::string(near) + "?"));
+  }
+  const std::vector<std::string_view> files = arguments.values("--input");
   if (!run.Open(std::string(arguments.parameter), arguments.value("--platform", "")) ||
-      !run.Load(arguments.values("--input")) || !run.Call()) {
+      !(shows && files.empty() ? run.MakeInputs() : run.Load(files)) || !run.Call()) {
     return Failed(run.problem);
   }
+  if (shows) return run.Show(static_cast<weft_text_format>(text - kTexts)) ? kDone : Failed(run.problem);
+  if (!run.Compute()) return Failed(run.problem);
   List rows;
   for (size_t i = 0; i < run.results.size(); ++i) {
     const std::string name = "result" + std::to_string(i);
@@ -268,11 +311,16 @@ const Registration kRun(
      .summary =
          "runs a program of StableHLO text, as JAX and others print it, or the file of a function, on arrays of .npy files",
      .parameter = "PROGRAM",
-     .flags = {{"--input", "an input of the program, in its order; once for each", "FILE.npy"},
-               {"--output", "writes result0.npy, result1.npy, … into the folder instead of showing the first elements",
-                "DIR"},
-               {"--platform", "cpu (the default) or reference, slow and plain", "NAME"},
-               {"--json", "as one JSON object", ""}},
+     .flags =
+         {{"--input", "an input of the program, in its order; once for each", "FILE.npy"},
+          {"--output", "writes result0.npy, result1.npy, … into the folder instead of showing the first elements",
+           "DIR"},
+          {"--text",
+           "prints the program in place of running it: ir, stablehlo, dot (Graphviz), optimised or plan (what runs, entry by "
+           "entry); without --input on zeros",
+           "FORMAT"},
+          {"--platform", "cpu (the default) or reference, slow and plain", "NAME"},
+          {"--json", "as one JSON object", ""}},
      .execute = Execute});
 
 }  // namespace

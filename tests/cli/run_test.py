@@ -69,6 +69,18 @@ class Run(unittest.TestCase):
 
 
 class Computes(Run):
+    def test_texts_of_a_program_instead_of_running_it(self):
+        path = self.write("product.mlir", PRODUCT)
+        plan = self.weft(path, "--text", "plan")[0]
+        self.assertRegex(plan, r"^program [0-9a-f]{16}: \d+ nodes, \d+ entries, code of \d+ bytes, arena of \d+ bytes\n *#  implementation")
+        self.assertIn("dot_general", plan)
+        self.assertIn("argument 0", plan)
+        self.assertIn('digraph "program" {', self.weft(path, "--text", "dot")[0])
+        self.assertIn("stablehlo.dot_general", self.weft(path, "--text", "stablehlo")[0])
+        for text in ("ir", "optimised"):
+            self.assertIn("func @main(", self.weft(path, "--text", text)[0])
+        self.fails("--text plans: there are ir, stablehlo, dot, optimised and plan; did you mean plan?", path, "--text", "plans")
+
     def test_what_numpy_computes(self):
         a, b = (np.random.default_rng(1).normal(size=s).astype("f4") for s in ((2, 3), (3, 2)))
         product, truth = self.results(PRODUCT, a, np.asfortranarray(b))
