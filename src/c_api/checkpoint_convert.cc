@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::string_view kOptions = "weft_convert_options";
 
-absl::StatusOr<ConvertTensor> ReadTensor(const weft_convert_tensor& t, const TensorFile& file, bool rest) {
+absl::StatusOr<ConvertTensor> ReadTensor(const weft_convert_tensor& t, TensorFile& file, bool rest) {
   ConvertTensor tensor;
   WEFT_ASSIGN_OR_RETURN(const std::string_view path, Text(t.path, t.path_length, "tensors[].path"));
-  const std::optional<uint32_t> id = file.Find(path);
+  WEFT_ASSIGN_OR_RETURN(const std::optional<uint32_t> id, file.Find(path));
   if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the file has no tensor '", path, "'");
   tensor.id = *id;
   tensor.name = file.tensor(*id).name;
@@ -31,7 +31,7 @@ absl::StatusOr<ConvertTensor> ReadTensor(const weft_convert_tensor& t, const Ten
   return tensor;
 }
 
-absl::StatusOr<ConvertOptions> ReadConvertOptions(const weft_convert_options& o, const TensorFile& file) {
+absl::StatusOr<ConvertOptions> ReadConvertOptions(const weft_convert_options& o, TensorFile& file) {
   ConvertOptions options;
   const auto format = static_cast<uint32_t>(o.format), tied = static_cast<uint32_t>(o.tied);
   if (format > static_cast<uint32_t>(FileFormat::kGguf)) {
