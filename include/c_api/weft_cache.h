@@ -72,7 +72,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cache_explain(weft_cache* cache, const c
     weft_tree** out) WEFT_NOEXCEPT;
 
 /* Removes entries of the folder that is written to, the least recently used first: those unused for unused_ns, then
- * more until at most max_bytes are left. Programs in memory stay. FAILED_PRECONDITION where no folder is written to.
+ * more until at most max_bytes are left. Programs in memory stay. Without a disk cache there is nothing to remove;
+ * FAILED_PRECONDITION where its folder is not written to.
  *   max_bytes: 0 removes all
  *   unused_ns: -1: whenever they were used
  *   out_entries: may be NULL; how many were removed

@@ -116,11 +116,11 @@ weft_error* weft_cache_prune(weft_cache* cache, uint64_t max_bytes, int64_t unus
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
     if (unused_ns < -1) return UserError("unused_ns is ", unused_ns, "; it is -1 or more");
-    if (object->store == nullptr) {
-      return UserErrorOf(absl::StatusCode::kFailedPrecondition, "the context has no disk cache");
-    }
     object->engine->services().StartsWork();
-    WEFT_ASSIGN_OR_RETURN(const CompileCacheStore::Pruned removed, object->store->Prune(max_bytes, unused_ns));
+    CompileCacheStore::Pruned removed;
+    if (object->store != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(removed, object->store->Prune(max_bytes, unused_ns));
+    }
     if (out_entries != nullptr) *out_entries = removed.entries;
     if (out_bytes != nullptr) *out_bytes = removed.bytes;
     return absl::OkStatus();

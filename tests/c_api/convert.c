@@ -227,7 +227,8 @@ static void the_cache_as_a_tree(void) {
   settings[1].value = "off";
   MUST(weft_context_create(&o, &ctx));
   MUST(weft_context_cache(ctx, &cache));
-  FAILS(weft_cache_prune(cache, 0, -1, NULL, NULL), WEFT_FAILED_PRECONDITION, "weft_cache_prune: the context has no disk cache");
+  MUST(weft_cache_prune(cache, 0, -1, &entries, NULL));
+  CHECK_EQUAL(entries, 0);
   weft_cache_release(cache);
   weft_context_release(ctx);
 }
