@@ -76,8 +76,10 @@ typedef struct weft_checkpoint_options {
   int32_t reserved;
   weft_file_format format; /* since 1.2; other formats hold tensors under names: keys joined by ".", metadata and step in safetensors alone, and what a format has no place for is refused by name */
   weft_tied tied; /* since 1.2; of formats other than Weft's */
+  weft_progress_fn progress; /* since 1.2; called by the thread that writes, which with an event is one of the library's, at most 20 times a second and at the end; another answer than 0 ends the save, and the old file stays */
+  void* progress_user_data; /* lives until the save has ended */
 } weft_checkpoint_options;
-#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0}
+#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0, NULL, NULL}
 WEFT_API void weft_checkpoint_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* How a file of tensors is opened. Since 1.2. */
@@ -357,7 +359,7 @@ WEFT_API void weft_tree_release(weft_tree* tree) WEFT_NOEXCEPT;
  * Without out_event the call waits for the disk; with it the writing goes on behind, and what goes wrong from there on
  * comes by the event. Saves to one file take effect in the order of their calls: one runs, one waits, and a third call
  * waits until it may wait. At most 16 saves of the process are under way, of which 4 write at a time; a further call
- * waits. weft_cancel ends these waits.
+ * waits. weft_cancel ends these waits, and a save that runs in the call itself.
  *   path: path_length bytes
  *   options: may be NULL
  *   out_event: may be NULL; yours: release it

@@ -10,6 +10,7 @@
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
 #include "src/c_api/options.h"
+#include "src/c_api/progress.h"
 #include "src/c_api/tree_object.h"
 #include "src/runtime/held_types.h"
 #include "src/runtime/narrow.h"
@@ -88,10 +89,12 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
   return save;
 }
 
-// The options of a file in another format than a checkpoint.
+// The options of a file in another format than a checkpoint, and who hears how far the save is.
 struct Foreign {
   FileFormat format = FileFormat::kWeft;
   Tied tied = Tied::kRefuse;
+  weft_progress_fn progress = nullptr;
+  void* progress_user_data = nullptr;
 };
 absl::StatusOr<Foreign> ReadForeign(const weft_checkpoint_options* options) {
   weft_checkpoint_options o;
@@ -103,7 +106,7 @@ absl::StatusOr<Foreign> ReadForeign(const weft_checkpoint_options* options) {
   if (static_cast<uint32_t>(o.tied) > static_cast<uint32_t>(Tied::kOnce)) {
     return UserError("weft_checkpoint_options.tied is ", static_cast<uint32_t>(o.tied), ", which no weft_tied is");
   }
-  return Foreign{static_cast<FileFormat>(o.format), static_cast<Tied>(o.tied)};
+  return Foreign{static_cast<FileFormat>(o.format), static_cast<Tied>(o.tied), o.progress, o.progress_user_data};
 }
 
 // A save that has been called for: where, what, and its place in the line.
@@ -113,11 +116,13 @@ struct Save {
   Values values;
   SaveOptions options;
   SaveTurn turn;
-  FileFormat format = FileFormat::kWeft;
+  Foreign foreign;
   FlatTree flat;  // of other formats
 
   absl::Status Run(const SaveTurn::Look& look) {
     WEFT_RETURN_IF_ERROR(turn.Begin(look));
+    options.progress = Progress(foreign.progress, foreign.progress_user_data, look);
+    const FileFormat format = foreign.format;
     if (format != FileFormat::kWeft) return SaveForeign(format, std::move(place), flat, values, options);
     return SaveCheckpoint(std::move(place), tree, values, options);
   }
@@ -153,7 +158,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_ASSIGN_OR_RETURN(save->turn, SaveTurn::Enter(save->place, look));
     std::vector<uint32_t> leaves;
     WEFT_ASSIGN_OR_RETURN(std::tie(save->tree, leaves), now.Tied());
-    save->format = foreign.format;
+    save->foreign = foreign;
     if (foreign.format != FileFormat::kWeft) {
       WEFT_ASSIGN_OR_RETURN(save->flat, FlattenFor(foreign.format, save->tree, save->options.held, foreign.tied));
     }

@@ -5,8 +5,8 @@
 #include "serialization/save_line.h"
 #include "src/c_api/context.h"
 #include "src/c_api/options.h"
+#include "src/c_api/progress.h"
 #include "src/c_api/tree_object.h"
-#include "src/runtime/clock.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -77,28 +77,6 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Words(const Ten
   return words;
 }
 
-// Looks for weft_cancel at each piece, and tells the caller at most 20 times a second and at the end.
-class Progress {
- public:
-  Progress(const weft_convert_options& o, SaveTurn::Look look)
-      : tell_(o.progress), user_data_(o.progress_user_data), look_(std::move(look)) {}
-  absl::Status operator()(uint64_t done, uint64_t total) {
-    WEFT_RETURN_IF_ERROR(look_());
-    const int64_t now = MonotonicNow();
-    if (tell_ == nullptr || (done < total && now - told_ < kPause)) return absl::OkStatus();
-    told_ = now;
-    if (tell_(user_data_, done, total) == 0) return absl::OkStatus();
-    return UserErrorOf(absl::StatusCode::kCancelled, "the progress callback asked for an end");
-  }
-
- private:
-  static constexpr int64_t kPause = 50'000'000;
-  const weft_progress_fn tell_;
-  void* const user_data_;
-  const SaveTurn::Look look_;
-  int64_t told_ = 0;
-};
-
 }  // namespace
 }  // namespace weft::c_api
 
@@ -129,7 +107,7 @@ weft_error* weft_checkpoint_convert(weft_context* ctx, const char* path, size_t 
     save.step = reader->header().step;
     save.producer = absl::StrCat("weft ", weft_release_version());
     WEFT_ASSIGN_OR_RETURN(save.user, Words(*reader, convert.format));
-    save.progress = Progress(o, look);
+    save.progress = Progress(o.progress, o.progress_user_data, look);
     return ConvertFile(*reader, file, convert, save);
   });
 }

@@ -152,6 +152,8 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, reserved);
   OFFSET(weft_checkpoint_options, format);
   OFFSET(weft_checkpoint_options, tied);
+  OFFSET(weft_checkpoint_options, progress);
+  OFFSET(weft_checkpoint_options, progress_user_data);
   SIZE(weft_open_options);
   OFFSET(weft_open_options, struct_size);
   OFFSET(weft_open_options, next);
@@ -206,11 +208,11 @@ static void part_0(void) {
   OFFSET(weft_convert_options, tied);
   OFFSET(weft_convert_options, durable);
   OFFSET(weft_convert_options, nest);
-  OFFSET(weft_convert_options, rest);
-  OFFSET(weft_convert_options, reserved);
 }
 
 static void part_1(void) {
+  OFFSET(weft_convert_options, rest);
+  OFFSET(weft_convert_options, reserved);
   OFFSET(weft_convert_options, shard_bytes);
   OFFSET(weft_convert_options, progress);
   OFFSET(weft_convert_options, progress_user_data);
@@ -409,11 +411,11 @@ static void part_1(void) {
   OFFSET(weft_roll_opts, present);
   OFFSET(weft_roll_opts, dims);
   OFFSET(weft_roll_opts, dims_count);
-  SIZE(weft_scatter_opts);
-  OFFSET(weft_scatter_opts, struct_size);
 }
 
 static void part_2(void) {
+  SIZE(weft_scatter_opts);
+  OFFSET(weft_scatter_opts, struct_size);
   OFFSET(weft_scatter_opts, next);
   OFFSET(weft_scatter_opts, present);
   OFFSET(weft_scatter_opts, input_batching_dims);
@@ -612,11 +614,11 @@ static void part_2(void) {
   OFFSET(weft_masked_select_static_opts, struct_size);
   OFFSET(weft_masked_select_static_opts, next);
   OFFSET(weft_masked_select_static_opts, present);
-  OFFSET(weft_masked_select_static_opts, fill);
-  SIZE(weft_nonzero_static_opts);
 }
 
 static void part_3(void) {
+  OFFSET(weft_masked_select_static_opts, fill);
+  SIZE(weft_nonzero_static_opts);
   OFFSET(weft_nonzero_static_opts, struct_size);
   OFFSET(weft_nonzero_static_opts, next);
   OFFSET(weft_nonzero_static_opts, present);
@@ -815,11 +817,11 @@ static void part_3(void) {
   SIZE(weft_one_hot_opts);
   OFFSET(weft_one_hot_opts, struct_size);
   OFFSET(weft_one_hot_opts, next);
-  OFFSET(weft_one_hot_opts, present);
-  OFFSET(weft_one_hot_opts, dtype);
 }
 
 static void part_4(void) {
+  OFFSET(weft_one_hot_opts, present);
+  OFFSET(weft_one_hot_opts, dtype);
   OFFSET(weft_one_hot_opts, reserved);
   SIZE(weft_rms_norm_opts);
   OFFSET(weft_rms_norm_opts, struct_size);
@@ -1018,11 +1020,11 @@ static void part_4(void) {
   OFFSET(weft_pairwise_distance_opts, reserved);
   SIZE(weft_poisson_nll_opts);
   OFFSET(weft_poisson_nll_opts, struct_size);
-  OFFSET(weft_poisson_nll_opts, next);
-  OFFSET(weft_poisson_nll_opts, present);
 }
 
 static void part_5(void) {
+  OFFSET(weft_poisson_nll_opts, next);
+  OFFSET(weft_poisson_nll_opts, present);
   OFFSET(weft_poisson_nll_opts, reduction);
   OFFSET(weft_poisson_nll_opts, log_input);
   OFFSET(weft_poisson_nll_opts, full);
@@ -1221,11 +1223,11 @@ static void part_5(void) {
   OFFSET(weft_scatter_reduce_opts, present);
   OFFSET(weft_scatter_reduce_opts, axis);
   OFFSET(weft_scatter_reduce_opts, include_self);
-  OFFSET(weft_scatter_reduce_opts, reserved);
-  SIZE(weft_select_scatter_opts);
 }
 
 static void part_6(void) {
+  OFFSET(weft_scatter_reduce_opts, reserved);
+  SIZE(weft_select_scatter_opts);
   OFFSET(weft_select_scatter_opts, struct_size);
   OFFSET(weft_select_scatter_opts, next);
   OFFSET(weft_select_scatter_opts, present);
@@ -1424,11 +1426,11 @@ static void part_6(void) {
   OFFSET(weft_nll_opts, reserved_ignore_index);
   OFFSET(weft_nll_opts, ignore_index);
   OFFSET(weft_nll_opts, label_smoothing);
-  SIZE(weft_soft_cross_entropy_opts);
-  OFFSET(weft_soft_cross_entropy_opts, struct_size);
 }
 
 static void part_7(void) {
+  SIZE(weft_soft_cross_entropy_opts);
+  OFFSET(weft_soft_cross_entropy_opts, struct_size);
   OFFSET(weft_soft_cross_entropy_opts, next);
   OFFSET(weft_soft_cross_entropy_opts, present);
   OFFSET(weft_soft_cross_entropy_opts, reduction);
@@ -1627,11 +1629,11 @@ static void part_7(void) {
   VALUE(WEFT_COMPARE_DIRECTION_NE);
   VALUE(WEFT_COMPARE_DIRECTION_GE);
   VALUE(WEFT_COMPARE_DIRECTION_GT);
-  VALUE(WEFT_COMPARE_DIRECTION_LE);
-  VALUE(WEFT_COMPARE_DIRECTION_LT);
 }
 
 static void part_8(void) {
+  VALUE(WEFT_COMPARE_DIRECTION_LE);
+  VALUE(WEFT_COMPARE_DIRECTION_LT);
   SIZE(weft_scatter_reducer);
   VALUE(WEFT_SCATTER_REDUCER_SUM);
   VALUE(WEFT_SCATTER_REDUCER_PROD);
@@ -1830,11 +1832,11 @@ static void part_8(void) {
   VALUE(WEFT_NLL_REDUCTION_NONE);
   SIZE(weft_soft_cross_entropy_reduction);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
-  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
-  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
 }
 
 static void part_9(void) {
+  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
+  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
@@ -2033,11 +2035,11 @@ static void part_9(void) {
   VALUE(WEFT_BCE_WITH_LOGITS_HAS_REDUCTION);
   VALUE(WEFT_GAUSSIAN_NLL_HAS_REDUCTION);
   VALUE(WEFT_GAUSSIAN_NLL_HAS_FULL);
-  VALUE(WEFT_GAUSSIAN_NLL_HAS_EPS);
-  VALUE(WEFT_HINGE_EMBEDDING_HAS_REDUCTION);
 }
 
 static void part_10(void) {
+  VALUE(WEFT_GAUSSIAN_NLL_HAS_EPS);
+  VALUE(WEFT_HINGE_EMBEDDING_HAS_REDUCTION);
   VALUE(WEFT_HINGE_EMBEDDING_HAS_MARGIN);
   VALUE(WEFT_HUBER_HAS_REDUCTION);
   VALUE(WEFT_HUBER_HAS_DELTA);
@@ -2236,11 +2238,11 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_keep);
   OFFSET(struct weft_api_v1, tensor_assign);
   OFFSET(struct weft_api_v1, tensor_retain);
-  OFFSET(struct weft_api_v1, tensor_release);
-  OFFSET(struct weft_api_v1, scope_begin);
 }
 
 static void part_11(void) {
+  OFFSET(struct weft_api_v1, tensor_release);
+  OFFSET(struct weft_api_v1, scope_begin);
   OFFSET(struct weft_api_v1, scope_mark);
   OFFSET(struct weft_api_v1, scope_adopt);
   OFFSET(struct weft_api_v1, scope_keep);
@@ -2439,11 +2441,11 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, checkpoint_salvage);
   OFFSET(struct weft_api_v1, cache_list);
   OFFSET(struct weft_api_v1, cache_explain);
-  OFFSET(struct weft_api_v1, cache_prune);
-  OFFSET(struct weft_api_v1, loader_next);
 }
 
 static void part_12(void) {
+  OFFSET(struct weft_api_v1, cache_prune);
+  OFFSET(struct weft_api_v1, loader_next);
   OFFSET(struct weft_api_v1, loader_state);
   OFFSET(struct weft_api_v1, loader_load);
   OFFSET(struct weft_api_v1, loader_retain);

@@ -272,6 +272,25 @@ class Waits(unittest.TestCase):
             self.assertTrue(saving.done)
             self.assertEqual(999, wf.load(path)["x"][-1].item())
 
+    def test_a_save_says_how_far_it_is_and_may_be_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, heard = os.path.join(folder, "x"), []
+            x = wf.full((4 << 20,), 1.5)
+            wf.save(path, {"x": x}, progress=lambda done, total: heard.append((done, total)))
+            self.assertEqual(heard[-1], (heard[-1][1], heard[-1][1]))
+            self.assertGreaterEqual(heard[-1][1], 16 << 20)
+            self.assertEqual(sorted(heard), heard)
+            with self.assertRaisesRegex(wf.Error, "asked for an end"):
+                wf.save(path, {"x": x + 1}, progress=lambda done, total: True)
+
+            def raises(done, total):
+                raise KeyError("mine")
+
+            with self.assertRaisesRegex(KeyError, "mine"):
+                wf.save(path, {"x": x + 1}, wait=False, progress=raises).wait()
+            self.assertEqual(1.5, wf.load(path)["x"][0].item())
+            self.assertEqual(["x"], os.listdir(folder))
+
     def test_fork_says_what_c_says(self):
         code = (
             "import libweft as wf, os, warnings\nwarnings.simplefilter('ignore')\n"  # Python warns of threads, which a wait has made.

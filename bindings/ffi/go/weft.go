@@ -1282,6 +1282,8 @@ type CheckpointOptions struct {
 	Reserved int32
 	Format FileFormat
 	Tied Tied
+	Progress ProgressFn
+	ProgressUserData uintptr
 }
 
 type OpenOptions struct {

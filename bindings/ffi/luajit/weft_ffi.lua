@@ -728,6 +728,8 @@ typedef struct weft_checkpoint_options {
   int32_t reserved;
   weft_file_format format;
   weft_tied tied;
+  weft_progress_fn progress;
+  void* progress_user_data;
 } weft_checkpoint_options;
 typedef struct weft_open_options {
   size_t struct_size;

@@ -1031,6 +1031,8 @@ class weft_checkpoint_options(c.Structure):
         ("reserved", c.c_int32),
         ("format", weft_file_format),
         ("tied", weft_tied),
+        ("progress", weft_progress_fn),
+        ("progress_user_data", c.c_void_p),
     ]
 
 

@@ -1,5 +1,6 @@
 """Checkpoints: nested dicts and lists of tensors, numbers and text in one file, checked and written whole or not at all."""
 
+import contextlib
 import ctypes
 import os
 
@@ -26,6 +27,7 @@ from ._dtypes import of_number
 from ._errors import InvalidType
 from ._wait import blocking
 
+_PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int32, c_void_p, ctypes.c_uint64, ctypes.c_uint64)
 _create = quick("weft_tree_create")
 _adders = {
     "dict": quick("weft_tree_add_dict"),
@@ -189,8 +191,8 @@ def _key_of(tree, node):
 class Saving:
     """A file that is being written behind the program's back."""
 
-    def __init__(self, path, event, context):
-        self.path, self._event, self._context = path, event, context
+    def __init__(self, path, event, context, told=None):
+        self.path, self._event, self._context, self._told = path, event, context, told
 
     @property
     def done(self):
@@ -198,10 +200,38 @@ class Saving:
 
     def wait(self, timeout=None):
         """Waits until the file is there; raises what went wrong."""
-        _wait.wait(self._event, timeout)
+        with _raised(self._told):
+            _wait.wait(self._event, timeout)
 
     def __await__(self):
         return _wait.awaited(self._event).__await__()
+
+
+class _Told:
+    """A caller's function that hears how far a save is. What it raises ends the save and comes out of it."""
+
+    def __init__(self, progress):
+        self.raised = None
+
+        def tell(_, done, total):
+            try:
+                return 1 if progress(done, total) is True else 0
+            except BaseException as error:
+                self.raised = error
+                return 1
+
+        self.function = _PROGRESS(tell)
+        self.address = ctypes.cast(self.function, c_void_p).value
+
+
+@contextlib.contextmanager
+def _raised(told):
+    try:
+        yield
+    except _call._errors.Error:
+        if told is None or told.raised is None:
+            raise
+        raise told.raised from None
 
 
 # weft_file_format by suffix; any other name is a checkpoint's.
@@ -212,12 +242,13 @@ def _format_of(path):
     return next((number for suffix, number in _FORMATS.items() if path.endswith(suffix)), 0)
 
 
-def save(path, tree, *, metadata=None, step=0, durable=True, wait=True):
+def save(path, tree, *, metadata=None, step=0, durable=True, wait=True, progress=None):
     """Writes a dict of tensors, numbers, text, lists, modules and optimizers. Values are those of now.
 
     The name says the format: .safetensors, .npz and .npy hold tensors only, anything else is a checkpoint.
 
-    With wait=False the writing goes on behind, and what comes back has `wait()`, `done`, and can be awaited."""
+    With wait=False the writing goes on behind, and what comes back has `wait()`, `done`, and can be awaited. `progress(done, total)` is
+    called with bytes by the thread that writes, at most 20 times a second and at the end; True ends the save, and the old file stays."""
     path = os.fspath(path)
     if not isinstance(tree, dict):
         tree = nested(tree.state_dict()) if hasattr(tree, "state_dict") else {"value": tree}
@@ -229,6 +260,7 @@ def save(path, tree, *, metadata=None, step=0, durable=True, wait=True):
         k, v = str(key).encode(), str(value).encode()
         kept += [k, v]
         rows += struct_of("weft_setting", name=k, name_length=len(k), value=v, value_length=len(v))
+    told = None if progress is None else _Told(progress)
     options = struct_of(
         "weft_checkpoint_options",
         metadata=rows or None,
@@ -236,15 +268,17 @@ def save(path, tree, *, metadata=None, step=0, durable=True, wait=True):
         step=step,
         durable=0 if durable else -1,
         format=_format_of(path),
+        progress=told.address if told else None,
     )
     context = now.context or start()
     event = _wait.Event()
     check(blocking(_save, context, *text_of(path), made, options, byref(event)), file=True)
-    saving = Saving(path, event, context)
+    saving = Saving(path, event, context, told)
     if not wait:
         return saving
     error = _call.bind("weft_event_wait")
-    _finished(event, context, error)
+    with _raised(told):
+        _finished(event, context, error)
     return None
 
 

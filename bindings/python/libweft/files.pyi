@@ -26,6 +26,7 @@ def save(
     step: int = ...,
     durable: bool = ...,
     wait: Literal[True] = ...,
+    progress: Callable[[int, int], bool | None] | None = ...,
 ) -> None: ...
 @overload
 def save(
@@ -36,6 +37,7 @@ def save(
     step: int = ...,
     durable: bool = ...,
     wait: Literal[False],
+    progress: Callable[[int, int], bool | None] | None = ...,
 ) -> Saving: ...
 def load(path: _Path, *, device: Device | None = ...) -> Any: ...
 

@@ -1119,6 +1119,8 @@ pub struct weft_checkpoint_options {
     pub reserved: i32,
     pub format: weft_file_format,
     pub tied: weft_tied,
+    pub progress: weft_progress_fn,
+    pub progress_user_data: *mut c_void,
 }
 
 #[repr(C)]
