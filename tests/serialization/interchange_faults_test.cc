@@ -152,7 +152,7 @@ TEST(InterchangeFaults, EveryFailingCallOfAConversionLeavesOldOrNew) {
         std::ofstream(path) << "old";
         fs.Arm(n, EIO, FaultyFileSystem::Fault::kOnce);
         const absl::Status status = [&]() -> absl::Status {
-          WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFile> file, OpenTensorFile(in, &fs));
+          WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFile> file, OpenTensorFile(in, {.fs = &fs}));
           SaveOptions save;
           save.fs = &fs;
           return ConvertFile(*file, path, {.tensors = {}, .format = wanted}, save);

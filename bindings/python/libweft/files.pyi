@@ -1,6 +1,6 @@
 """Checkpoints."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, overload
 
