@@ -113,7 +113,9 @@ class CheckpointReader {
 // held until its checksums, which come behind it; memory grows with what has arrived. The small ones that stand in the index
 // come last. All is good only when ReadCheckpointStream returns OK.
 struct StreamHandler {
-  // Before a tensor's first piece, or of empty ones their only sign. The name is still empty; the result has it.
+  // Called when the header has come, before all others. May be empty, as each of these.
+  std::function<absl::Status(const HeaderRecord&)> header;
+  // Called before a tensor's first piece; an empty tensor has no other sign.
   std::function<absl::Status(const TensorRecord&)> tensor;
   std::function<absl::Status(uint32_t id, uint64_t offset, std::span<const std::byte>)> piece;
 };

@@ -96,19 +96,17 @@ absl::Status ReadFrames(FileSystem* fs, const std::string& path, Spool* spool, H
   WEFT_ASSIGN_OR_RETURN(const File file, File::OpenToRead(fs, path, &info));
   absl::Status written;
   const StreamHandler handler = {
+      .header = [&](const HeaderRecord& read) { return *header = read, absl::OkStatus(); },
       .tensor = [&](const TensorRecord& tensor) { return spool->Announce(tensor), absl::OkStatus(); },
       .piece = [&](uint32_t id, uint64_t offset,
                    std::span<const std::byte> data) { return written = spool->Add(id, offset, data); }};
   const absl::StatusOr<StreamResult> read = ReadCheckpointStream(file.fd(), path, handler, fs);
   WEFT_RETURN_IF_ERROR(written);
-  if (read.ok()) {
-    *header = read->header;
-  } else if (absl::IsDataLoss(read.status())) {
+  if (absl::IsDataLoss(read.status())) {
     *problem = read.status().message();
-  } else {
-    return read.status();
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return read.status();
 }
 
 }  // namespace

@@ -126,6 +126,9 @@ class TreeDecoder {
   absl::Status Add(const Frame& frame, const std::string& file);
   size_t nodes() const { return nodes_.size(); }
   uint32_t tensors() const { return tensors_; }
+  // The path of each tensor, as Tree::PathOf writes it: for those who cannot wait for the whole file. A node with an impossible
+  // parent has the path "".
+  std::vector<std::string> Paths() const;
   // `tensors[id]`; their names must be the paths of the leaves.
   absl::StatusOr<Tree> Build(std::span<const IndexRecord> tensors, const std::string& file) const;
 

@@ -24,6 +24,7 @@ class StreamReader {
   absl::Status Sums(const Frame& frame);
   absl::Status Pack(const Frame& frame);
   absl::Status Page(const Frame& frame);
+  absl::Status Announce(const TensorRecord& tensor);
   absl::Status Deliver(uint32_t id, uint64_t offset, std::span<const std::byte> data);
   absl::Status Finish(const Frame& frame, uint64_t end);
   void Prepare();
@@ -37,10 +38,19 @@ class StreamReader {
   StreamResult result_;
   enum State : uint8_t { kUnknown, kSeen, kIndexed };
   std::vector<State> states_;
+  std::vector<std::string> paths_;              // of tensors; empty where nobody asks
   std::vector<std::vector<std::byte>> blocks_;  // of the payload that has arrived, 4 MiB each
   std::optional<uint32_t> whole_;               // whose checksums come next
   uint64_t pages_ = 0, payloads_ = 0, indexed_ = 0, bytes_ = 0;
 };
+
+// The tensor with its name, which frames of data leave to the tree.
+absl::Status StreamReader::Announce(const TensorRecord& tensor) {
+  if (!handler_.tensor) return absl::OkStatus();
+  TensorRecord named = tensor;
+  named.name = paths_[tensor.id];
+  return handler_.tensor(named);
+}
 
 absl::Status StreamReader::Deliver(uint32_t id, uint64_t offset, std::span<const std::byte> data) {
   return handler_.piece && !data.empty() ? handler_.piece(id, offset, data) : absl::OkStatus();
@@ -51,6 +61,7 @@ void StreamReader::Prepare() {
   if (!states_.empty()) return;
   states_.resize(tree_.tensors());
   result_.tensors.resize(tree_.tensors());
+  if (handler_.tensor) paths_ = tree_.Paths();
 }
 
 absl::Status StreamReader::Begin(const TensorRecord& tensor, uint64_t frame) {
@@ -111,7 +122,7 @@ absl::Status StreamReader::Sums(const Frame& frame) {
       return Damaged(name_, entry.payload + i * each, "the checksum of tensor ", *whole_, " does not match");
     }
   }
-  if (handler_.tensor) WEFT_RETURN_IF_ERROR(handler_.tensor(entry.tensor));
+  WEFT_RETURN_IF_ERROR(Announce(entry.tensor));
   for (uint64_t k = 0; k < blocks_.size(); ++k) {
     WEFT_RETURN_IF_ERROR(Deliver(*whole_, k * kSumBytes, blocks_[k]));
   }
@@ -138,7 +149,7 @@ absl::Status StreamReader::Pack(const Frame& frame) {
     entry.pack_bytes = static_cast<uint32_t>(frame.payload_bytes);
     entry.inner = member.offset;
     entry.pack_sum = pack.sum;
-    if (handler_.tensor) WEFT_RETURN_IF_ERROR(handler_.tensor(entry.tensor));
+    WEFT_RETURN_IF_ERROR(Announce(entry.tensor));
     WEFT_RETURN_IF_ERROR(Deliver(member.tensor.id, 0, std::span(payload).subspan(member.offset, member.tensor.bytes)));
   }
   return absl::OkStatus();
@@ -162,7 +173,7 @@ absl::Status StreamReader::Page(const Frame& frame) {
     bytes_ += entry.tensor.bytes;
     *seen = std::move(entry);
     if (!seen->is_inside()) continue;
-    if (handler_.tensor) WEFT_RETURN_IF_ERROR(handler_.tensor(seen->tensor));
+    WEFT_RETURN_IF_ERROR(Announce(seen->tensor));
     WEFT_RETURN_IF_ERROR(Deliver(id, 0, std::as_bytes(std::span(seen->inside))));
   }
   return absl::OkStatus();
@@ -211,6 +222,7 @@ absl::StatusOr<StreamResult> StreamReader::Run() {
         header = true;
         WEFT_ASSIGN_OR_RETURN(result_.header, DecodeHeader(frame, name_));
         if (result_.header.uuid != prologue.uuid) return Damaged(name_, frame.offset, "prologue and header disagree");
+        if (handler_.header) WEFT_RETURN_IF_ERROR(handler_.header(result_.header));
         break;
       }
       case FrameKind::kTree:

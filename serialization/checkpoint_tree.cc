@@ -172,6 +172,24 @@ absl::Status TreeDecoder::Add(const Frame& frame, const std::string& file) {
                                    });
 }
 
+std::vector<std::string> TreeDecoder::Paths() const {
+  std::vector<std::string> all(nodes_.size()), paths(tensors_);
+  std::vector<uint32_t> children(nodes_.size(), 0);
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    const Flat& node = nodes_[i];
+    if (node.parent >= i) continue;
+    all[i] = node.parent == 0 ? "" : absl::StrCat(all[node.parent], ".");
+    if (node.has_key) {
+      Tree::AppendKey(node.key, &all[i]);
+    } else {
+      absl::StrAppend(&all[i], children[node.parent]);
+    }
+    ++children[node.parent];
+    if (node.kind == Tree::Kind::kTensor) paths[node.number] = all[i];
+  }
+  return paths;
+}
+
 absl::StatusOr<Tree> TreeDecoder::Build(std::span<const IndexRecord> tensors, const std::string& file) const {
   const auto bad = [&](const auto&... text) { return Damaged(file, offset_, text...); };
   if (nodes_.empty()) return bad("the tree has no root");

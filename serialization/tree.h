@@ -121,6 +121,8 @@ class Tree {
 
   // "layers.0.weight": keys and indices joined by "."; "." and "\" in a key are preceded by "\". Unique in a tree.
   std::string PathOf(NodeId id) const;
+  // Appends a key as paths have it: a backslash before each "." and backslash.
+  static void AppendKey(std::string_view key, std::string* path);
   // The node of a path as PathOf writes it, following aliases on the way; kNoNode if there is none.
   NodeId FindPath(std::string_view path) const;
 
@@ -133,7 +135,6 @@ class Tree {
   friend bool operator==(const Tree& a, const Tree& b);
 
  private:
-  static void AppendKey(std::string_view key, std::string* path);
   absl::Status Check(NodeId container, std::string_view key, const Value& value) const;
   absl::Status CheckTarget(NodeId container, NodeId target) const;
   void Fill(NodeId id, const Value& value);

@@ -77,9 +77,10 @@ typedef struct weft_checkpoint_options {
   weft_file_format format; /* since 1.2; other formats hold tensors under names: keys joined by ".", metadata and step in safetensors alone, and what a format has no place for is refused by name */
   weft_tied tied; /* since 1.2; of formats other than Weft's */
   weft_progress_fn progress; /* since 1.2; called by the thread that writes, which with an event is one of the library's, at most 20 times a second and at the end; another answer than 0 ends the save, and the old file stays */
-  void* progress_user_data; /* lives until the save has ended */
+  void* progress_user_data;
+  weft_release_fn progress_release; /* ends progress_user_data: before the event is done, or when the call fails */
 } weft_checkpoint_options;
-#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0, NULL, NULL}
+#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0, NULL, NULL, NULL}
 WEFT_API void weft_checkpoint_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* How a file of tensors is opened. Since 1.2. */

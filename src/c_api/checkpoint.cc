@@ -6,6 +6,7 @@
 #include "serialization/checkpoint_writer.h"
 #include "serialization/interchange/foreign_writer.h"
 #include "serialization/save_line.h"
+#include "src/c_api/callbacks.h"
 #include "src/c_api/checkpoint_reader.h"
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
@@ -94,11 +95,14 @@ struct Foreign {
   FileFormat format = FileFormat::kWeft;
   Tied tied = Tied::kRefuse;
   weft_progress_fn progress = nullptr;
-  void* progress_user_data = nullptr;
+  void* user_data = nullptr;
+  std::shared_ptr<UserData> owner;  // of user_data
 };
 absl::StatusOr<Foreign> ReadForeign(const weft_checkpoint_options* options) {
   weft_checkpoint_options o;
   WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_checkpoint_options", &o));
+  Foreign foreign{.progress = o.progress, .user_data = o.progress_user_data};
+  foreign.owner = UserData::Share(o.progress_user_data, o.progress_release);
   if (static_cast<uint32_t>(o.format) > static_cast<uint32_t>(FileFormat::kGguf)) {
     return UserError("weft_checkpoint_options.format is ", static_cast<uint32_t>(o.format),
                      ", which no weft_file_format is");
@@ -106,7 +110,9 @@ absl::StatusOr<Foreign> ReadForeign(const weft_checkpoint_options* options) {
   if (static_cast<uint32_t>(o.tied) > static_cast<uint32_t>(Tied::kOnce)) {
     return UserError("weft_checkpoint_options.tied is ", static_cast<uint32_t>(o.tied), ", which no weft_tied is");
   }
-  return Foreign{static_cast<FileFormat>(o.format), static_cast<Tied>(o.tied), o.progress, o.progress_user_data};
+  foreign.format = static_cast<FileFormat>(o.format);
+  foreign.tied = static_cast<Tied>(o.tied);
+  return foreign;
 }
 
 // A save that has been called for: where, what, and its place in the line.
@@ -121,7 +127,7 @@ struct Save {
 
   absl::Status Run(const SaveTurn::Look& look) {
     WEFT_RETURN_IF_ERROR(turn.Begin(look));
-    options.progress = Progress(foreign.progress, foreign.progress_user_data, look);
+    options.progress = Progress(foreign.progress, foreign.user_data, look);
     const FileFormat format = foreign.format;
     if (format != FileFormat::kWeft) return SaveForeign(format, std::move(place), flat, values, options);
     return SaveCheckpoint(std::move(place), tree, values, options);
@@ -139,12 +145,12 @@ extern "C" {
 weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t path_length, weft_tree* tree,
                                  const weft_checkpoint_options* options, weft_event** out_event) noexcept {
   return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Foreign foreign, ReadForeign(options));  // first: it holds what the caller handed over
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
     WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
-    WEFT_ASSIGN_OR_RETURN(const Foreign foreign, ReadForeign(options));
     WEFT_ASSIGN_OR_RETURN(const TensorTree now, object->Copy());
     WEFT_RETURN_IF_ERROR(now.HasValues());
     WEFT_RETURN_IF_ERROR(Values::CheckEngine(now, context->engine()));
@@ -158,10 +164,10 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_ASSIGN_OR_RETURN(save->turn, SaveTurn::Enter(save->place, look));
     std::vector<uint32_t> leaves;
     WEFT_ASSIGN_OR_RETURN(std::tie(save->tree, leaves), now.Tied());
-    save->foreign = foreign;
     if (foreign.format != FileFormat::kWeft) {
       WEFT_ASSIGN_OR_RETURN(save->flat, FlattenFor(foreign.format, save->tree, save->options.held, foreign.tied));
     }
+    save->foreign = std::move(foreign);
     WEFT_RETURN_IF_ERROR(save->values.Take(now, leaves));
     WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine()));
     if (out_event == nullptr) return save->Run(look);

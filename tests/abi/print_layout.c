@@ -154,6 +154,7 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, tied);
   OFFSET(weft_checkpoint_options, progress);
   OFFSET(weft_checkpoint_options, progress_user_data);
+  OFFSET(weft_checkpoint_options, progress_release);
   SIZE(weft_open_options);
   OFFSET(weft_open_options, struct_size);
   OFFSET(weft_open_options, next);
@@ -207,10 +208,10 @@ static void part_0(void) {
   OFFSET(weft_convert_options, format);
   OFFSET(weft_convert_options, tied);
   OFFSET(weft_convert_options, durable);
-  OFFSET(weft_convert_options, nest);
 }
 
 static void part_1(void) {
+  OFFSET(weft_convert_options, nest);
   OFFSET(weft_convert_options, rest);
   OFFSET(weft_convert_options, reserved);
   OFFSET(weft_convert_options, shard_bytes);
@@ -410,10 +411,10 @@ static void part_1(void) {
   OFFSET(weft_roll_opts, next);
   OFFSET(weft_roll_opts, present);
   OFFSET(weft_roll_opts, dims);
-  OFFSET(weft_roll_opts, dims_count);
 }
 
 static void part_2(void) {
+  OFFSET(weft_roll_opts, dims_count);
   SIZE(weft_scatter_opts);
   OFFSET(weft_scatter_opts, struct_size);
   OFFSET(weft_scatter_opts, next);
@@ -613,10 +614,10 @@ static void part_2(void) {
   SIZE(weft_masked_select_static_opts);
   OFFSET(weft_masked_select_static_opts, struct_size);
   OFFSET(weft_masked_select_static_opts, next);
-  OFFSET(weft_masked_select_static_opts, present);
 }
 
 static void part_3(void) {
+  OFFSET(weft_masked_select_static_opts, present);
   OFFSET(weft_masked_select_static_opts, fill);
   SIZE(weft_nonzero_static_opts);
   OFFSET(weft_nonzero_static_opts, struct_size);
@@ -816,10 +817,10 @@ static void part_3(void) {
   OFFSET(weft_mse_opts, reserved);
   SIZE(weft_one_hot_opts);
   OFFSET(weft_one_hot_opts, struct_size);
-  OFFSET(weft_one_hot_opts, next);
 }
 
 static void part_4(void) {
+  OFFSET(weft_one_hot_opts, next);
   OFFSET(weft_one_hot_opts, present);
   OFFSET(weft_one_hot_opts, dtype);
   OFFSET(weft_one_hot_opts, reserved);
@@ -1019,10 +1020,10 @@ static void part_4(void) {
   OFFSET(weft_pairwise_distance_opts, keepdims);
   OFFSET(weft_pairwise_distance_opts, reserved);
   SIZE(weft_poisson_nll_opts);
-  OFFSET(weft_poisson_nll_opts, struct_size);
 }
 
 static void part_5(void) {
+  OFFSET(weft_poisson_nll_opts, struct_size);
   OFFSET(weft_poisson_nll_opts, next);
   OFFSET(weft_poisson_nll_opts, present);
   OFFSET(weft_poisson_nll_opts, reduction);
@@ -1222,10 +1223,10 @@ static void part_5(void) {
   OFFSET(weft_scatter_reduce_opts, next);
   OFFSET(weft_scatter_reduce_opts, present);
   OFFSET(weft_scatter_reduce_opts, axis);
-  OFFSET(weft_scatter_reduce_opts, include_self);
 }
 
 static void part_6(void) {
+  OFFSET(weft_scatter_reduce_opts, include_self);
   OFFSET(weft_scatter_reduce_opts, reserved);
   SIZE(weft_select_scatter_opts);
   OFFSET(weft_select_scatter_opts, struct_size);
@@ -1425,10 +1426,10 @@ static void part_6(void) {
   OFFSET(weft_nll_opts, reduction);
   OFFSET(weft_nll_opts, reserved_ignore_index);
   OFFSET(weft_nll_opts, ignore_index);
-  OFFSET(weft_nll_opts, label_smoothing);
 }
 
 static void part_7(void) {
+  OFFSET(weft_nll_opts, label_smoothing);
   SIZE(weft_soft_cross_entropy_opts);
   OFFSET(weft_soft_cross_entropy_opts, struct_size);
   OFFSET(weft_soft_cross_entropy_opts, next);
@@ -1628,10 +1629,10 @@ static void part_7(void) {
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
   VALUE(WEFT_COMPARE_DIRECTION_NE);
   VALUE(WEFT_COMPARE_DIRECTION_GE);
-  VALUE(WEFT_COMPARE_DIRECTION_GT);
 }
 
 static void part_8(void) {
+  VALUE(WEFT_COMPARE_DIRECTION_GT);
   VALUE(WEFT_COMPARE_DIRECTION_LE);
   VALUE(WEFT_COMPARE_DIRECTION_LT);
   SIZE(weft_scatter_reducer);
@@ -1831,10 +1832,10 @@ static void part_8(void) {
   VALUE(WEFT_NLL_REDUCTION_SUM);
   VALUE(WEFT_NLL_REDUCTION_NONE);
   SIZE(weft_soft_cross_entropy_reduction);
-  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
 }
 
 static void part_9(void) {
+  VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
   VALUE(WEFT_ABI_MAJOR);
@@ -2034,10 +2035,10 @@ static void part_9(void) {
   VALUE(WEFT_BCE_HAS_REDUCTION);
   VALUE(WEFT_BCE_WITH_LOGITS_HAS_REDUCTION);
   VALUE(WEFT_GAUSSIAN_NLL_HAS_REDUCTION);
-  VALUE(WEFT_GAUSSIAN_NLL_HAS_FULL);
 }
 
 static void part_10(void) {
+  VALUE(WEFT_GAUSSIAN_NLL_HAS_FULL);
   VALUE(WEFT_GAUSSIAN_NLL_HAS_EPS);
   VALUE(WEFT_HINGE_EMBEDDING_HAS_REDUCTION);
   VALUE(WEFT_HINGE_EMBEDDING_HAS_MARGIN);
@@ -2237,10 +2238,10 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_require_grad);
   OFFSET(struct weft_api_v1, tensor_keep);
   OFFSET(struct weft_api_v1, tensor_assign);
-  OFFSET(struct weft_api_v1, tensor_retain);
 }
 
 static void part_11(void) {
+  OFFSET(struct weft_api_v1, tensor_retain);
   OFFSET(struct weft_api_v1, tensor_release);
   OFFSET(struct weft_api_v1, scope_begin);
   OFFSET(struct weft_api_v1, scope_mark);
@@ -2440,10 +2441,10 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, checkpoint_convert);
   OFFSET(struct weft_api_v1, checkpoint_salvage);
   OFFSET(struct weft_api_v1, cache_list);
-  OFFSET(struct weft_api_v1, cache_explain);
 }
 
 static void part_12(void) {
+  OFFSET(struct weft_api_v1, cache_explain);
   OFFSET(struct weft_api_v1, cache_prune);
   OFFSET(struct weft_api_v1, loader_next);
   OFFSET(struct weft_api_v1, loader_state);

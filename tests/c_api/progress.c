@@ -21,6 +21,9 @@ static int32_t hear(void* user_data, uint64_t done, uint64_t total) {
   return ++h->calls == h->stop_at;
 }
 
+static int g_released = 0;
+static void released(void* user_data) { g_released += ((heard*)user_data)->calls + 1; }
+
 static int entries(const char* folder) {
   DIR* d = opendir(folder);
   int n = 0;
@@ -38,9 +41,12 @@ static weft_error* save(weft_context* ctx, const char* path, weft_tree* tree, he
   o.format = format;
   o.progress = hear;
   o.progress_user_data = h;
+  o.progress_release = released;
+  g_released = 0;
   error = weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, &o, behind ? &event : NULL);
   if (error == NULL && behind) error = weft_event_wait(event, WEFT_WAIT_FOREVER);
   weft_event_release(event);
+  CHECK_EQUAL(g_released, h->calls + 1); /* once, behind the last call */
   return error;
 }
 
@@ -58,6 +64,12 @@ int main(void) {
   MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "x", WEFT_STRLEN, x, NULL));
   MUST(weft_tree_create(&old));
   MUST(weft_tree_add_tensor(old, WEFT_TREE_ROOT, "x", WEFT_STRLEN, small, NULL));
+  {
+    heard none = {0};
+    FAILS_WITH(save(NULL, path, tree, &none, WEFT_FORMAT_WEFT, 0), WEFT_INVALID_ARGUMENT, "ctx");
+    FAILS_WITH(save(ctx, path, tree, &none, (weft_file_format)99, 1), WEFT_INVALID_ARGUMENT, "format is 99");
+    CHECK_EQUAL(none.calls, 0);
+  }
   for (format = WEFT_FORMAT_WEFT; format <= WEFT_FORMAT_NPY; ++format) {
     for (behind = 0; behind < 2; ++behind) {
       heard all = {0}, stopped = {.stop_at = 1};

@@ -1284,6 +1284,7 @@ type CheckpointOptions struct {
 	Tied Tied
 	Progress ProgressFn
 	ProgressUserData uintptr
+	ProgressRelease ReleaseFn
 }
 
 type OpenOptions struct {

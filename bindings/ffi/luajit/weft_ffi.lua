@@ -730,6 +730,7 @@ typedef struct weft_checkpoint_options {
   weft_tied tied;
   weft_progress_fn progress;
   void* progress_user_data;
+  weft_release_fn progress_release;
 } weft_checkpoint_options;
 typedef struct weft_open_options {
   size_t struct_size;

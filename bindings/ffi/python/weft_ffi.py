@@ -1033,6 +1033,7 @@ class weft_checkpoint_options(c.Structure):
         ("tied", weft_tied),
         ("progress", weft_progress_fn),
         ("progress_user_data", c.c_void_p),
+        ("progress_release", weft_release_fn),
     ]
 
 

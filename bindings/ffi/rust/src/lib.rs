@@ -1121,6 +1121,7 @@ pub struct weft_checkpoint_options {
     pub tied: weft_tied,
     pub progress: weft_progress_fn,
     pub progress_user_data: *mut c_void,
+    pub progress_release: weft_release_fn,
 }
 
 #[repr(C)]
