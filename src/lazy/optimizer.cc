@@ -6,6 +6,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "absl/container/inlined_vector.h"
 #include "src/ir/differentiable.h"
 #include "src/ops/complex.h"
 #include "src/runtime/machine_memory.h"
@@ -104,11 +105,11 @@ class Rule final : public UpdateRule {
     const size_t stride = 2 + slots_;
     const size_t outs = 1 + slots_;
     const size_t scalars = ScalarCount(groups_[0].kind);
-    for (size_t k = 0; k < group_of_.size(); ++k) {
+    for (size_t k = 0; k * stride < call.operands.size(); ++k) {
       const auto in = call.operands.subspan(k * stride, stride);
       const auto out = call.targets.subspan(k * outs, outs);
       const bool wide = PartOf(in[0].dtype()) == DType::kF64;
-      const auto group = static_cast<size_t>(group_of_[k]);
+      const size_t group = group_of_.empty() ? 0 : static_cast<size_t>(group_of_[k]);
       const ParameterRule rule{call.b, groups_[group],
                                (wide ? call.scalars_f64 : call.scalars_f32).subspan(group * scalars, scalars)};
       if (IsComplex(in[0].dtype())) {
@@ -122,7 +123,7 @@ class Rule final : public UpdateRule {
 
  private:
   const std::vector<OptimizerOptions> groups_;
-  const std::vector<int32_t> group_of_;  // of each parameter that is updated
+  const std::vector<int32_t> group_of_;  // of each parameter that is updated; empty: there is one group
   const size_t slots_;
 };
 
@@ -138,8 +139,10 @@ absl::Status CheckOptions(const OptimizerOptions& options) {
   return CheckRange("epsilon", options.epsilon, 0, kInfinity);
 }
 
+using Scalars = absl::InlinedVector<double, 2 * Adam::kCount>;  // of two groups
+
 // A group's scalars of step t, as Sgd and Adam name them.
-void AppendScalars(const OptimizerOptions& o, double rate, double t, std::vector<double>* scalars) {
+void AppendScalars(const OptimizerOptions& o, double rate, double t, Scalars* scalars) {
   if (o.kind == OptimizerOptions::Kind::kSgd) {
     scalars->insert(scalars->end(), {rate, o.momentum, o.weight_decay});
     return;
@@ -259,10 +262,10 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
                        ir::ShortType(parameters_[i]->type()));
     }
     operands.push_back(parameters_[i].get());
-    gradient_at.push_back(operands.size());
+    if (reduce_) gradient_at.push_back(operands.size());
     operands.push_back(gradients[i]);
     targets.push_back(parameters_[i].get());
-    updated.push_back(group_of_[i]);
+    if (groups_.size() > 1) updated.push_back(group_of_[i]);
     for (size_t name = 0; name < slot_count; ++name) {
       operands.push_back(slot(name, i));
       targets.push_back(slot(name, i));
@@ -276,7 +279,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
     WEFT_ASSIGN_OR_RETURN(reduced, reduce_(present, location));
     for (size_t i = 0; i < gradient_at.size(); ++i) operands[gradient_at[i]] = reduced[i].get();
   }
-  std::vector<double> scalars;
+  Scalars scalars;
   for (size_t g = 0; g < groups_.size(); ++g) {
     AppendScalars(groups_[g], rates[g], static_cast<double>(step_ + 1), &scalars);
   }

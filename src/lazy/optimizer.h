@@ -74,14 +74,15 @@ class Optimizer final : public RefCounted {
   Optimizer() = default;
   ~Optimizer() override = default;
 
-  // The rule for the parameters in `updated`. Replay knows a step by its rule, so the last one is kept.
+  // The rule for parameters of these groups, none where there is one group. Replay knows a step by its rule, so the last one is
+  // kept.
   const Ref<const UpdateRule>& RuleOf(std::vector<int32_t> updated);
 
   Ref<Engine> engine_;
   std::vector<OptimizerOptions> groups_;
   std::vector<int32_t> group_of_;     // of each parameter
   Ref<const UpdateRule> rule_;        // what the options turn on, for the parameters below
-  std::vector<int32_t> rule_groups_;  // group of each parameter that rule_ updates
+  std::vector<int32_t> rule_groups_;  // as RuleOf was asked
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
   Reduce reduce_;
