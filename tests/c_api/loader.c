@@ -37,6 +37,7 @@ static void a_padded_tail_has_a_mask(void) {
   CHECK(got[0] == 8 && got[1] == 9 && got[2] == 0 && got[3] == 1);
   CHECK_EQUAL(next_numbers(loader, got, 4), -1);
   weft_loader_release(loader);
+  CHECK_EQUAL(released(&s), 1);
   weft_context_release(ctx);
 }
 
@@ -60,7 +61,7 @@ static int64_t rest(weft_context* ctx, weft_tree* state, int64_t items, int64_t 
   }
   if (out_state) OK(weft_loader_state(loaders[0], out_state));
   for (rank = 0; rank < ranks; ++rank) weft_loader_release(loaders[rank]);
-  CHECK_EQUAL(released(&s) > 0, 1);
+  CHECK_EQUAL(released_by(&s, (int)ranks), ranks);
   return n;
 }
 
@@ -127,6 +128,7 @@ static void sizes_that_do_not_fit_are_errors(void) {
   loader = loader_of(ctx, numbers(&s, 8), sampler_of(8, WEFT_ORDER_SEQUENTIAL, WEFT_TAIL_DROP, 4, 0, 1), how(1, 1));
   FAILS_WITH(weft_loader_next(loader, &t, 1, &n), WEFT_INVALID_ARGUMENT, "8 bytes were written for 1 row; it takes 4");
   weft_loader_release(loader);
+  CHECK_EQUAL(released_by(&s, 2), 2);
   s.wrong_size = 0;
   s.overrun = 1;
   loader = loader_of(ctx, numbers(&s, 8), sampler_of(8, WEFT_ORDER_SEQUENTIAL, WEFT_TAIL_DROP, 4, 0, 1), how(1, 1));
@@ -134,7 +136,7 @@ static void sizes_that_do_not_fit_are_errors(void) {
              "reading items 0, 1, 2, 3: field 0: memory behind its 16 bytes was written to");
   weft_loader_release(loader);
   CHECK(t == NULL);
-  sleep_ms(50); /* its threads read `s` until they end */
+  CHECK_EQUAL(released_by(&s, 3), 3);
   weft_context_release(ctx);
 }
 

@@ -74,16 +74,18 @@ static UNUSED void release_source(void* user_data) {
   ++s->released;
   pthread_mutex_unlock(&s->mutex);
 }
-static UNUSED int released(source* s) {
+/* How often it was released, after waiting for so many times: loaders let go of it on threads of theirs, so no source goes before. */
+static UNUSED int released_by(source* s, int users) {
   int i, times = 0;
-  for (i = 0; i < 200 && times == 0; ++i) {
+  for (i = 0; i < 2000 && times < users; ++i) {
     pthread_mutex_lock(&s->mutex);
     times = s->released;
     pthread_mutex_unlock(&s->mutex);
-    if (times == 0) sleep_ms(5);
+    if (times < users) sleep_ms(5);
   }
   return times;
 }
+static UNUSED int released(source* s) { return released_by(s, 1); }
 
 static UNUSED weft_dataset* numbers(source* s, int64_t items) {
   static weft_tensor_info field;
