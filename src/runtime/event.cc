@@ -1,6 +1,7 @@
 // Completion, waiting and continuation of events.
 #include "src/runtime/event.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace weft {
@@ -13,7 +14,9 @@ Ref<Event> Event::Done(absl::Status status) {
 
 Ref<Event> Event::All(std::span<const Ref<Event>> events) {
   if (events.empty()) return Done();
-  if (events.size() == 1) return events[0];
+  // A launch on a mesh has one event for all its devices. Whoever waited for it must find the joint event done as well.
+  const auto first_again = [&](const Ref<Event>& event) { return event.get() == events[0].get(); };
+  if (std::ranges::all_of(events, first_again)) return events[0];
   struct Joint final : RefCounted {
     std::atomic<size_t> left{0};
     Mutex mutex;
