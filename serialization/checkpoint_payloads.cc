@@ -1,14 +1,9 @@
 // Payloads of a checkpoint: whole, in parts, and verified.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <exception>
-#include <new>
-#include <thread>
 
-#include "absl/functional/function_ref.h"
 #include "serialization/checkpoint_reader.h"
-#include "src/runtime/mutex.h"
+#include "src/runtime/on_threads.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -30,37 +25,7 @@ absl::Status CheckSum(const IndexRecord& entry, uint64_t index, std::span<const 
 }
 
 constexpr uint64_t kByTwo = 32 << 20;  // bytes from which on a second thread is worth its start
-
-// Calls `part` for each number below `parts`, on this thread and on another: while one waits for a page or for the disk, the
-// other hashes. The first error ends both.
-absl::Status ByTwo(uint64_t parts, absl::FunctionRef<absl::Status(uint64_t)> part) {
-  std::atomic<uint64_t> next{0};
-  std::atomic<bool> failed{false};
-  Mutex mutex;  // of first
-  absl::Status first;
-  const auto work = [&]() noexcept {
-    for (uint64_t i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < parts;) {
-      absl::Status status;
-      try {
-        status = part(i);
-      } catch (const std::bad_alloc&) {
-        status = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
-      }
-      if (status.ok()) continue;
-      failed.store(true, std::memory_order_relaxed);
-      MutexLock lock(mutex);
-      if (first.ok()) first = std::move(status);
-    }
-  };
-  std::thread other;
-  try {
-    other = std::thread(work);
-  } catch (const std::exception&) {  // no thread to be had: this one does it alone
-  }
-  work();
-  if (other.joinable()) other.join();
-  return first;
-}
+constexpr int kHashers = 2;            // while one waits for a page or for the disk, the other hashes
 
 }  // namespace
 
@@ -88,7 +53,7 @@ absl::Status CheckpointReader::ReadPack(const IndexRecord& entry) {
 // All of a large tensor, by two readers.
 absl::Status CheckpointReader::ReadWhole(const IndexRecord& entry, std::span<std::byte> out) {
   const uint64_t each = SumBytes(out.size());
-  return ByTwo(SumCount(out.size()), [&](uint64_t i) {
+  return OnThreads(SumCount(out.size()), kHashers, [&](size_t i) {
     const uint64_t begin = i * each, ahead = begin + 2 * each;
     if (ahead < out.size()) {
       const uint64_t size = std::min<uint64_t>(2 * each, out.size() - ahead);
@@ -173,7 +138,7 @@ absl::Status CheckpointReader::CheckBytes(uint32_t id, std::span<const std::byte
       return CheckSum(entry, i, bytes.subspan(at, std::min<uint64_t>(each, bytes.size() - at)), file_.path());
     };
     if (bytes.size() >= kByTwo) {
-      WEFT_RETURN_IF_ERROR(ByTwo(parts, check));
+      WEFT_RETURN_IF_ERROR(OnThreads(parts, kHashers, check));
     } else {
       for (uint64_t i = 0; i < parts; ++i) WEFT_RETURN_IF_ERROR(check(i));
     }

@@ -34,7 +34,7 @@ class ReaderObject final : public RefCounted {
   FileFormat format() const { return reader_->format(); }
   size_t tensor_count() const { return reader_->tensor_count(); }
   bool maps() const { return options_.mode != WEFT_OPEN_COPY; }
-  // What opening has read: nothing of it changes.
+  // The file as Open has read it; it never changes.
   const TensorFile& reader() const { return *reader_; }
   // The file's tree; reads what is not known yet.
   absl::StatusOr<const Tree*> WholeTree();

@@ -36,17 +36,6 @@ bool Elements(Work& work, const Tensor& tensor, std::vector<Element>* out) {
 
 }  // namespace
 
-bool Work::Start() {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  options.settings = settings;
-  options.setting_count = std::size(settings);
-  weft_context* made = nullptr;
-  if (!Done(weft_context_create(&options, &made))) return false;
-  context.reset(made);
-  return true;
-}
-
 bool Work::Open(std::string_view path, Reader* reader, std::vector<Entry>* entries) {
   weft_checkpoint_reader* opened = nullptr;
   size_t count = 0;

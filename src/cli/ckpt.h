@@ -36,7 +36,7 @@ struct Work {
     problem = MessageOf(error);
     return problem.empty();
   }
-  bool Start();
+  bool Start() { return Done(CreateWithoutCache(&context)); }
   bool Open(std::string_view path, Reader* reader, std::vector<Entry>* entries);
   bool Load(const Reader& reader, const std::string& path, Tensor* out);
 };

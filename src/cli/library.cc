@@ -12,6 +12,17 @@ std::string MessageOf(weft_error* error) {
   return message;
 }
 
+weft_error* CreateWithoutCache(Context* out) {
+  const weft_setting off = {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  options.settings = &off;
+  options.setting_count = 1;
+  weft_context* made = nullptr;
+  weft_error* const error = weft_context_create(&options, &made);
+  out->reset(made);
+  return error;
+}
+
 Fields VersionFields() {
   const uint32_t abi = weft_abi_version();
   Dl_info info = {};

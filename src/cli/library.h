@@ -24,6 +24,9 @@ using Blob = std::unique_ptr<weft_blob, Releases<&weft_blob_release>>;
 // Empty for success, else the message; releases the error.
 std::string MessageOf(weft_error* error);
 
+// A context that keeps nothing on disk, for commands that only read files.
+weft_error* CreateWithoutCache(Context* out);
+
 // release, abi, library: the file that answers, which is the first thing to know when there are two.
 Fields VersionFields();
 

@@ -26,13 +26,9 @@ struct Look {
   }
 
   bool At(const std::string& path) {
-    const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
-    weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-    options.settings = settings;
-    options.setting_count = std::size(settings);
-    weft_context* made = nullptr;
-    if (!Done(weft_context_create(&options, &made))) return false;
-    const Context context(made);
+    Context context;
+    if (!Done(CreateWithoutCache(&context))) return false;
+    weft_context* const made = context.get();
     Fields about;
     if (CanBeRead(path, &problem) && !Describe(path, &about, &problem)) return false;
     const std::string kind = TextIn(about, "kind");

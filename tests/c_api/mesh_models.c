@@ -2,7 +2,7 @@
  * layers are a scan with dropout in its body, a multilayer perceptron, a convolutional network. Only how parameters and batches are cut differs.
  * On the platforms cpu and reference each loss has the bits of one device; with arguments PLATFORM PLUGIN [few] it is within 1e-5. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "four_devices.h"
 
 enum { STEPS = 20, MOST_PARAMS = 14, MOST_RANK = 4, HELD = 3 };
 enum { LAYERS = 4, BATCH = 8, LENGTH = 12, VOCABULARY = 16, WIDTH = 32, HEADS = 4 };
@@ -166,20 +166,6 @@ static weft_tensor* convolutions(wf_scope* s, model* m, int number) {
 static const network NETWORKS[] = {{"transformer", T_PARAMS, TRANSFORMER, transformer}, {"perceptron", 4, PERCEPTRON, perceptron}, {"convolutions", 4, CONVOLUTIONS, convolutions}};
 
 /* --- Training ------------------------------------------------------------------------------------------------------------- */
-
-static weft_context* context_of(const char* platform, const char* plugin) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
-                                   {"platform", WEFT_STRLEN, platform, WEFT_STRLEN},
-                                   {"seed", WEFT_STRLEN, "11", WEFT_STRLEN},
-                                   {"devices", WEFT_STRLEN, "4", WEFT_STRLEN},
-                                   {"plugin", WEFT_STRLEN, plugin != NULL ? plugin : "", WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 5;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
 
 static void make(weft_context* ctx, const network* n, model* m) {
   wf_scope* s = wf_begin(ctx);

@@ -2,25 +2,11 @@
  * of three types, in groups of two and four, beside what the platform reference computes. On cpu, reference and the tests' own plugin; with
  * arguments PLATFORM PLUGIN on that alone. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "four_devices.h"
 
 #include <stdint.h>
 
 #include "folder.h"
-
-static weft_context* context_of(const char* platform, const char* plugin) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
-                                   {"platform", WEFT_STRLEN, platform, WEFT_STRLEN},
-                                   {"devices", WEFT_STRLEN, "4", WEFT_STRLEN},
-                                   {"plugin", WEFT_STRLEN, plugin != NULL ? plugin : "", WEFT_STRLEN},
-                                   {"plugin_options", WEFT_STRLEN, plugin != NULL && strstr(plugin, "fake") != NULL ? "devices=4" : "", WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = getenv("WEFT_PLUGIN_OPTIONS") != NULL ? 4 : 5;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
 
 /* --- Parts and boxes ------------------------------------------------------------------------------------------------------ */
 
@@ -158,14 +144,6 @@ static const char kBare[] = HEAD("4")
     "    ^bb0(%p: tensor<f32>, %q: tensor<f32>):\n      %s = stablehlo.add %p, %q : tensor<f32>\n      stablehlo.return %s : tensor<f32>\n"
     "    }) : (tensor<4xf32>) -> tensor<4xf32>\n    return %1 : tensor<4xf32>\n  }\n}\n";
 static const char kTwo[] = HEAD("2") "  func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n    return %x : tensor<4xf32>\n  }\n}\n";
-
-static void lies(weft_tensor* t, const char* spec, int line) {
-  weft_blob* text = NULL;
-  MUST(weft_tensor_sharding(t, &text));
-  if (strcmp(weft_blob_data(text), spec) != 0) printf("%s:%d: lies as %s, not %s\n", __FILE__, line, (const char*)weft_blob_data(text), spec), ++g_failures;
-  weft_blob_release(text);
-}
-#define LIES(t, spec) lies((t), (spec), __LINE__)
 
 static void texts(weft_context* ctx) {
   weft_mesh *mesh = NULL, *other = NULL;

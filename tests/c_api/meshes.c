@@ -2,7 +2,7 @@
  * weft_shard differ. On the platforms cpu and reference devices share a memory: each loss has the bits of one device. With arguments PLATFORM
  * PLUGIN [few] (tests/pjrt/meshes_test.py) it is within 1e-5. Then what cannot be: texts of errors. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "four_devices.h"
 
 #include <pthread.h>
 
@@ -106,28 +106,6 @@ static float step(weft_context* ctx, model* m, weft_optimizer* opt, int number) 
   MUST(wf_end(s));
   return value;
 }
-
-static weft_context* context_of(const char* platform, const char* plugin) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
-                                   {"platform", WEFT_STRLEN, platform, WEFT_STRLEN},
-                                   {"seed", WEFT_STRLEN, "11", WEFT_STRLEN},
-                                   {"devices", WEFT_STRLEN, "4", WEFT_STRLEN},
-                                   {"plugin", WEFT_STRLEN, plugin != NULL ? plugin : "", WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 5;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
-
-static void lies(weft_tensor* t, const char* spec, int line) {
-  weft_blob* text = NULL;
-  MUST(weft_tensor_sharding(t, &text));
-  if (strcmp(weft_blob_data(text), spec) != 0) printf("%s:%d: lies as %s, not %s\n", __FILE__, line, (const char*)weft_blob_data(text), spec), ++g_failures;
-  weft_blob_release(text);
-}
-#define LIES(t, spec) lies((t), (spec), __LINE__)
 
 static void train(const char* platform, const char* plugin, way how, int steps, float* losses) {
   weft_context* ctx = context_of(platform, plugin);

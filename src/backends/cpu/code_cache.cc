@@ -2,13 +2,10 @@
 #include "src/backends/cpu/code_cache.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <thread>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "src/runtime/memory_reserve.h"
+#include "src/runtime/on_threads.h"
 #include "src/runtime/status.h"
 #include "src/runtime/thread_pool.h"
 #include "src/runtime/trace.h"
@@ -24,43 +21,6 @@ constexpr size_t kKernelsPerModule = 16;
 
 // What a loop costs to compile before its first operation, in operations.
 constexpr size_t kLoopWork = 16;
-
-// Calls part(0) to part(count - 1) on up to so many threads, this one among them. Threads of its own: a region of the pool
-// that runs kernels would hold up every launch for as long as LLVM takes. The first failure counts; after it no part begins.
-absl::Status OnThreads(size_t count, int threads, absl::FunctionRef<absl::Status(size_t)> part) {
-  std::atomic<size_t> next{0};
-  Mutex mutex;  // of `failure`
-  absl::Status failure;
-  const auto work = [&] {
-    for (size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
-      absl::Status status;
-      try {
-        status = part(i);
-      } catch (const std::bad_alloc&) {
-        status = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
-      }
-      if (status.ok()) continue;
-      next.store(count);
-      MutexLock lock(mutex);
-      if (failure.ok()) failure = std::move(status);
-    }
-  };
-  std::vector<std::thread> others;
-  try {
-    others.reserve(count);
-    while (others.size() + 1 < std::min(count, static_cast<size_t>(std::max(threads, 1)))) {
-      others.emplace_back([&] {
-        MarkLibraryThread();
-        work();
-      });
-    }
-  } catch (const std::exception&) {
-    // With fewer.
-  }
-  work();
-  for (std::thread& other : others) other.join();
-  return failure;
-}
 
 // Loops into modules, of which every thread gets one at least: code generation is most of the cost and runs side by side. The
 // largest loops come first and keep company with the fewest others.
