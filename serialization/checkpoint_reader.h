@@ -60,7 +60,7 @@ class CheckpointReader {
 
   // The whole tensor into `out`, which must have tensor(id).bytes bytes. On error the contents of `out` are undefined.
   absl::Status ReadTensor(uint32_t id, std::span<std::byte> out);
-  // Its bytes from `offset` on. What is verified is what is read: 4 MiB round it.
+  // Its bytes from `offset` on. Only the pieces that are read are verified: 4 MiB around it.
   absl::Status ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out);
   // The tensor's bytes, all of them, as they lie in memory that somebody mapped: verified as ReadTensor does.
   absl::Status CheckBytes(uint32_t id, std::span<const std::byte> bytes) const;

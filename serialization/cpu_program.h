@@ -1,6 +1,6 @@
-// The CPU backend's compiled programs as plain data: a tree of launch lists, where every buffer lies, the code; and their
-// bytes in a compile-cache entry (schema/cpu_program.capnp), which has the checksums. What the data mean and whether they
-// make sense is src/backends/cpu/launch's business.
+// The CPU backend's compiled programs as plain data: a tree of launch lists, where every buffer lies, the code; and
+// their bytes in a compile-cache entry (schema/cpu_program.capnp), which has the checksums. src/backends/cpu/launch
+// knows what the data mean and whether they make sense.
 #pragma once
 
 #include <cstdint>

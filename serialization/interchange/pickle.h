@@ -1,5 +1,5 @@
-// Python's pickles (the opcodes of protocol 2), without Python: values are built, nothing is ever called or looked up. What a pickle
-// wants constructed is asked of a PickleHost, which knows a few names and refuses the rest.
+// Python's pickles (the opcodes of protocol 2), without Python: values are built, nothing is ever called or looked up.
+// An object that a pickle wants constructed is asked of a PickleHost, which knows a few names and refuses the rest.
 #pragma once
 
 #include <cstdint>

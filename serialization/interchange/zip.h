@@ -67,8 +67,8 @@ class ZipStream {
   std::vector<std::byte> input_;
 };
 
-// Writes members that are stored, each member's data at a multiple of 64. What a member is called and how long it is comes first;
-// its bytes are written by the caller.
+// Writes members that are stored, each member's data at a multiple of 64. A member's name and length come first; the
+// caller writes its bytes.
 class ZipWriter {
  public:
   explicit ZipWriter(File* file) : file_(file) {}

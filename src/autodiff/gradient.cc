@@ -175,8 +175,8 @@ absl::Status Reverse(ir::Builder& b, const Node& node, const Settled& settled, s
     }
     if (wide) {
       const ir::Values x = ops::Widened(b, operands), g = ops::Widened(b, cotangents);
-      // Rules that use results get them in f32 too: computed again where the value is read, or the forward's own, which the
-      // merging of equal operations finds. What only moves or chooses has exact ones.
+      // Rules that use results get them in f32 too: computed again where the value is read, or the forward's own, which
+      // the merging of equal operations finds. Operations that only move or choose have exact ones.
       const bool again = op.lowering == ir::Lowering::kScalar || op.kind == ir::Kind::kComposite;
       const ir::Values y = again ? b.EmitAll(op, x, node.attrs(), node.regions()) : ops::Widened(b, results);
       WEFT_RETURN_IF_ERROR(b.status());

@@ -131,8 +131,8 @@ class Backend {
   // Tells whether the composite runs whole here; otherwise it is expanded before this backend sees it.
   virtual bool Claims(const ir::Node& composite) const = 0;
   virtual CustomCallers custom_callers() const { return CustomCallers::kPrograms; }
-  // The module after the shared passes: primitives and claimed composites. What becomes one kernel is the backend's own
-  // decision; src/passes/fuse.h helps those that want to.
+  // The module after the shared passes: primitives and claimed composites. The backend itself decides which operations
+  // become one kernel; src/passes/fuse.h helps those that want to.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
                                                               const CompileOptions& options) = 0;
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) = 0;

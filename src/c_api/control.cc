@@ -1,4 +1,5 @@
-// weft_while, weft_for, weft_scan, weft_if, weft_case: control flow out of functions. What a function captures becomes an operand behind the others.
+// weft_while, weft_for, weft_scan, weft_if, weft_case: control flow out of functions. A function's capture becomes an
+// operand behind the others.
 #include <cmath>
 
 #include "src/c_api/function_object.h"

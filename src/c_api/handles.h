@@ -4,7 +4,7 @@
 //
 // Bits of a handle: 0-3 zero (so that it looks aligned), 4-29 index, 30-51 generation, 52-62 tag, 63 zero.
 //
-// What a call was given it keeps alive. One word of the slot has generation, type, references and pins, so nothing can come
+// A call keeps its arguments alive. One word of the slot has generation, type, references and pins, so nothing can come
 // between finding an object and pinning it: a pin is one compare-and-swap, taking it back one subtraction. A handle whose
 // references are gone is no handle any more; its object goes with the last pin. Tensor operands are not pinned but borrowed:
 // they are looked up under the lock of their engine, under which alone tensors are deleted, with loads and compares only.

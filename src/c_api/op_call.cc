@@ -326,8 +326,8 @@ weft_error* RecordPlain(const ir::OpDef& op, weft_context* ctx, std::initializer
     for (weft_tensor* operand : operands) call.Operand(operand);
     absl::Status status = call.Record({out});
     if (status.ok() || status.GetPayload(kPayloadOperation).has_value()) return status;
-    // A wait for an automatic cut knows of no operation, and here the guard does not know the C function's name. What a
-    // poisoned operand stands for says itself where it was.
+    // A wait for an automatic cut knows of no operation, and here the guard does not know the C function's name. The
+    // failure behind a poisoned operand says itself where it was.
     const bool poisoned =
         std::ranges::any_of(operands, [](weft_tensor* x) { return TypeOf(x) == HandleType::kPoison; });
     return poisoned || absl::StartsWith(status.message(), op.c_name) ? status : Prefix(op, status);

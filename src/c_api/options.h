@@ -8,8 +8,8 @@
 
 namespace weft::c_api {
 
-// Copies the caller's struct (null = all defaults) to `out`, which has `known` bytes. What is known of a struct that says
-// more is copied too; only a struct_size that cannot be one leaves all defaults.
+// Copies the caller's struct (null = all defaults) to `out`, which has `known` bytes. The known part of a longer struct
+// is copied too; only a struct_size that cannot be one leaves all defaults.
 absl::Status ReadOptions(const void* options, size_t known, std::string_view name, void* out);
 // UNIMPLEMENTED for bits of the struct's `present` that no field of this version has.
 absl::Status CheckPresent(std::string_view name, uint64_t present, uint64_t known);

@@ -15,8 +15,8 @@ struct ShardPart {
   ir::Box box;
 };
 
-// The last two dimensions as a grid, a cell for each part: the devices that have it, by the numbers in their names, with a line
-// above that says the shape. Of dimensions before them all parts are taken together.
+// The last two dimensions as a grid, a cell for each part: the devices that have it, by the numbers in their names,
+// with a line above that says the shape. All parts along the dimensions before them are taken together.
 std::string PictureOf(const Dims& dims, std::span<const ShardPart> parts);
 
 }  // namespace weft::c_api

@@ -34,7 +34,7 @@ class TraceFile {
   TraceFile(std::string path, TraceSteps steps, int64_t bytes, std::shared_ptr<Trace> trace, Warn warn);
   // Counts a barrier, and begins where enough have been let by. True for the one behind which the trace shall end.
   bool IsLastStep();
-  // Writes it, unless that has been done. What cannot be written is lost with one warning.
+  // Writes it, unless that has been done. A trace that cannot be written is lost with one warning.
   void End();
 
  private:

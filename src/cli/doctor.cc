@@ -48,7 +48,7 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   return parts;
 }
 
-// Gathers the report. What is wrong goes to `problems`, what is only strange to `notes`.
+// Gathers the report. Faults go to `problems`, oddities to `notes`.
 struct Doctor {
   Context context;
   List problems, notes;

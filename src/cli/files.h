@@ -5,8 +5,8 @@
 
 namespace weft::cli {
 
-// Regular files alone: a device may have no end, and a FIFO waits for somebody. False: `problem` says what is at the path.
-// Whether there is a regular file that may be read; else what is there instead.
+// Regular files alone: a device may have no end, and a FIFO waits for somebody. False: `problem` says what is at the
+// path. Checks that there is a regular file that may be read; else says what is there instead.
 bool CanBeRead(const std::string& path, std::string* problem);
 bool ReadFile(const std::string& path, std::string* content, std::string* problem);
 

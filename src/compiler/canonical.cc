@@ -13,9 +13,9 @@
 namespace weft::compiler {
 namespace {
 
-// The parts of a trace that grow with the number of calls of one function take next to nothing for equal layers: arguments that
-// are like those some places before, and calls whose operands are as far from those of the last call as those were from the one
-// before it, are counted. What else is referred to is runs of neighbours.
+// The parts of a trace that grow with the number of calls of one function take next to nothing for equal layers:
+// arguments that are like those some places before, and calls whose operands are as far from those of the last call as
+// those were from the one before it, are counted. All other references are runs of neighbours.
 class TraceWriter {
  public:
   TraceWriter(const Trace& trace, std::string* out) : trace_(trace), w_(out) {}

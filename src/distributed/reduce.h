@@ -9,8 +9,8 @@
 
 namespace weft::distributed {
 
-// Sum and product: every type. Min and max: all but complex ones. And, or: integers (bitwise) and bool. Of bool, sum and max
-// are or, product and min are and, as in StableHLO.
+// Sum and product: every type. Min and max: all but complex ones. And, or: integers (bitwise) and bool. For bool, sum
+// and max are or, product and min are and, as in StableHLO.
 bool HasReduction(DType dtype, Reduction reduction);
 
 // output[i] = inputs[0][i] . inputs[1][i] . …, `count` elements; at least one input. f16, bf16 and f8 are combined in f32 and

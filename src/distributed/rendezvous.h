@@ -16,8 +16,8 @@ class Rendezvous {
 
   // One member comes to the end of phase `phase`, the number of phases that have opened since Init.
   void Arrive(uint32_t phase);
-  // Waits until that phase has ended or the group is poisoned, at most `limit_ns`, and sometimes for no reason less. Whether one
-  // of both is so.
+  // Waits until that phase has ended or the group is poisoned, at most `limit_ns`, and sometimes for no reason less.
+  // Tells whether one of both is so.
   bool Sleep(uint32_t phase, int64_t limit_ns);
   // The same for a moment, and on the processor.
   bool Spin(uint32_t phase) const;

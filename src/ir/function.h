@@ -58,7 +58,8 @@ class Function final : public RefCounted {
   // Returns the object derived from this function under the key (its gradient, say), or null if there is none. It lives
   // as long as the function. Thread rule: any thread.
   Ref<const Function> Derived(std::string_view key) const;
-  // Keeps it, or gives back what another thread has kept meanwhile. What itself keeps this function is only given back.
+  // Keeps it, or gives back what another thread has kept meanwhile. A function that itself keeps this one is only given
+  // back.
   Ref<const Function> Derive(std::string key, Ref<const Function> made) const;
   // The same of gradients in two steps.
   Ref<const SplitGradient> Split(std::string_view key) const;
@@ -96,8 +97,8 @@ class Function final : public RefCounted {
 std::vector<const Function*> CalleesFirst(const Function& function, absl::FunctionRef<bool(const Function&)> wanted);
 std::vector<const Function*> CalleesFirst(const Function& function);
 
-// The one object for all functions of this process that compute the same, but for names and positions, which are those of the
-// first; itself if it is that one. What it carries must be such objects. Thread rule: any thread.
+// The one object for all functions of this process that compute the same, but for names and positions, which are those
+// of the first; itself if it is that one. The functions that it carries must be such objects. Thread rule: any thread.
 Ref<const Function> Intern(Ref<const Function> function);
 
 struct Regions {

@@ -87,8 +87,8 @@ using InferFn = absl::Status (*)(const InferCall& call, Types* results);
 // the wanted parameters out (zeros where nothing depends on one). On nodes of its own: functions are shared and never marked.
 using RegionGradientFn = absl::StatusOr<Ref<const Function>> (*)(const Function& region, std::span<const bool> wanted);
 
-// The same in two steps, of which the first stands in for the region: what is dear is computed once. `given`: the results that
-// have a cotangent, which are float.
+// The same in two steps. The first stands in for the region, so expensive values are computed once. `given`: the
+// results that have a cotangent, which are float.
 struct SplitGradient;
 using RegionSplitFn = absl::StatusOr<Ref<const SplitGradient>> (*)(const Function& region, std::span<const bool> wanted,
                                                                    std::span<const bool> given);
@@ -231,8 +231,9 @@ enum class Along : uint8_t {
   kNumbers,  // dimensions by number
 };
 
-// How a backend without special knowledge of the operation runs it. Of a composite: kScalar and kKernel where its own code
-// beats the expansion (a backend that has neither expands all the same), kExpand where fusion makes the expansion as good.
+// How a backend without special knowledge of the operation runs it. For a composite: kScalar and kKernel where its own
+// code beats the expansion (a backend that has neither expands all the same), kExpand where fusion makes the expansion
+// as good.
 enum class Lowering : uint8_t {
   kScalar,      // `scalar` per element
   kIndexMap,    // moves elements only, by an affine map of indices: broadcast_in_dim, transpose, slice, reverse, iota

@@ -52,7 +52,7 @@ Values Inline(const Function& function, std::span<const Value> arguments);
 // Twenty functions that each call the next one twice are a million.
 int64_t WrittenOut(const Function& function);
 
-// The function on nodes of its own. What these carry stays as it is.
+// The function on nodes of its own. Functions that the nodes carry stay as they are.
 Ref<const Function> OwnNodes(const Function& function);
 
 // Functions on nodes of their own, parameters and regions too: what another thread may mark, use and drop at will. One copy of

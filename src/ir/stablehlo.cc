@@ -262,7 +262,8 @@ std::string StableHloWriter::Body(const Function& function, std::span<const Valu
   return std::exchange(out_, std::move(outer_text));
 }
 
-// The name and the schema's attributes. What StableHLO says by the result type (a shape, a dtype) is left out.
+// The name and the schema's attributes. Attributes that StableHLO says by the result type (a shape, a dtype) are left
+// out.
 void StableHloWriter::PrintDefault(const Node& node) {
   const OpDef& op = node.op();
   if (op.kind != Kind::kPrimitive || op.name.starts_with("weft.")) {

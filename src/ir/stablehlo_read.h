@@ -62,8 +62,8 @@ struct ShloRegion {
   bool draws = false;  // a stream of random numbers follows them (ops/control/draws.h)
 };
 
-// The operation being read. What asks for an attribute has understood it; the others are kept as text on the node. Mistakes
-// stick in the builder, and the reader adds line and column. Thread rule: one thread.
+// The operation being read. An attribute that is asked for counts as understood; the others are kept as text on the
+// node. Mistakes stick in the builder, and the reader adds line and column. Thread rule: one thread.
 class StableHloOp {
  public:
   StableHloOp(Builder& b, const OpDef* op, std::string_view name, ShloAttr::Fields attributes)

@@ -21,9 +21,9 @@ class CutPlanner {
   // `held` says how large results are.
   explicit CutPlanner(const HeldTypes& held = {}) : held_(held) {}
 
-  // Live tensors that are pending and not set aside, distinct values in creation order. A barrier computes those of scopes
-  // only if they were assigned to, an automatic cut takes all and must have none. What has changed after `time` is left to
-  // later cuts.
+  // Live tensors that are pending and not set aside, distinct values in creation order. A barrier computes those of
+  // scopes only if they were assigned to, an automatic cut takes all and must have none. Values that changed after
+  // `time` are left to later cuts.
   enum class For : uint8_t { kBarrier, kAutomatic };
   void Live(const LiveList& live, uint64_t time, For what, Cut* cut);
   // These, as far as they are pending.
@@ -33,7 +33,7 @@ class CutPlanner {
   // These, then what must be computed to know them and is wanted from outside that, so that nothing is computed twice.
   void Shared(std::span<const ir::Value> values, Cut* cut);
 
-  // Flattens what the outputs need. What is known already becomes an argument.
+  // Flattens what the outputs need. A value that is known already becomes an argument.
   absl::Status Trace(Cut* cut);
   // Says which arguments of a traced cut may be taken over, by type alone; who needs them is the launch's question.
   void Offer(Cut* cut);

@@ -18,7 +18,7 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::StatusOr<Place> Engine::PlaceAfterCut(
   return place;
 }
 
-// Inlined, because recording is a hot path. What fails has drawn nothing.
+// Inlined, because recording is a hot path. An operation that fails has drawn nothing.
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock, const ir::OpDef& op,
                                                                       std::span<Tensor* const> operands,
                                                                       ir::Attrs&& attrs, ir::Location location,

@@ -65,8 +65,8 @@ class Evaluator {
   absl::Status WaitFor(const Job& job);
 
   // --- recovery.cc: launches that failed while they ran
-  // Looks how launches went. Of those that failed, assigned tensors get their values from a launch without the rest or show what they
-  // showed before; the error is who waits for that giving up.
+  // Looks how launches went. Tensors assigned by failed ones get their values from a launch without the rest or show
+  // what they showed before. An error means that whoever waits for that gave up.
   absl::Status Settle(Lock& lock, MeshState& state);
   // For who asks by name: a value that a failed launch was to make is made by itself. Why not is what comes out, and told.
   absl::Status Restore(Lock& lock, MeshState& state, Data& data);

@@ -25,7 +25,8 @@ class Launched final : public RefCounted {
   // How it goes, then how it went.
   Ref<Event> done;
   bool failed = false;
-  // It did not fail by itself: a request or a deadline ended it. What it computed is not computed again unless somebody asks.
+  // It did not fail by itself: a request or a deadline ended it. Its results are not computed again unless somebody
+  // asks.
   bool gave_up = false;
   bool told = false;  // somebody knows that it failed
 

@@ -39,7 +39,7 @@ absl::Status CheckRange(std::string_view name, double value, double low, double 
                    std::isinf(high) ? " and finite" : absl::StrCat(" and less than ", high));
 }
 
-// The update of one parameter. What an option turns on is in the program; how much is not.
+// The update of one parameter. A step that an option turns on is in the program; its amount is not.
 struct ParameterRule {
   ir::Builder& b;
   const OptimizerOptions& o;

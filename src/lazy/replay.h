@@ -193,7 +193,7 @@ class Replay {
   template <typename Use>
   void ForEachShown(Use&& use) const;
   // The step before had this leaf's tensor, at this place, and others after it: parameters are the same again. Each lies
-  // apart, and the kernels have driven it out of every cache, so that its next ones are asked for meanwhile.
+  // apart, and the kernels have driven it out of every cache, so its next ones are prefetched meanwhile.
   void Foresee(const Tensor* tensor);
   void End();
   void DivergeFor(const Cause& cause);

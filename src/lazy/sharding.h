@@ -1,5 +1,6 @@
-// Where values live: on devices that run programs together, and which of them has which part. What a part is of the whole,
-// only this file knows. How a program is cut is said without devices, by ir::Mesh and ir::Sharding (ir/mesh.h).
+// Where values live: on devices that run programs together, and which of them has which part. Only this file knows
+// which part of the whole a part is. How a program is cut is said without devices, by ir::Mesh and ir::Sharding
+// (ir/mesh.h).
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Functions of complex numbers as formulas of two real tensors. OpDef::planes computes with them, and so do readers of texts
-// whose functions are no operations of ours. What overflows or cancels on the way without need is scaled or rewritten;
-// infinities and NaN go as C99's Annex G has them, but that the sign of a zero may get lost.
+// Functions of complex numbers as formulas of two real tensors. OpDef::planes computes with them, and so do readers of
+// texts whose functions are no operations of ours. Steps that would overflow or cancel without need are scaled or
+// rewritten; infinities and NaN go as C99's Annex G has them, but that the sign of a zero may get lost.
 #pragma once
 
 #include <array>

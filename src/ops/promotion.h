@@ -16,8 +16,8 @@ std::optional<DType> Promoted(DType a, DType b);
 enum class NumberKind : uint8_t { kTruth, kInt, kFloat, kComplex };
 std::optional<DType> PromotedWithNumber(DType tensor, NumberKind number);
 
-// Converts operands of one group to their common type, where the operation is no primitive. What has none stays as it is, and is
-// refused by the check of the call.
+// Converts operands of one group to their common type, where the operation is no primitive. Operands that have none
+// stay as they are, and the check of the call refuses them.
 void PromoteOperands(ir::Builder& b, const ir::OpDef& op, ir::Values& operands);
 
 }  // namespace weft::ops

@@ -10,7 +10,7 @@ double ElementsOf(const ir::Type& type);
 
 // The operation runs each of its functions once, or nobody knows how often.
 absl::StatusOr<ir::Work> WorkOfAll(const ir::WorkCall& call);
-// The operation runs one of its functions: the dearest counts.
+// The operation runs one of its functions: the most expensive one counts.
 absl::StatusOr<ir::Work> WorkOfDearest(const ir::WorkCall& call);
 
 // The operation runs its last function `times` times; without one it computes on scalars as often.

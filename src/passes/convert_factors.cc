@@ -9,7 +9,8 @@
 namespace weft::passes {
 namespace {
 
-// Integers wrap, so that what a shorter result cuts off may be cut off before. Of their products f64 alone holds most of the digits.
+// Integers wrap, so that what a shorter result cuts off may be cut off before. Only f64 holds most digits of their
+// products.
 DType SumType(DType factor, DType result) {
   if (!IsFloat(factor)) return IsFloat(result) ? DType::kF64 : result;
   return factor == DType::kF64 || result == DType::kF64 ? DType::kF64 : DType::kF32;

@@ -9,7 +9,7 @@
 namespace weft::passes {
 namespace {
 
-// Fewer nodes are dearer to keep apart, where nothing fuses across, than to compile again.
+// A function of fewer nodes costs more as a call, across which nothing fuses, than compiled again at each place.
 constexpr size_t kLeastNodes = 24;
 
 // The limit of operations with calls written out: 256 MB of nodes, and the memory that backends need for them.

@@ -50,7 +50,7 @@ class Walk {
     return results;
   }
 
-  // By the node that draws: how what it has drawn lies best. Of functions that have run.
+  // Maps a node that draws to the best sharding of its draws, for functions that have run.
   const HashMap<const Node*, Sharding>& drawn() const { return drawn_; }
   // By the node whose results are whole though what they are made of is cut: the first on the way that no rule speaks of.
   const HashMap<const Node*, const Node*>& unknown() const { return unknown_; }

@@ -8,11 +8,12 @@
 
 namespace weft::passes {
 
-// Returns a sharding for each result of the entry function, of which nothing is open. What module.participants says of a result
-// stands; a result of which it leaves dimensions open lies as what it is computed from does, so that a partitioner need move
-// nothing for it, and is whole where no rule knows better. INVALID_ARGUMENT where a shard of the module does not fit the mesh.
-// Results of which that is so, though they are computed from something that is cut, go behind `unknown` by their numbers, if it is not null,
-// each with the node that no rule speaks of: they are put together on each device for nobody's sake.
+// Returns a sharding for each result of the entry function, of which nothing is open. A sharding that
+// module.participants gives a result stands; a result whose dimensions it leaves open lies as the values that it is
+// computed from, so that a partitioner need move nothing for it, and is whole where no rule knows better.
+// INVALID_ARGUMENT where a shard of the module does not fit the mesh. Results of which that is so, though they are
+// computed from something that is cut, go behind `unknown` by their numbers, if it is not null, each with the node that
+// no rule speaks of: they are put together on each device for nobody's sake.
 struct UnknownResult {
   size_t result = 0;
   std::string_view operation;

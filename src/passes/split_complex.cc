@@ -1,6 +1,7 @@
-// Complex values as two real ones, so that no backend has any: c64[2, 3] becomes its real and its imaginary f32[2, 3], in the main
-// function and in all that it carries, where parameters, results and operands double in place. Only the module's own parameters and
-// results stay complex: their memory is seen as f32[2, 3, 2]. What an operation's planes are says its definition (OpDef::planes).
+// Complex values as two real ones, so that no backend has any: c64[2, 3] becomes its real and its imaginary f32[2, 3],
+// in the main function and in all that it carries, where parameters, results and operands double in place. Only the
+// module's own parameters and results stay complex: their memory is seen as f32[2, 3, 2]. An operation's definition
+// says what its planes are (OpDef::planes).
 #include <vector>
 
 #include "src/ir/rewrite.h"

@@ -1,6 +1,7 @@
-// The narrow types (f8, i4, u4, i2, u2) as bytes, so that no backend has any: f8[2, 3] becomes u8[2, 3], i4[2, 3] i8[2, 3], in the
-// main function and in all that it carries. What only moves elements moves the bytes. Everything else computes in f32, i32 or u32
-// and rounds or wraps its result once, by integer arithmetic that fusion puts into the loops around it.
+// The narrow types (f8, i4, u4, i2, u2) as bytes, so that no backend has any: f8[2, 3] becomes u8[2, 3], i4[2, 3] i8[2,
+// 3], in the main function and in all that it carries. Operations that only move elements move the bytes. Everything
+// else computes in f32, i32 or u32 and rounds or wraps its result once, by integer arithmetic that fusion puts into the
+// loops around it.
 #include <algorithm>
 #include <vector>
 

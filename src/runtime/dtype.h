@@ -78,7 +78,7 @@ constexpr bool IsWidened(DType dtype) { return ComputeType(dtype) != dtype; }
 // As the C interface calls it (WEFT_U8), in small letters: "f32", "bf16", "i32", "u8", "bool", "f8e4m3fn", "c64". What
 // callers read.
 std::string_view NameOf(DType dtype);
-// StableHLO's spelling: "ui8", "i1", "f8E4M3FN", "complex<f32>". What the texts of the IR are made of.
+// StableHLO's spelling: "ui8", "i1", "f8E4M3FN", "complex<f32>". The texts of the IR use it.
 std::string_view StableHloNameOf(DType dtype);
 // Accepts both spellings and the common ones of NumPy and PyTorch ("float32", "bfloat16", "uint8").
 std::optional<DType> ParseDType(std::string_view name);

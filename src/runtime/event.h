@@ -17,7 +17,7 @@ class Event final : public RefCounted {
  public:
   Event() = default;
   static Ref<Event> Done(absl::Status status = absl::OkStatus());
-  // Done when all are; the first failure is the outcome. Of one event, however often it is given, it is that event.
+  // Done when all are; the first failure is the outcome. For one event, however often it is given, it is that event.
   static Ref<Event> All(std::span<const Ref<Event>> events);
 
   // Exactly once.

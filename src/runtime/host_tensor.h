@@ -39,8 +39,8 @@ class HostTensor {
   std::span<const std::byte> bytes() const { return bytes_; }
   std::span<std::byte> mutable_bytes() { return bytes_; }
 
-  // Element i in row-major order. Integers convert as C does after checking nothing; floats round to nearest even. Of a complex
-  // element this is the real part, and setting it makes the imaginary one 0.
+  // Element i in row-major order. Integers convert as C does after checking nothing; floats round to nearest even. For
+  // a complex element this is the real part, and setting it makes the imaginary one 0.
   double GetDouble(int64_t i) const;
   int64_t GetInt(int64_t i) const;          // u64 above 2^63-1 comes back as its two's complement image
   void SetDouble(int64_t i, double value);  // float to integer truncates and saturates, NaN gives 0

@@ -1,5 +1,6 @@
-// How a running launch learns that it shall end: kernels look between pieces of some microseconds to a few milliseconds, on
-// whatever thread they run, and stop where they are. What they leave unfinished nobody reads: the launch's outcome says so.
+// How a running launch learns that it shall end: kernels look between pieces of some microseconds to a few
+// milliseconds, on whatever thread they run, and stop where they are. Nobody reads what they leave unfinished: the
+// launch's outcome says so.
 #pragma once
 
 #include <algorithm>

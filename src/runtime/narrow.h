@@ -1,5 +1,5 @@
-// The narrow element types (IsNarrow) as numbers: f8 of every kind, i4, u4, i2, u2. Each element takes a byte, integers with their
-// sign extended. What the kinds of f8 do is ml_dtypes' and OpenXLA's (docs/element_types.md has the table).
+// The narrow element types (IsNarrow) as numbers: f8 of every kind, i4, u4, i2, u2. Each element takes a byte, integers
+// with their sign extended. The kinds of f8 behave as in ml_dtypes and OpenXLA (docs/element_types.md has the table).
 #pragma once
 
 #include <cstddef>

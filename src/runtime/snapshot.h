@@ -66,9 +66,10 @@ std::string ReportOf(const Snapshot& snapshot);
 // {"counters": {…}, "samples": {…}, "memory": […], "process": {…}}, with everything, "input": "…" if a
 // loader gave out batches, and "last_replay_miss": "…" if there was one.
 std::string JsonOf(const Snapshot& snapshot);
-// PyTorch/XLA's metrics report: metrics, then counters, each by name, those of zero left out. What it has a name for has that
-// name, the caller's own have theirs, all others begin with "weft::". `of_2019` is the first report's spelling: "Counter:" in the
-// place of "Accumulator:", and microseconds that are not padded. Parts of a time are cut off, not rounded as PyTorch/XLA does.
+// PyTorch/XLA's metrics report: metrics, then counters, each by name, those of zero left out. A metric that it has a
+// name for has that name, the caller's own have theirs, all others begin with "weft::". `of_2019` is the first report's
+// spelling: "Counter:" in the place of "Accumulator:", and microseconds that are not padded. Parts of a time are cut
+// off, not rounded as PyTorch/XLA does.
 std::string XlaReportOf(const Snapshot& snapshot, bool of_2019);
 // OpenMetrics 1.0 (https://prometheus.io/docs/specs/om/open_metrics_spec/): counters end in _total, times are in seconds, samples
 // are summaries with quantiles, memory is a gauge a device. Names of the caller's own are values of the label `name`.

@@ -30,7 +30,7 @@ struct TraceSummary {
     int64_t busy = 0;  // nanoseconds in which it launched, ran, compiled, copied or helped
   };
   int64_t nanoseconds = 0, lost = 0, spans = 0, steps = 0;
-  std::vector<Kernel> kernels;  // the dearest first
+  std::vector<Kernel> kernels;  // the most expensive first
   std::vector<Part> parts;      // of callers, the longest first
   std::vector<Part> compiling;  // likewise; spans in others count in both
   std::vector<Thread> threads;

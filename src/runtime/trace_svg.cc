@@ -1,4 +1,4 @@
-// The kernels of a trace as a picture: a bar a kernel, the dearest first.
+// The kernels of a trace as a picture: a bar a kernel, the most expensive first.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

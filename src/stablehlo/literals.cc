@@ -1,5 +1,5 @@
-// dense<…>: one element for all, nested lists, or bytes in hexadecimal digits. What a text can make us allocate is bounded by
-// its length.
+// dense<…>: one element for all, nested lists, or bytes in hexadecimal digits. A text's length bounds the memory that
+// it can make us allocate.
 #include <charconv>
 #include <cstring>
 

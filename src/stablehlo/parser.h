@@ -1,5 +1,6 @@
-// Text to tree, both forms of it. What every operation has is in operations.cc, the frame of modules and functions in
-// frame.cc, the operations with syntax of their own in forms.cc, types and attributes in the files of these names.
+// Text to tree, both forms of it. The parts that every operation has are in operations.cc, the frame of modules and
+// functions in frame.cc, the operations with syntax of their own in forms.cc, types and attributes in the files of
+// these names.
 #pragma once
 
 #include "src/runtime/hash_map.h"

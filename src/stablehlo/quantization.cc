@@ -126,7 +126,7 @@ bool AnyQuantized(std::span<const TypeText> types) {
   return std::ranges::any_of(types, [](const TypeText& type) { return type.quantized != nullptr; });
 }
 
-// The first pair that differs. What has another number of types fails by its own rule.
+// The first pair that differs. Lists of another number of types fail by their own rule.
 absl::Status CheckPairs(std::string_view first, std::span<const TypeText> a, std::string_view second,
                         std::span<const TypeText> b) {
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

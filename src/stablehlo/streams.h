@@ -1,6 +1,6 @@
-// Random numbers of what is read: as recording has it (docs/functions.md), a function or region that draws has a stream of the
-// generator behind all other parameters. What draws takes blocks of the stream around it, a function that draws one block as a stream
-// of its own, and run i of a loop draws from stream i.
+// Random numbers of what is read: as recording has it (docs/functions.md), a function or region that draws has a stream
+// of the generator behind all other parameters. An operation that draws takes blocks of the stream around it, a
+// function that draws one block as a stream of its own, and run i of a loop draws from stream i.
 #pragma once
 
 #include "src/ir/stablehlo_read.h"

@@ -21,8 +21,8 @@ struct Quantization {
   friend bool operator==(const Quantization&, const Quantization&) = default;
 };
 
-// A type as written; what we cannot compute with has no `type` to rely on, only its text. Of a quantised tensor `type` has the
-// integers.
+// A type as written. A type that we cannot compute with has no `type` to rely on, only its text. For a quantised tensor
+// `type` has the integers.
 struct TypeText {
   ir::Type type;
   std::string_view text;

@@ -1,5 +1,5 @@
-// Types as StableHLO spells them. What has no counterpart of ours (unknown sizes, f4 and f6) is read over
-// and kept as text, so that the error about it can name every one of them at once.
+// Types as StableHLO spells them. A type without a counterpart of ours (unknown sizes, f4 and f6) is read over and kept
+// as text, so that the error about it can name every one of them at once.
 #include <cmath>
 
 #include "absl/strings/ascii.h"

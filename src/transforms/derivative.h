@@ -22,9 +22,10 @@ absl::StatusOr<Ref<const ir::Function>> Grad(const DerivativeCall& call);
 // (inputs, a cotangent for each float or complex result) -> the cotangents of wrt: vector-Jacobian products.
 absl::StatusOr<Ref<const ir::Function>> Vjp(const DerivativeCall& call);
 
-// (inputs, a tangent for each of wrt) -> the tangents of such results: Jacobian-vector products, forward with the function
-// itself, so that loops without a known number of runs have one. Of an operation it is the transpose of its vjp, which is linear
-// in the cotangents: two reverse sweeps, as in J. Townsend, "A new trick for calculating Jacobian vector products" (2017).
+// (inputs, a tangent for each of wrt) -> the tangents of such results: Jacobian-vector products, forward with the
+// function itself, so that loops without a known number of runs have one. For an operation it is the transpose of its
+// vjp, which is linear in the cotangents: two reverse sweeps, as in J. Townsend, "A new trick for calculating Jacobian
+// vector products" (2017).
 absl::StatusOr<Ref<const ir::Function>> Jvp(const DerivativeCall& call);
 
 }  // namespace weft::transforms

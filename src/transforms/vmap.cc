@@ -205,7 +205,7 @@ absl::Status Batcher::Expansion(Builder& b, const Node& node, const Items& opera
   return Walk(b, *function, arguments, depth, results);
 }
 
-// A scan whose body is the operation. What has no examples is captured.
+// A scan whose body is the operation. Operands without examples are captured.
 absl::Status Batcher::OneAfterTheOther(Builder& b, const Node& node, const Items& operands, Values* results) {
   if (loops_ != nullptr) loops_->push_back(node.op().name);
   for (const Type& type : node.results()) {

@@ -192,8 +192,8 @@ class CpuExecutable final : public Executable {
     return absl::OkStatus();
   }
 
-  // A buffer that comes for the first time is packed as the kernels go, in pieces that stay in cache: a step's weights never
-  // come again. What others may write to has no panels, nor has what this launch takes over.
+  // A buffer that comes for the first time is packed as the kernels go, in pieces that stay in cache: a step's weights
+  // never come again. Memory that others may write to, or that this launch takes over, has no panels.
   void FindPanels(const DeviceArguments& arguments, std::vector<KeptUse>& uses) const {
     const std::vector<KeptOperand>& kept = loaded_->kept;
     uses.resize(kept.size());

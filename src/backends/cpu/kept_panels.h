@@ -35,8 +35,9 @@ struct Panel {
 // The packed operands of one device. Thread-safe.
 class KeptPanels {
  public:
-  // Bytes at most of what is there twice. What does not fit is packed launch by launch, rather than at another's cost: in a
-  // model that is larger, each weight would push out the one that comes next. All products of BERT base have 340 MB.
+  // The limit of bytes that are there twice. A panel that does not fit is packed launch by launch, rather than at
+  // another's cost: in a model that is larger, each weight would push out the one that comes next. All products of BERT
+  // base have 340 MB.
   static constexpr int64_t kMost = int64_t{512} << 20;
 
   explicit KeptPanels(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
@@ -57,9 +58,9 @@ class KeptPanels {
   void SetAlone(Panel& panel, bool alone);
   // The buffer is gone.
   void Forget(uint64_t buffer);
-  // Memory is short: lets go of all panels whose operands are somewhere else, too, and keeps half as much from now on, so that
-  // a device without room for them does not pack for nothing again and again. Whether there were any. Launches keep theirs
-  // until they have run.
+  // Memory is short: lets go of all panels whose operands are somewhere else, too, and keeps half as much from now on,
+  // so that a device without room for them does not pack for nothing again and again. Tells whether there were any.
+  // Launches keep theirs until they have run.
   bool Trim();
 
   int64_t bytes() const { return counts_->all.load(std::memory_order_relaxed); }

@@ -7,8 +7,8 @@
 
 namespace weft::pjrt {
 
-// A JSON object: the version of PJRT, then the plugin's attributes (of XLA's: which StableHLO it speaks), then the device's (of a TPU's:
-// where its chip is). What it does not tell is not there.
+// A JSON object: the version of PJRT, then the plugin's attributes (of XLA's: which StableHLO it speaks), then the
+// device's (of a TPU's: where its chip is). A property that it does not tell is not there.
 std::string AttributesOf(const Plugin& plugin, api::DeviceDescription* description);
 
 }  // namespace weft::pjrt

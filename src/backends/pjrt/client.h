@@ -92,8 +92,8 @@ class PjrtBuffer final : public Buffer {
   // A launch has it, who has given its bytes back, too.
   void TakenOver() { share_.Forget(); }
 
-  // Copies bytes from `offset` on, as they lie in a dense row-major tensor. What is asked for in pieces is fetched once, and kept
-  // until its last byte was, where devices do not give pieces.
+  // Copies bytes from `offset` on, as they lie in a dense row-major tensor. Where devices do not give pieces, a buffer
+  // that is asked for in pieces is fetched once and kept until its last byte was asked for.
   absl::Status Read(int64_t offset, std::span<std::byte> destination);
 
  private:

@@ -107,8 +107,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// The gradient of what a device computes, on each device. Of a result that several devices have each counts for its share; what
-// several devices have as one operand has the sum of their gradients.
+// The gradient of what a device computes, on each device. If several devices have one result, each counts for its
+// share; if several have one operand, its gradient is the sum of theirs.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Attrs& a = call.node.attrs();
   const Function& body = *call.node.regions()[0];

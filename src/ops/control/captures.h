@@ -1,5 +1,5 @@
-// Control flow carries functions that see nothing but their parameters. What a function uses from around it follows its
-// inputs as captures, function after function: operands of the operation like all others.
+// Control flow carries functions that see nothing but their parameters. Values that a function uses from around it
+// follow its inputs as captures, function after function: operands of the operation like all others.
 #pragma once
 
 #include "src/ir/op_def.h"

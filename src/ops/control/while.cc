@@ -92,7 +92,8 @@ absl::StatusOr<Batch> BatchFunctions(const BatchCall& call) {
   return batch;
 }
 
-// The loop runs as long as one example goes on; the others keep what they carry. Whether each goes on is carried behind the rest.
+// The loop runs as long as one example goes on; the others keep what they carry. A flag for each, whether it goes on,
+// is carried behind the rest.
 absl::Status RunApart(const BatchCall& call, const Batch& batch, const Values& operands, std::span<Value> results) {
   const size_t carried = batch.carried.size(), asks = batch.condition->parameters().size() - carried;
   const std::span<const Value> given(operands.data(), operands.size());

@@ -67,7 +67,8 @@ constexpr OperandDef kVectors[] = {{"x", kF, "[..., features]"}, {"y", kF, "of t
 void Reduced(const Attrs& attrs, Types* results) {
   if (attrs.Int(0) != kNone) results->back().dims.clear();
 }
-// x and y have one shape: a loss over [64] and [64, 1] is nearly always a mistake. What follows broadcasts to it.
+// x and y have one shape: a loss over [64] and [64, 1] is nearly always a mistake. The operands behind them broadcast
+// to it.
 absl::Status InferLoss(const InferCall& call, Types* results) {
   const Type &x = *call.operands[0], &y = *call.operands[1];
   if (x.dims != y.dims)

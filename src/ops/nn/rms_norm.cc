@@ -44,7 +44,7 @@ Normalized Normalize(Builder& b, const Value& x, const Attrs& attrs) {
   return {Mul(b, x, inverse), inverse};
 }
 
-// With n the normalised x and h = g * scale: dx = (h - n mean(h n)) / root. What the expansion would give holds 1 / root^3,
+// With n the normalised x and h = g * scale: dx = (h - n mean(h n)) / root. The expansion's gradient holds 1 / root^3,
 // which is 0 in f32 from roots of 1e15 on.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;

@@ -17,7 +17,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return InferExtremeIndex(call, results);
 }
 
-// Exponentially distributed: -log1p(-v), v all of a word's bits. What is drawn is where it is small, and there v is finest; the
+// Exponentially distributed: -log1p(-v), v all of a word's bits. The smallest is drawn, and there v is finest; the
 // largest v that is not 1 keeps the result finite.
 Value Exponential(Builder& b, const Value& state, const Dims& dims, DType dtype) {
   const bool wide = dtype == DType::kF64;

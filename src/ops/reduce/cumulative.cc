@@ -79,7 +79,7 @@ absl::Status InferExtreme(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Pairs of a value and its position. Of equal values the later one stays, and NaN whatever follows it.
+// Pairs of a value and its position. The later one of equal values stays, and NaN stays whatever follows it.
 template <Reducer reducer, Direction wins>
 absl::Status ExpandExtreme(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;

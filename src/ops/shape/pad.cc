@@ -54,8 +54,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Back: undo the edges (negated padding), then take every (interior + 1)th element. What is left over is the
-// value's.
+// Back: undo the edges (negated padding), then take every (interior + 1)th element. The rest is the padding value's.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Attrs& a = call.node.attrs();

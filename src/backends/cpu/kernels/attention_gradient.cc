@@ -1,7 +1,7 @@
-// Attention's gradient. Of some queries at a time, a strip, the scores against all the keys that they see lie in cache,
-// turned round (attention_columns.h), so that what follows reads them along their rows: S^T = k q^T, whose exponentials by
-// their sums are P^T; dP^T = v g^T; dS^T = P^T (dP^T - the sum of their products) scale; then dv += P^T g, dk += dS^T q
-// and dq^T = k^T dS^T. Five products, and each score is computed once.
+// Attention's gradient, a strip of some queries at a time: their scores against all the keys that they see lie in
+// cache, transposed (attention_columns.h), so that what follows reads them along their rows: S^T = k q^T, whose
+// exponentials by their sums are P^T; dP^T = v g^T; dS^T = P^T (dP^T - the sum of their products) scale; then dv += P^T
+// g, dk += dS^T q and dq^T = k^T dS^T. Five products, and each score is computed once.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -97,7 +97,7 @@ class Driver {
     }
   }
 
-  // Rows of keys (or values) times queries (or cotangents), turned round and packed.
+  // Rows of keys (or values) times queries (or cotangents), transposed and packed.
   GemmCall Scores(int64_t rows, int64_t keys) const { return Turned(call_.k, call_.q, call_.width, rows, keys); }
   GemmCall Slopes(int64_t rows, int64_t keys) const {
     return Turned(call_.v, gradient_.g, call_.value_width, rows, keys);
@@ -128,7 +128,7 @@ class Driver {
     call.accumulate = true;
     return call;
   }
-  // Keys times scores, both turned round.
+  // Keys times scores, both transposed.
   GemmCall Queries(int64_t rows, int64_t keys, bool accumulate) const {
     GemmCall call;
     call.m = call_.width;
@@ -305,7 +305,7 @@ class Driver {
     }
   }
 
-  // In the order of scores that are turned round.
+  // In the order of scores that are transposed.
   void SetMask(const AttentionOffsets& at, const Stretch& queries, const Stretch& keys, float* turned,
                AttentionColumns* run) const {
     if (!call_.has_mask) return;

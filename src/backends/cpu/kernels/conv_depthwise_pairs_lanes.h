@@ -87,7 +87,8 @@ struct PairEnding {
 };
 #endif
 
-// kStride: of rows of three taps; 0 if there are no such. What several pixels read of a row is loaded once, for both halves.
+// kStride: of rows of three taps; 0 if there are no such. Elements of a row that several pixels read are loaded once,
+// for both halves.
 template <int kStride, int kPixels>
 void PairsTile(const ChannelRun<float>& run, int64_t pixel) {
   constexpr int kTaps = kStride == 0 ? 1 : 3, kStep = std::max(1, kStride);

@@ -1,6 +1,7 @@
-// The zeros that a convolution reads beside its input and between the pixels that a dilation spreads. By the definition they are
-// multiplied with the kernel, and zero times an infinity or a NaN is NaN. Drivers leave such products out, or not, as it suits
-// them: what they make of a finite kernel is the same. Of one that is not, results get their NaN here.
+// The zeros that a convolution reads beside its input and between the pixels that a dilation spreads. By the definition
+// they are multiplied with the kernel, and zero times an infinity or a NaN is NaN. Drivers leave such products out, or
+// not, as it suits them: what they make of a finite kernel is the same. Results of a kernel that is not finite get
+// their NaN here.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ class NextReads {
     parts_[count_++] = {reinterpret_cast<uintptr_t>(at) - static_cast<uintptr_t>(before), rows, stride, bytes + before};
   }
 
-  // The tile asks for one line of as many rows as it has steps. Of fewer rows it goes on behind them.
+  // The tile prefetches one line of as many rows as it has steps. With fewer rows it goes on behind them.
   void Ask(MicroArgs* args) {
     args->ahead = nullptr;
     args->ahead_step = 0;

@@ -98,7 +98,7 @@ inline float Wide(uint16_t x) {
   return Load<float>(&bits);
 }
 
-// even[i] = x[2 i], odd[i] = x[2 i + 1] for i below `pairs`. Whether there was a NaN.
+// even[i] = x[2 i], odd[i] = x[2 i + 1] for i below `pairs`. Tells whether there was a NaN.
 template <int kLanes, typename T>
 [[gnu::always_inline]] inline unsigned Unzip(const T* x, int64_t pairs, float* even, float* odd) {
   unsigned nan = 0;
@@ -173,7 +173,7 @@ template <typename Fn>
   p.halves->narrow(p.dtype, p.line, count, at);
 }
 
-// A row of the image to phases. Whether there was a NaN.
+// Splits a row of the image into phases, and tells whether there was a NaN.
 template <int kLanes>
 [[gnu::always_inline]] inline unsigned SplitRow(const PlaneRun& p, int64_t row, float* phases) {
   const SpatialDim& w = p.columns;

@@ -1,5 +1,5 @@
-// Working memory of kernels: packed blocks, tables, partial sums. What a call will ask for follows from its sizes
-// (ScratchNeeds), so a program's launch reserves all of it (ScratchSet) and its kernels cannot run out of memory.
+// Working memory of kernels: packed blocks, tables, partial sums. A call's need follows from its sizes (ScratchNeeds),
+// so a program's launch reserves all of it (ScratchSet) and its kernels cannot run out of memory.
 #pragma once
 
 #include <algorithm>

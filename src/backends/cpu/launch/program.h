@@ -23,7 +23,7 @@ inline constexpr int kMostNesting = 32;
 
 inline bool IsControl(const Entry& entry) { return entry.type >= Entry::Type::kRepeat; }
 
-// Entries have their own: a repeat that of its trips, a branch that of its dearest case.
+// Entries have their own: a repeat that of its trips, a branch that of its most expensive case.
 int64_t TotalCost(const EntryList& list);
 // Negative trips: nobody knows how many, so it costs the most.
 int64_t CostOfRepeat(int64_t trips, int64_t body);

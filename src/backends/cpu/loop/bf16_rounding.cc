@@ -1,5 +1,5 @@
-// See bf16_rounding.h. Of f64, "high" are the digits that become f32's high half. What arithmetic makes of operands is x86's rule:
-// the NaN of an operand made quiet, else a NaN whose low digits are zeros; LLVM's constants have them, too.
+// See bf16_rounding.h. For f64, "high" are the digits that become f32's high half. Arithmetic treats operands by x86's
+// rule: the NaN of an operand made quiet, else a NaN whose low digits are zeros; LLVM's constants have them, too.
 #include "src/backends/cpu/loop/bf16_rounding.h"
 
 #include <bit>

@@ -1,6 +1,6 @@
-// Sums of floats in blocks. One sum takes at most kSumSteps additions (a row's last piece aside), then it is put away: neighbours
-// are added, and neighbours' sums, as a binary counter carries. So n additions are about kSumSteps + log2(n / kSumSteps) deep, and a
-// sum of alike numbers does not drift. Blocks are cut by sizes alone.
+// Pairwise summation of floats. One sum takes at most kSumSteps additions (a row's last piece aside), then it is
+// closed: neighbours are added, and neighbours' sums, as a binary counter carries. So n additions are about kSumSteps +
+// log2(n / kSumSteps) deep, and a sum of similar numbers does not drift. Blocks are cut by sizes alone.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class CascadeCode : public LookingCode {
     std::vector<llvm::Type*> types;
     std::vector<V> memory;
   };
-  // Positions behind the sums among what loops carry: additions since a block was put away, and blocks.
+  // Positions behind the sums among what loops carry: additions since a block was closed, and blocks.
   static constexpr size_t kCounts = 2;
 
   // For sums of these types.

@@ -14,7 +14,7 @@ struct CpuTarget;
 // The shapes of code that codegen.cc has.
 enum class Form { kElementwise, kColumns, kRows };
 
-// Additions of floats after which a sum is put away and a new one begun.
+// Additions of floats after which a sum is closed and a new one begun (pairwise summation).
 inline constexpr int64_t kSumSteps = 32;
 inline bool Cascades(const Reduction& r) { return r.op == ops::Reducer::kSum && IsFloat(r.dtype); }
 

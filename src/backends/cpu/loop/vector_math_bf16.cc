@@ -49,7 +49,7 @@ V VectorMath::Pow2Below1(V y, std::initializer_list<double> fit) {
   return Poly(f, fit);
 }
 
-// numerator 2^n / (1 + 2^y) for power = 2^(y - n). What comes before the last operation is no denormal.
+// numerator 2^n / (1 + 2^y) for power = 2^(y - n). No value before the last operation is denormal.
 V VectorMath::ShareOfBF16(V numerator, V power, V y) {
   V sum = b_.CreateFAdd(Scale(power, y), Constant(y, 1));
   return Scale(b_.CreateFDiv(numerator, sum), y);

@@ -40,8 +40,8 @@ void MergeReduced(Fold& fold) {
   }
 }
 
-// Folds `size` elements of each piece along the innermost reduced dimension, beginning with the first of the piece; `pieces`
-// dimensions become kept ones. What is left of the fold goes over their results.
+// Folds `size` elements of each piece along the innermost reduced dimension, beginning with the first of the piece;
+// `pieces` dimensions become kept ones. The rest of the fold goes over their results.
 absl::Status FoldPieces(Lowering& lowering, Fold& fold, int64_t size) {
   Fold inner = Like(fold);
   inner.kept = fold.kept;

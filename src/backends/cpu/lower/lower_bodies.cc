@@ -130,7 +130,8 @@ DType UnsignedOf(DType dtype) {
   }
 }
 
-// Unsigned integers in the order of x. Of a float comparison, so -0 is 0; NaN, which it does not order, comes last.
+// Unsigned integers in the order of x. They follow a float comparison, so -0 is 0; NaN, which it does not order, comes
+// last.
 ScalarValue OrderedBits(LoopBuilder& b, ScalarValue x) {
   using ir::ScalarOp;
   if (IsBool(x.dtype)) return b.Convert(x, DType::kU8);

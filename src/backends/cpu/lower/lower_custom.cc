@@ -41,7 +41,7 @@ absl::Status LowerCustom(Lowering& lowering, const Node& node) {
     written.push_back(bytes);
   }
   const int64_t count = elements ? node.operands()[0].type().count() : 0;
-  // The dearest there is: a caller's code never runs on a thread that called us for something else.
+  // The highest cost there is: a caller's code never runs on a thread that called us for something else.
   lowering.Host(custom::CustomKernelName(ops::CustomTarget(node), signature), reads, writes,
                 custom::EncodeCustom({count, written, sizes.numbers}), static_cast<double>(kMostCost));
   return absl::OkStatus();

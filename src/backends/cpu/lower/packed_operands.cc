@@ -81,7 +81,8 @@ class Lowering::OperandPacker {
     return found;
   }
 
-  // In any of its runs. What it carries is, too: it may be written somewhere else and take the place then.
+  // Returns the storages that a control writes in any of its runs. Its carried values count, too: one may be written
+  // somewhere else and take the place then.
   using Storages = absl::flat_hash_set<StorageId>;
   const Storages& WrittenBy(const Draft& control) {
     Storages& written = written_[control.entry.code];
