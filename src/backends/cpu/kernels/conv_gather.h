@@ -44,7 +44,7 @@ absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Dut
 bool WeightsInPairs(const ConvCall& call, const TypePlan& types);
 
 // The same three directions with lanes across channels (conv_depthwise.cc): groups of a few channels fill a fraction of
-// a tile. The last tells whether it is the better way for so many channels a group:
+// a tile. The first tells whether that is the better way for so many channels a group:
 bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_from, int64_t group_to);
 // The operands as they are in memory: halves are widened line by line.
 absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, const Duty& duty);
