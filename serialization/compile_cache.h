@@ -1,10 +1,9 @@
-// The compile cache on disk: <dir>/v1/<2 hex>/<32 hex>.tce, one checksummed file an entry, no index and no sidecars. Entries
-// appear whole (temporary + rename, not synced: a checksum turns a casualty of a power loss into one compilation) and are
-// written by a thread, so that publishing never delays a step. No problem here fails a computation: it becomes a miss, a
-// counter and one warning a kind.
-// Entries are native code: whoever can write to the directory runs code as its readers. It is made 0700 and refused if others
-// may write to it or own it.
-// Thread rule: any thread.
+// The compile cache on disk: <dir>/v1/<2 hex>/<32 hex>.tce, one checksummed file an entry, no index and no sidecars.
+// Entries appear whole (temporary + rename, not synced: a checksum turns a casualty of a power loss into one
+// compilation) and are written by a thread, so that publishing never delays a step. No problem here fails a
+// computation: it becomes a miss, a counter and one warning a kind. Entries are native code: a process that can write
+// to the directory runs code as its readers. It is made 0700 and refused if others may write to it or own it. Thread
+// rule: any thread.
 #pragma once
 
 #include <cstdint>

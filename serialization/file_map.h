@@ -1,6 +1,6 @@
-// A file's bytes in memory without reading them: private, so that writing to them changes no file, and there until the last
-// reference goes. Whoever cuts the file off while it is mapped makes a later access end the process (SIGBUS), as with every
-// mapping: that is why only local files are mapped unasked.
+// A file's bytes in memory without reading them: private, so that writing to them changes no file, and there until the
+// last reference goes. A process that cuts the file off while it is mapped makes a later access end this process
+// (SIGBUS), as with every mapping: that is why only local files are mapped unasked.
 #pragma once
 
 #include <cstddef>

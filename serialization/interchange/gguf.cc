@@ -1,5 +1,5 @@
-// See gguf.h. Opening walks the header without keeping its values: a tokenizer's are 262,144 texts. Whoever asks for the metadata
-// has them read again.
+// See gguf.h. Opening walks the header without keeping its values: a tokenizer's are 262,144 texts. A call for the
+// metadata reads them again.
 #include "serialization/interchange/gguf.h"
 
 #include <algorithm>

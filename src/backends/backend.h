@@ -113,8 +113,8 @@ struct MemoryStats {
   int64_t bytes_limit = 0;  // 0: unknown
 };
 
-// Who calls custom operations: programs; the engine between two of them, where a device's programs cannot call the host; nobody
-// where nothing runs.
+// The callers of custom operations: programs; the engine between two of them, where a device's programs cannot call the
+// host; nobody where nothing runs.
 enum class CustomCallers : uint8_t { kPrograms, kEngine, kNobody };
 
 // One per platform and context. Thread rule: any thread.
@@ -165,7 +165,7 @@ class Backend {
   virtual bool Help() { return false; }
   // Gives what is kept for reuse and not in use back to the system.
   virtual void Trim(Device* /*device*/) {}
-  // Nothing runs and nothing will be launched: ends the threads, so that whoever lets go of the last buffer joins none.
+  // Nothing runs and nothing will be launched: ends the threads, so that the release of the last buffer joins none.
   virtual void Close() {}
 };
 

@@ -5,9 +5,9 @@
 
 namespace weft::c_api {
 
-// A callback may release the context whose call it runs in, or one that waits for this thread in some other way: so nobody
-// waits in a callback for calls in progress. It runs in the floating-point environment of whoever called us. Thread rule: one
-// thread.
+// A callback may release the context whose call it runs in, or one that waits for this thread in some other way: so
+// nobody waits in a callback for calls in progress. It runs in our caller's floating-point environment. Thread rule:
+// one thread.
 class CallingOut {
  public:
   CallingOut() { ++depth_; }

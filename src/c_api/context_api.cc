@@ -34,7 +34,7 @@ absl::StatusOr<Pin<Context>> GetQueued(weft_context* ctx) {
 }  // namespace
 
 void weft::c_api::ReleaseContext(weft_context* context) {
-  // Whoever calls from a callback cannot wait for the call that it is in; and nobody can for what is not in this process.
+  // A call from a callback cannot wait for the call that it is in; and nobody can for what is not in this process.
   const bool waits = !CallingOut::Now() && IsOfThisProcess(context);
   ReleaseHandle(context, HandleType::kContext, waits ? LastOne::kWaits : LastOne::kUnpins);
 }

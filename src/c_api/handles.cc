@@ -205,7 +205,7 @@ void* NewHandle(HandleType type, RefCounted* object, const void* owner) {
     return nullptr;
   }
   const uint64_t generation = (slot->word.load(std::memory_order_relaxed) >> kGenerationShift) + 1;
-  // Who still borrows by the slot's last handle and sees one of these also sees that handle's end.
+  // A reader that still borrows by the slot's last handle and sees one of these also sees that handle's end.
   slot->object.store(object, std::memory_order_release);
   slot->owner.store(owner, std::memory_order_release);
   slot->word.store(generation << kGenerationShift | static_cast<uint64_t>(type) << kTypeShift | kReference,

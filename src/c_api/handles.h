@@ -75,10 +75,10 @@ absl::Status BadHandle(const void* handle, HandleType wanted, std::string_view p
 
 // False, counted and otherwise ignored: anything but a live handle. A handle with two million references keeps them for good.
 bool RetainHandle(const void* handle, HandleType type);
-// Who ends an object that others have pinned when its last reference goes.
+// The thread that ends an object which others have pinned when its last reference goes.
 enum class LastOne : uint8_t {
   kUnpins,  // the last of them
-  kWaits,   // who releases, after waiting for them
+  kWaits,   // the releasing thread, after waiting for them
 };
 bool ReleaseHandle(const void* handle, HandleType type, LastOne last = LastOne::kUnpins);
 
@@ -141,8 +141,8 @@ Pin<T> FindAs(const void* handle, HandleType type) {
   return {slot, static_cast<T*>(slot->object.load(std::memory_order_relaxed))};
 }
 
-// The door that every handle comes in by: nothing that stayed behind when the process forked goes through. Who wants to know
-// why it is empty asks Get.
+// The door that every handle comes in by: nothing that stayed behind when the process forked goes through. Get says why
+// it is empty.
 template <typename C>
 Pin<typename HandleTraits<C>::Object> Find(const C* handle) {
   auto found = FindAs<typename HandleTraits<C>::Object>(handle, HandleTraits<C>::kType);

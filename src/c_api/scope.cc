@@ -18,8 +18,8 @@ class Scope final : public RefCounted {
   // Takes over a reference of the context's handle.
   Scope(weft_context* ctx, Ref<lazy::Engine> engine) : ctx(ctx), engine_(std::move(engine)), held_(ctx) {}
 
-  // Lets go of the context, which may wait for it to end: whoever ends the scope does, not another call that happens to be
-  // the last one in it.
+  // Lets go of the context, which may wait for it to end: the call that ends the scope does, not another call that
+  // happens to be the last one in it.
   void EndContext() {
     if (weft_context* const held = held_.exchange(nullptr)) ReleaseContext(held);
   }

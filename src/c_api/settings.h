@@ -19,7 +19,7 @@ std::optional<size_t> FindOption(std::string_view name);
 // NOT_FOUND that names the nearest.
 absl::StatusOr<size_t> KnownOption(std::string_view name);
 
-// The value in its one spelling. `from` names the option as whoever set it knows it.
+// The value in its one spelling. `from` names the option as its setter knows it.
 absl::StatusOr<std::string> CheckOption(Option option, std::string_view value, std::string_view from);
 
 // Immutable once a context has it.

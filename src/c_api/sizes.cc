@@ -131,7 +131,8 @@ weft_error* weft_unique(weft_context* ctx, weft_tensor* x, int32_t equal_nan, we
     WEFT_ASSIGN_OR_RETURN(Exact call, Exact::Begin(ops::kOp_unique_static, "unique", ctx, {&x, 1}));
     ir::Attrs attrs;
     attrs.set(ops::UniqueStaticAttrs::kEqualNan, int64_t{equal_nan != 0});
-    // Sorted once: with room for all, what is behind the last value is cut off. Whoever is not asked for is not computed.
+    // Sorted once: with room for all, what is behind the last value is cut off. Results that are not asked for are not
+    // computed.
     WEFT_ASSIGN_OR_RETURN(lazy::Tensors all, call.Padded(CountOf(call.operands()[0]->dims()), attrs));
     weft_tensor** const outs[] = {out_values, nullptr, out_inverse, out_counts, out_indices};
     Ref<lazy::Tensor> count = std::move(all[1]);

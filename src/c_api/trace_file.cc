@@ -73,7 +73,7 @@ TraceFile::TraceFile(std::string path, TraceSteps steps, int64_t bytes, std::sha
 
 void TraceFile::Begin() {
   const absl::Status started = trace_->Start(bytes_);
-  // Whoever has started it by hand traces into the same record.
+  // A trace started by hand goes into the same record.
   if (!started.ok() && !absl::IsFailedPrecondition(started)) warn_(std::string(started.message()));
 }
 

@@ -131,7 +131,7 @@ void CompileQueue::Work() {
     lock.Unlock();
     Make(*job);
     lock.Lock();
-    // Out of the queue first: who asks again after a failure must not find it here.
+    // Out of the queue first: a caller that asks again after a failure must not find it here.
     jobs_.pop_front();
     changed_.NotifyAll();
     lock.Unlock();

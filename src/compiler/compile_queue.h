@@ -1,5 +1,5 @@
-// Compiles programs on a thread of its own, one after the other, so that nobody holds a lock meanwhile and whoever waits can
-// give up waiting. Those who want the same program wait for one compilation.
+// Compiles programs on a thread of its own, one after the other, so that nobody holds a lock meanwhile and waiting
+// threads can give up. Those who want the same program wait for one compilation.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class CompileQueue {
   Ref<Job> Enter(ProgramCache& cache, Wanted wanted);
   // How many programs are being made, or wait for it; nothing if this one is among them.
   std::optional<int64_t> Others(std::string_view canonical);
-  // Waits until nothing is left, and ends the thread: who later drops the last reference has nothing to wait for.
+  // Waits until nothing is left, and ends the thread: a later drop of the last reference has nothing to wait for.
   void Close();
   // There is no memory at all, and what is being compiled waits for some: nobody should wait for it or for what is behind it. Its
   // job is done when there is.

@@ -35,7 +35,7 @@ class Dataset : public RefCounted {
   // Threads that may be in Read at once; 0: any number.
   int64_t most_at_once() const { return most_at_once_; }
   // Dense rows of these items (each below count()) into one block a field, and how many bytes went into each: what is
-  // less or more than rows times row_bytes is an error of whoever wrote them.
+  // less or more than rows times row_bytes is an error of the data set's author.
   virtual absl::Status Read(std::span<const int64_t> items, std::span<std::byte* const> into,
                             std::span<uint64_t> written) = 0;
 

@@ -151,7 +151,7 @@ absl::StatusOr<std::shared_ptr<void>> Loader::Core::Read(Slot* slot) const {
   HostBatch batch;
   WEFT_RETURN_IF_ERROR(sampler->BatchAt(slot->at, &batch.batch));
   {
-    MutexLock lock(mutex);  // who waits for this batch may name its items
+    MutexLock lock(mutex);  // a waiter for this batch may name its items
     slot->batch = batch.batch;
   }
   const std::span<const int64_t> items = batch.batch.items;

@@ -14,7 +14,7 @@ namespace weft::distributed {
 namespace {
 
 constexpr int64_t kCancelLookNs = 10'000'000;
-constexpr int64_t kClaimLimitNs = 5'000'000'000;  // for whoever poisons to write a text down
+constexpr int64_t kClaimLimitNs = 5'000'000'000;  // for the poisoning member to write a text down
 
 }  // namespace
 

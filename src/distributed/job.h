@@ -19,7 +19,7 @@ class Job {
   const JobPlace& place() const { return place_; }
   // Runs a collective of all processes; numbers it.
   absl::Status Run(Collective call, const Patience& patience);
-  // Waits until all have come here and goes, so that who goes early is no failure of the others. Later calls answer
+  // Waits until all have come here and goes, so that an early leaver is no failure of the others. Later calls answer
   // FAILED_PRECONDITION.
   absl::Status Leave(const Patience& patience);
 

@@ -181,7 +181,7 @@ absl::StatusOr<JobPlace> PlaceOf(const Rule& rule, Variable variable) {
   Reader reader(rule, variable);
   WEFT_ASSIGN_OR_RETURN(place.rank, reader.Number(rule.rank, 0));
   WEFT_ASSIGN_OR_RETURN(place.size, reader.Size());
-  // Who does not say how many share a host means one host.
+  // A launcher that does not say how many processes share a host means one host.
   const bool one_host = !rule.one_a_host;
   WEFT_ASSIGN_OR_RETURN(place.local_rank, reader.Number(rule.local_rank, one_host ? place.rank : 0));
   WEFT_ASSIGN_OR_RETURN(place.local_size, reader.Number(rule.local_size, one_host ? place.size : 1));

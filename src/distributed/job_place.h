@@ -1,4 +1,4 @@
-// Which process of a job this one is: said by the caller, or found in the variables of whoever started it.
+// Which process of a job this one is: said by the caller, or found in the variables of the launcher.
 #pragma once
 
 #include <cstdint>

@@ -84,7 +84,7 @@ void Send(int to, absl::StatusCode code, std::string_view text, int memory) {
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &memory, sizeof memory);
   }
-  // Who has gone meanwhile will be missed later.
+  // A member that has gone meanwhile will be missed later.
   (void)sendmsg(to, &message, MSG_NOSIGNAL);
 }
 

@@ -27,9 +27,9 @@ class OwnedFd {
   int fd_;
 };
 
-// Rank 0: gives `memory` to each of the other ranks, once; returns when all have it. Whoever comes with another token or a rank
-// that has come is sent away with a text.
-// `came` hears of each rank, with the number of its process in this one's namespace, or 0.
+// Rank 0: gives `memory` to each of the other ranks, once; returns when all have it. A process with another token, or
+// with a rank that has come, is sent away with a text. `came` hears of each rank, with the number of its process in
+// this one's namespace, or 0.
 absl::Status HandOut(const SharedMemoryOptions& options, int memory,
                      absl::FunctionRef<void(int rank, pid_t process)> came);
 // The others.

@@ -265,8 +265,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(const Shared
       return handed;
     }
   }
-  // Nobody goes on alone: who does not come here has died since it took the memory. Rank 0 alone sees who has not come at all, so
-  // it is the first to give up.
+  // Nobody goes on alone: a member that does not come here has died since it took the memory. Rank 0 alone sees who has
+  // not come at all, so it is the first to give up.
   const bool in_time = options.rank == 0 || options.deadline_ns > INT64_MAX - kRankZeroFirstNs;
   const int64_t deadline_ns = options.deadline_ns + (in_time ? 0 : kRankZeroFirstNs);
   Collective join;

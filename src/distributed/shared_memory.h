@@ -13,7 +13,7 @@ struct SharedMemoryOptions {
   // The members find each other by this name: it is the same for all of one group, and that of no
   // other group of this host's network namespace.
   std::string name;
-  // Whoever comes without it is sent away. At most 256 bytes.
+  // A process without it is sent away. At most 256 bytes.
   std::string token;
   int rank = 0;
   int size = 1;

@@ -174,7 +174,7 @@ Position PositionOf(Location location) {
 std::string ToString(Location location) {
   if (location.file == 0) return "";
   const Position position = PositionOf(location);
-  // A file's line is said even where it is 0, as whoever marked it did.
+  // A file's line is said even where it is 0, as it was marked.
   const bool file = (location.file & (kAddress | kStack)) == 0;
   return file ? absl::StrCat(position.file, ":", position.line) : TextOf(position);
 }

@@ -49,7 +49,7 @@ struct Mesh {
 struct Sharding {
   struct Dimension {
     absl::InlinedVector<uint32_t, 2> axes;  // places among the axes of the mesh
-    bool open = false;                      // whoever partitions the program may cut it further
+    bool open = false;                      // the partitioner may cut it further
     friend bool operator==(const Dimension&, const Dimension&) = default;
   };
   std::vector<Dimension> dimensions;

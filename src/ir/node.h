@@ -85,7 +85,7 @@ class Node final : public RefCounted {
   void set_needs_gradient(bool on = true) const { needs_gradient_ = on; }
 
   // How many operands of living nodes refer to it, and how often the lazy engine shows it (tensors, cuts on their way):
-  // what is still wanted. Thread rule: under the lock of whoever owns the graph, in which its nodes also die.
+  // what is still wanted. Thread rule: under the lock of the graph's owner, in which its nodes also die.
   uint32_t users() const { return users_; }
   uint32_t shown() const { return shown_; }
   void Show() const { ++shown_; }
@@ -111,7 +111,7 @@ class Node final : public RefCounted {
   Node();
   ~Node() override;
 
-  // First, beside the count of references: who makes or destroys a user touches one cache line of each operand.
+  // First, beside the count of references: making or destroying a user touches one cache line of each operand.
   mutable uint32_t users_ = 0;
   mutable uint32_t shown_ = 0;
   mutable bool needs_gradient_ = false;
@@ -130,8 +130,8 @@ class Node final : public RefCounted {
 };
 
 // One walk over a graph: a number per visited node, kept in the node itself, because a hash map would cost more than
-// the visit. A later walk over the same node overwrites it. Thread rule: nodes that several threads can reach are walked
-// under the lock of whoever owns them.
+// the visit. A later walk over the same node overwrites it. Thread rule: nodes that several threads can reach are
+// walked under their owner's lock.
 class Walk {
  public:
   Walk() : epoch_(next_.fetch_add(1, std::memory_order_relaxed)) {}

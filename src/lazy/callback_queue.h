@@ -20,7 +20,7 @@ class CallbackQueue {
   CallbackQueue(const CallbackQueue&) = delete;
   CallbackQueue& operator=(const CallbackQueue&) = delete;
 
-  // Takes a list of one: whoever lets go of memory, perhaps a destructor, cannot fail. After Close it is run at once.
+  // Takes a list of one: a release of memory, perhaps in a destructor, cannot fail. After Close it is run at once.
   void Add(One one);
   // Log records, of which the newest are left out while nobody takes those that wait; Run says how many were.
   void AddRecord(std::function<void()> record);

@@ -80,7 +80,7 @@ void CutPlanner::Shared(std::span<const ir::Value> values, Cut* cut) {
   };
   for (const ir::Value& value : cut->outputs) {
     visit(value);
-    ++uses[walk.At(*value.node)];  // who asks knows it then
+    ++uses[walk.At(*value.node)];  // the asker knows it then
   }
   // Nodes with an output among those asked for.
   const size_t wanted = found.size();

@@ -35,7 +35,7 @@ class CutPlanner {
 
   // Flattens what the outputs need. A value that is known already becomes an argument.
   absl::Status Trace(Cut* cut);
-  // Says which arguments of a traced cut may be taken over, by type alone; who needs them is the launch's question.
+  // Says which arguments of a traced cut may be taken over, by type alone; the launch finds out who needs them.
   void Offer(Cut* cut);
 
   // Says how the arguments of a traced cut, behind Offer, lie on the mesh, and its outputs as far as somebody has said

@@ -62,7 +62,7 @@ absl::Status Engine::RecordOrDefer(Lock& lock, const ir::OpDef& op, std::span<Te
                                    Tensors* made, Recorder::Draw* drawn) {
   Recorder::NextState next(recorder_);
   const uint64_t opened = lock.opened();  // a list of calls opens it in between
-  Replay* notes = nullptr;                // who takes the call down
+  Replay* notes = nullptr;                // notes the call
   if (recorder_.Replays()) {
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOf(op, operands, location, where));
     if (place.frame != nullptr) recorder_.MustShowOutside(operands);
@@ -139,7 +139,7 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
   const ir::Attrs none;
   const Replay::Call call{
       .kind = Replay::Kind::kGradient, .op = nullptr, .attrs = none, .rule = nullptr, .location = location};
-  Replay* notes = nullptr;  // who takes the call down
+  Replay* notes = nullptr;  // notes the call
   if (recorder_.Replays()) {
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOfGradient(loss, wrt, seed));
     if (place.frame != nullptr) {
@@ -190,7 +190,7 @@ absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call,
   const ir::Attrs said = recorder_.Replays() ? attrs : ir::Attrs();
   const Replay::Call noted{
       .kind = Replay::Kind::kOpGradient, .op = &call.op, .attrs = said, .rule = nullptr, .location = location};
-  Replay* notes = nullptr;  // who takes the call down
+  Replay* notes = nullptr;  // notes the call
   if (recorder_.Replays()) {
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOfOpGradient(call));
     const std::span<Tensor* const> lists[] = {call.inputs, call.results, call.cotangents};
@@ -247,7 +247,7 @@ absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
   const ir::Attrs none;
   const Replay::Call call{
       .kind = Replay::Kind::kAlias, .op = nullptr, .attrs = none, .rule = nullptr, .location = tensor->state.location};
-  // A value that is known is a leaf of the step, whoever shows it.
+  // A value that is known is a leaf of the step, whichever tensor shows it.
   const bool known = tensor->value() && DataOf(tensor->value()) != nullptr;
   const bool notes = replay.active() && place.frame == nullptr && !known;
   if (notes) {
@@ -322,7 +322,7 @@ absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const d
   const Replay::Call call{
       .kind = Replay::Kind::kUpdate, .op = nullptr, .attrs = none, .rule = rule, .location = location};
   Recorder::Scalars leaves;
-  Replay* notes = nullptr;  // who takes the call down
+  Replay* notes = nullptr;  // notes the call
   if (recorder_.Replays()) {
     WEFT_ASSIGN_OR_RETURN(const Place where, recorder_.PlaceOfUpdate(operands, targets, location));
     if (where.state->replay->active()) notes = where.state->replay.get();

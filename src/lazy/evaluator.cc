@@ -271,7 +271,7 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     const absl::StatusOr<ProgramPointer> program = ProgramOf(lock, state, cut);
     if (!program.ok()) {
       if (stale() && !GaveUp(program.status())) continue;
-      // A barrier or an automatic cut must go through without what is at fault; who asks for a value by name learns why.
+      // A barrier or an automatic cut must go through without what is at fault; a call for one value learns why.
       const bool asked = AskedByName(reason) || reason == CutReason::kEager;
       // Not denied executable memory, which is no program's fault.
       const bool refused = !absl::IsResourceExhausted(program.status()) && !GaveUp(program.status()) &&

@@ -66,7 +66,7 @@ class Evaluator {
 
   // --- recovery.cc: launches that failed while they ran
   // Looks how launches went. Tensors assigned by failed ones get their values from a launch without the rest or show
-  // what they showed before. An error means that whoever waits for that gave up.
+  // what they showed before. An error means that the waiting call gave up.
   absl::Status Settle(Lock& lock, MeshState& state);
   // For who asks by name: a value that a failed launch was to make is made by itself. Why not is what comes out, and told.
   absl::Status Restore(Lock& lock, MeshState& state, Data& data);
@@ -127,7 +127,7 @@ class Evaluator {
     std::vector<ir::Value> outputs;
   };
   Made MadeOf(const Cut& cut) const;
-  // Looks. Who asked for values by name is told of a bad one; the next barrier's end tells of others.
+  // Looks. A call that asked for values by name is told of a bad one; the next barrier's end tells of others.
   absl::Status LookAt(Lock& lock, MeshState& state, const ProgramPointer& program, CutReason reason, const Made& made);
 
   absl::Status Undo(Lock& lock, MeshState& state, Launched& launched);

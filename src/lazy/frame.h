@@ -18,7 +18,7 @@ using Tensors = absl::InlinedVector<Ref<Tensor>, 2>;
 // through the thread: goroutines and fibres migrate. Its tensors are in no live list: no cut sees them, they have no
 // value until the function is called. A value that a body uses of the frames around it becomes a parameter by itself, a
 // capture. A body that is open has nothing but open bodies around it: the end of one is the end of all that are open
-// inside it. Thread rule: under the engine's lock; whoever has the last reference to an open one abandons it first.
+// inside it. Thread rule: under the engine's lock; the owner of the last reference to an open one abandons it first.
 class Frame final : public RefCounted {
  public:
   enum class State : uint8_t {

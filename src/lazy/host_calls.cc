@@ -30,7 +30,7 @@ bool IsOurs(const ir::Node& node) {
   return node.op().calls && ops::CallsCustom(*node.regions()[0]);
 }
 
-// Whoever waits for the latest event waits for the launches before it, too.
+// A wait for the latest event covers the launches before it, too.
 void AddEvent(MeshState& state, const absl::Status& outcome) {
   std::vector<Ref<Event>> events;
   if (Ref<Event> last = state.last_event()) events.push_back(std::move(last));
@@ -40,7 +40,7 @@ void AddEvent(MeshState& state, const absl::Status& outcome) {
 
 }  // namespace
 
-// One call on its way; the queue and who waits have it.
+// One call on its way; the queue and the waiting thread hold it.
 struct HostCalls::Job {
   // An operand: a value that is there already, or buffers on devices, which are held.
   struct Operand {
@@ -202,7 +202,7 @@ absl::StatusOr<std::shared_ptr<HostCalls::Job>> HostCalls::JobOf(const MeshState
 absl::Status HostCalls::Call(Lock& lock, MeshState& state, const ir::Node& node) {
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, JobOf(state, node));
   const absl::Status waited = lock.Open([&] { return services_.WaitFor(*job->done, Part::kResults); });
-  if (!job->done->done()) return waited;  // it goes on: who asks again finds it
+  if (!job->done->done()) return waited;  // it goes on: a later request finds it
   std::erase_if(running_, [&](const auto& one) { return one.second == job; });
   WEFT_RETURN_IF_ERROR(job->status);
   WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());

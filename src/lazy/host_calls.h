@@ -27,8 +27,8 @@ class HostCalls {
   // and calls of functions that have some. Those in loops and branches are left to the compiler, which refuses them by
   // name.
   Nodes Ready(const MeshState& state, const Cut& cut) const;
-  // Calls the function of a custom operation whose operands are known and shows what it gave. Where it failed, its results have
-  // that outcome; the error is another's (no memory, who waits gave up), and nothing has changed.
+  // Calls the function of a custom operation whose operands are known and shows what it gave. Where it failed, its
+  // results have that outcome; any other error (no memory, the waiter gave up) has changed nothing.
   absl::Status Call(Lock& lock, MeshState& state, const ir::Node& node);
   // A call's results on operations of their own, without calls that have custom operations.
   static absl::StatusOr<ir::Values> WrittenOut(const ir::Node& call);

@@ -107,7 +107,7 @@ class Inspector::Looks {
 absl::Status Inspector::Check(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
                               std::span<const ir::Value> results) {
   const FloatScope floats;
-  // Everything is computed: whoever asks knows all operands.
+  // Everything is computed: all operands are known here.
   const std::vector<Looked> inputs = weft::lazy::Look(operands), outputs = weft::lazy::Look(results);
   const absl::Status status = lock.Open([&]() -> absl::Status {
     for (const Looked& output : outputs) {

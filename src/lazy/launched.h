@@ -47,7 +47,7 @@ class Launched final : public RefCounted {
   Ref<Data> BeforeOf(uint64_t tensor) const;
   void ForEachBefore(absl::FunctionRef<void(Ref<Data>&, uint64_t tensor)> use);
 
-  // Results that have been made again, for whoever has a copy of them. Null: not yet.
+  // Results that have been made again, for holders of a copy. Null: not yet.
   const Shards* Made(uint32_t output) const;
   void KeepMade(uint32_t output, Shards shards) { made_.emplace_back(output, std::move(shards)); }
   // Tells whether a barrier has tried this one in vain.

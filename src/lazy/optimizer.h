@@ -28,7 +28,7 @@ struct OptimizerOptions {
 // Thread rule: one thread at a time, see Turn; the tensors are the engine's.
 class Optimizer final : public RefCounted {
  public:
-  // The right to change or read the optimizer, for who cannot know that nobody else does.
+  // The right to change or read the optimizer, for callers that cannot know that nobody else does.
   class Turn {
    public:
     // Empty while somebody else has it, perhaps further up this thread's stack: nobody waits.

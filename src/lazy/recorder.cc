@@ -123,13 +123,13 @@ void Recorder::AddDead(const Tensor* tensor) {
 
 void Recorder::Release(const Tensor* tensor) {
   AddDead(tensor);
-  // Whoever holds the lock buries the dead; if nobody does, memory goes back at once. In a fork's child nobody does any more:
-  // what the parent's threads held when it was made stays so.
+  // The lock's holder buries the dead; if nobody does, memory goes back at once. In a fork's child nobody does any
+  // more: what the parent's threads held when it was made stays so.
   if (!services_.fork().Forked()) TryBury();
 }
 
 void Recorder::TryBury() {
-  // Who holds the lock looks again when it lets go.
+  // The lock's holder looks again when it lets go.
   while (dead_.load(std::memory_order_acquire) != nullptr && !Services::Locked() && mutex_.TryLock()) {
     Services::Locked() = true;
     Bury();

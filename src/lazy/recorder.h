@@ -26,7 +26,7 @@ class Recorder {
   Recorder(Engine& engine, Services& services, const std::shared_ptr<Metrics>& metrics)
       : engine_(engine), services_(services), metrics_(*metrics), shared_metrics_(metrics) {}
 
-  // Holds the lock, buries the dead first, delivers messages last. Who calls keeps the engine alive.
+  // Holds the lock, buries the dead first, delivers messages last. The caller keeps the engine alive.
   class Lock {
    public:
     // The lock's owner says what it is about to do, for steps that are replayed.

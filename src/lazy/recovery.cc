@@ -85,7 +85,7 @@ absl::Status Evaluator::Undo(Lock& lock, MeshState& state, Launched& launched) {
     again = MakeAgain(lock, state, launched, assigned);
     if (state.untold.ok()) state.untold = untold;
   }
-  // Who waits gave up: nothing is lost by that, but somebody else has to look at the launch.
+  // The waiter gave up: nothing is lost by that, but somebody else has to look at the launch.
   if (GaveUp(again) && !launched.gave_up) {
     state.underway.push_front(Ref<Launched>::Share(&launched));
     return again;
@@ -148,7 +148,7 @@ absl::Status Evaluator::MakeAgain(Lock& lock, MeshState& state, Launched& launch
   ir::Builder b;
   for (const auto& [data, output] : lost) {
     ir::Value value = results[output];
-    // Whoever has it knows how it lies.
+    // Its holders rely on its sharding.
     if (data->split()) {
       const ir::Mesh& axes = state.mesh.axes();
       value = b.Emit(ops::kOp_shard, {value}, {ir::ToString(axes, data->sharding().sharding(), value.dims().size())});
@@ -159,7 +159,7 @@ absl::Status Evaluator::MakeAgain(Lock& lock, MeshState& state, Launched& launch
   if (launched.gave_up && MayNotEnd(values)) return outcome;
   WEFT_RETURN_IF_ERROR(Compute(lock, state, values, CutReason::kEval));
   for (const ir::Value& value : values) {
-    // Who has it made hears how that goes.
+    // The call that has it made hears how that goes.
     if (auto* const again = static_cast<Launched*>(DataOf(value)->launched.get())) again->told = true;
   }
   WEFT_RETURN_IF_ERROR(lock.Open([&]() -> absl::Status {
@@ -187,7 +187,7 @@ absl::Status Evaluator::Restore(Lock& lock, MeshState& state, Data& data) {
   if (launched == nullptr) return data.whole()->ready().status();
   const std::pair<Ref<Data>, uint32_t> lost = {kept, data.output};
   const absl::Status again = MakeAgain(lock, state, *launched, {&lost, 1});
-  if (!again.ok()) state.untold = absl::OkStatus();  // who asks is told
+  if (!again.ok()) state.untold = absl::OkStatus();  // the asker is told
   return again;
 }
 

@@ -120,7 +120,7 @@ bool Replay::SameBefore(const Step& a, const Step& b, size_t entries) {
 }
 
 bool Replay::Defer(const Call& call, std::span<const Result>* results) {
-  // Who waits with the lock open goes on with what was pending then.
+  // A thread that waits with the lock open goes on with the values that were pending then.
   if (recorder_.waiting_ > 0) Interrupt(Miss::kThread);
   if (mode_ != Mode::kReplaying) return false;
   Step* same = current_ != nullptr && Has(*current_, call) ? current_ : nullptr;

@@ -73,7 +73,7 @@ absl::Status Services::WaitFor(const Event& event, Part part, int64_t timeout_ns
   }
   RunReleases();
   const absl::Status status = event.status();
-  // Who waited for a loop that was cancelled has noticed.
+  // The waiter for a cancelled loop has noticed.
   if (absl::IsCancelled(status)) cancels_noticed_.store(cancels(), std::memory_order_relaxed);
   return status;
 }

@@ -61,7 +61,7 @@ class Services {
   // FAILED_PRECONDITION in the child of a fork, where what was running is not, and in a custom operation's function that our
   // programs run (ops::CallingCustom).
   absl::Status CheckProcess() const;
-  // Both, for whoever waits, every kLookNs.
+  // Checks both for a waiting thread, every kLookNs.
   absl::Status Interrupted(uint32_t before);
   static constexpr int64_t kLookNs = 20'000'000;
   // Waits for an event of this engine's; DEADLINE_EXCEEDED, or why it was interrupted, if that comes first; RESOURCE_EXHAUSTED
@@ -90,7 +90,8 @@ class Services {
  private:
   class Releases {
    public:
-    // Adds the one of `release`, which has its memory already: who lets go of lent memory, perhaps a destructor, cannot fail.
+    // Adds the one of `release`, which has its memory already: a release of lent memory, perhaps in a destructor,
+    // cannot fail.
     void Add(std::list<std::function<void()>> release);
     bool any() const { return any_.load(std::memory_order_acquire); }
     void Run();

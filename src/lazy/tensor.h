@@ -30,7 +30,7 @@ class Tensor final : public RefCounted {
   // --- What the engine's parts know of it, under the engine's lock -----------------------------------------------------
   // Empty once expired, and as long as the step is replayed in which it was made.
   const ir::Value& value() const { return value_; }
-  // The node's count of who shows it follows.
+  // The node's count of tensors that show it follows.
   void Show(ir::Value value) {
     if (value) value.node->Show();
     std::swap(value_, value);
@@ -51,7 +51,7 @@ class Tensor final : public RefCounted {
     bool assigned = false;  // assign target: an output even if scoped
     bool expired = false;   // a scope's temporary that a barrier left behind, or donated
     bool donated = false;   // expired because a function's run got it
-    // The compiler makes no program for the value: cuts leave it pending, whoever asks for it by name is told why.
+    // The compiler makes no program for the value: cuts leave it pending, a call that asks for it by name is told why.
     bool set_aside = false;
   };
   State state;

@@ -24,8 +24,8 @@ ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values);
 // Tells whether the node is such a convert, which is free where an element is read.
 bool IsWidening(const ir::Node& node);
 
-// The expansion of a composite or macro, its results rounded to `types`. Whoever expands comes through here, so that every
-// backend, the reference and the gradient compute the same thing.
+// The expansion of a composite or macro, its results rounded to `types`. Every expansion comes through here, so that
+// every backend, the reference and the gradient compute the same thing.
 absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, const ir::Attrs& attrs,
                     std::span<const ir::Type> types, std::span<ir::Value> results, ir::RegionSpan regions = {});
 

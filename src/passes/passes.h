@@ -20,8 +20,8 @@ absl::StatusOr<ir::Module> MergeCalls(const ir::Module& module, const PipelineOp
 // Writes calls out, but for those of one function of some size in several places, where the backend claims calls.
 absl::StatusOr<ir::Module> InlineCalls(const ir::Module& module, const PipelineOptions& options);
 
-// UNIMPLEMENTED where functions that call functions, written out, would be far more than memory holds. Whoever writes calls out
-// asks before.
+// UNIMPLEMENTED where functions that call functions, written out, would be far more than memory holds. Code that writes
+// calls out asks before.
 absl::Status CheckCalls(const ir::Module& module);
 
 // Replaces composites that the backend does not claim by their expansions, also those inside expansions.

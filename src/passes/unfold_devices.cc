@@ -112,7 +112,7 @@ class SideBySide {
     return results;
   }
 
-  // All go on as long as the first does: who talks to others in a loop runs it as often as they.
+  // All go on as long as the first does: a process that talks to others in a loop runs it as often as they.
   absl::StatusOr<OfProcesses> Loop(const Node& node, const OfProcesses& operands) {
     WEFT_ASSIGN_OR_RETURN(const Ref<const Function> condition, Wide(*node.regions()[0], /*first_alone=*/true));
     WEFT_ASSIGN_OR_RETURN(const Ref<const Function> body, Wide(*node.regions()[1], /*first_alone=*/false));

@@ -146,8 +146,8 @@ LargeAllocator SetLargeAllocator(const LargeAllocator& allocator) {
 }
 
 bool SetLargeAllocatorIfIdle(const LargeAllocator& allocator) {
-  // Whoever allocates counts first and looks for an allocator then; here it is the other way round. So either that thread sees
-  // the flag, and waits for what is decided under the lock, or its block is seen here.
+  // An allocation counts first and looks for an allocator then; here it is the other way round. So either that thread
+  // sees the flag, and waits for what is decided under the lock, or its block is seen here.
   HoldOverFork(g_settings_mutex, ForkOrder::kLater);
   MutexLock lock(g_settings_mutex);
   const bool before = g_customised.exchange(true);

@@ -18,7 +18,7 @@ struct LiveBytes final : RefCounted {
   std::atomic<int64_t> bytes{0};
 };
 
-// DLPack's device type and id, and who runs it. Lives as long as its backend.
+// DLPack's device type and id, and the backend that runs it. Lives as long as its backend.
 struct Device {
   static constexpr int32_t kHost = 1;  // kDLCPU: the host's memory is the device's
 

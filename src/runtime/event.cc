@@ -14,7 +14,8 @@ Ref<Event> Event::Done(absl::Status status) {
 
 Ref<Event> Event::All(std::span<const Ref<Event>> events) {
   if (events.empty()) return Done();
-  // A launch on a mesh has one event for all its devices. Whoever waited for it must find the joint event done as well.
+  // A launch on a mesh has one event for all its devices. A thread that waited for it must find the joint event done as
+  // well.
   const auto first_again = [&](const Ref<Event>& event) { return event.get() == events[0].get(); };
   if (std::ranges::all_of(events, first_again)) return events[0];
   struct Joint final : RefCounted {

@@ -41,7 +41,7 @@ class Event final : public RefCounted {
   std::atomic<bool> done_{false};
   mutable Mutex mutex_;
   mutable CondVar changed_;
-  absl::Status status_;  // written once, under the lock and before done_; read by whoever has seen done_
+  absl::Status status_;  // written once, under the lock and before done_; read by threads that have seen done_
   std::vector<std::function<void(const absl::Status&)>> then_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -93,7 +93,7 @@ class WholeFloatScope {
   CallersFloats callers_;
 };
 
-// Around a callback: the environment of whoever called us on this thread; on threads of ours the default.
+// Around a callback: our caller's environment on this thread; on threads of ours the default.
 class CallbackFloats {
  public:
   CallbackFloats();

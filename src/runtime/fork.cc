@@ -22,7 +22,7 @@ struct ProcessLocks {
   size_t taken = 0;  // by the fork in progress, while it has g_forking: others may come meanwhile
 };
 constinit ProcessLocks g_locks[4];
-constinit Mutex g_forking;  // of `taken`, and who forks
+constinit Mutex g_forking;  // of `taken`, and held by the forking thread
 
 void TakeAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   g_forking.Lock();

@@ -1,5 +1,5 @@
-// fork() copies a process without its threads. The one place that notices: who has started threads asks here whether they
-// are still there.
+// fork() copies a process without its threads. The one place that notices: code that has started threads asks here
+// whether they are still there.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ uint64_t ForkGeneration();
 extern constinit std::atomic<uint64_t> g_fork_generation;
 inline bool IsForked() { return g_fork_generation.load(std::memory_order_relaxed) != 0; }
 
-// In which order fork takes the locks of the whole process: who holds one takes only those behind it.
+// In which order fork takes the locks of the whole process: a holder of one takes only those behind it.
 enum class ForkOrder : uint8_t { kFirst, kThen, kLater, kLast };
 // fork takes this lock before it copies the process and lets go of it on both sides, so that the child finds it free and what
 // it guards whole. For locks of process-wide tables that are held for a moment; the lock must last as long as the process.

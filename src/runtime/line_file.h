@@ -1,4 +1,4 @@
-// A file to whose end records are written, whoever else writes there.
+// A file to whose end records are written, even while others write there.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Thread rule: any thread. A record is one write to the end of the file, so that those of several threads and processes do not mix. What
-// cannot be written is lost with one warning, and whoever computes goes on.
+// Thread rule: any thread. A record is one write to the end of the file, so that those of several threads and processes
+// do not mix. A record that cannot be written is lost with one warning, and the computation goes on.
 class LineFile {
  public:
   // A path, STDERR or STDOUT. `warn` may be empty. A file that would grow beyond `most` bytes is left, and PATH.1 begins, then PATH.2;

@@ -1,5 +1,5 @@
 // How much memory the machine still gives this process. The allocator cannot say: with overcommit it grants a terabyte,
-// and who then writes to it is killed.
+// and a process that then writes to it is killed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How much large memory a device may have at a time, whoever of its parts asks.
+// The limit of large memory that a device may have at a time, whichever of its parts asks.
 #pragma once
 
 #include <atomic>

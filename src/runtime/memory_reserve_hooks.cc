@@ -83,7 +83,7 @@ int __wrap_posix_memalign(void** out, size_t align, size_t size) {
   return 0;
 }
 
-// Whoever maps can be told that it failed; that it was for want of memory may not reach the compilation's error.
+// A caller of mmap can be told that it failed; that it was for want of memory may not reach the compilation's error.
 void* __wrap_mmap(void* at, size_t size, int protection, int flags, int file, off_t offset) {
   void* const memory = __real_mmap(at, size, protection, flags, file, offset);
   if (memory == MAP_FAILED && errno == ENOMEM) MemoryReserve::Note();

@@ -25,7 +25,7 @@ class RefCounted {
   // Returns whether this was the last reference; the caller then destroys the object.
   bool DropRef() const { return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
-  // More than one reference; means something only to who keeps others from making references meanwhile.
+  // More than one reference; means something only while the caller keeps others from making references.
   bool shared() const { return refs_.load(std::memory_order_acquire) != 1; }
 
   // How an object of the class dies; classes with deep ownership chains hide this by an iterative one.

@@ -32,7 +32,7 @@ absl::Status InternalError(const Args&... args) {
 inline constexpr std::string_view kPayloadOperation = "weft.operation";
 inline constexpr std::string_view kPayloadPosition = "weft.position";
 inline constexpr std::string_view kPayloadOperands = "weft.operands";
-// "1" of a shortage of memory that released tensors may mend: whoever collects garbage does so, and calls again.
+// "1" of a shortage of memory that released tensors may mend: a caller that collects garbage does so, and calls again.
 inline constexpr std::string_view kPayloadRetry = "weft.retry_after_release";
 
 // The status with one more detail; OK stays OK. Nobody else calls absl::Status::SetPayload: where several share a status it gives

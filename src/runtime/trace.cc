@@ -207,7 +207,7 @@ Trace::Moment Trace::Now() {
 
 // The caller holds AllOn's lock, so that the trace is alive.
 std::shared_ptr<TraceLane> Trace::LaneOfThisThread() {
-  // Who holds the lock may have stayed behind in a fork's parent.
+  // The lock's holder may have stayed behind in a fork's parent.
   if (fork_.Forked()) return nullptr;
   static constinit std::atomic<uint64_t> threads{0};
   static constinit thread_local uint64_t own = 0;
@@ -229,7 +229,7 @@ std::shared_ptr<TraceLane> Trace::LaneOfThisThread() {
     lanes_[own] = lane;
     return lane;
   } catch (const std::bad_alloc&) {
-    return nullptr;  // whoever computes goes on without spans
+    return nullptr;  // the computation goes on without spans
   }
 }
 
@@ -266,7 +266,7 @@ absl::Status Trace::Stop() {
 
 Trace::~Trace() {
   {
-    // Nobody has it but who finds it here.
+    // Only threads that find it here have it.
     TracesOn& all = AllOn();
     MutexLock everyone(all.mutex);
     if (all.by_id.erase(id_) != 0) {

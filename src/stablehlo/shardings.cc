@@ -99,7 +99,7 @@ bool IsFree(const Sharding& sharding) {
                              [](const Sharding::Dimension& d) { return d.axes.empty() && d.open; });
 }
 
-// Whoever cuts a value says of every dimension what it is; what a text leaves open is whole then.
+// A value that is cut says of every dimension how; a dimension that a text leaves open is whole then.
 std::string Spec(const Mesh& mesh, Sharding sharding, size_t rank) {
   for (Sharding::Dimension& dimension : sharding.dimensions) dimension.open = false;
   return ir::ToString(mesh, sharding, rank);

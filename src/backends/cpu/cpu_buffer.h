@@ -104,9 +104,9 @@ class Block : public RefCounted {
   std::function<void()> release_;
 };
 
-// A tensor's bytes, plain or packed (kept_panels.h). Who reads or writes the plain bytes says so with Use and EndUse. While
-// nobody does, a buffer that has a panel with a way back may let go of them (LivePacked); the next Use unpacks them for good:
-// who wanted them once will want them again. Thread-safe.
+// A tensor's bytes, plain or packed (kept_panels.h). A reader or writer of the plain bytes says so with Use and EndUse.
+// While nobody does, a buffer that has a panel with a way back may let go of them (LivePacked); the next Use unpacks
+// them for good: who wanted them once will want them again. Thread-safe.
 class CpuBuffer final : public Buffer {
  public:
   CpuBuffer(Device* device, DType dtype, Dims dims, Ref<Event> ready, Ref<Block> block)

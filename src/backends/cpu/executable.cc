@@ -25,7 +25,8 @@ constexpr SpanName kMemoryInUse{.text = "bytes in use", .kind = SpanKind::kCount
 constexpr int64_t kSplitCost = 6'000'000;  // picoseconds: below, one thread is quicker than waking a second
 // Whole programs below run on the caller's thread: waking the queue's and then the caller again takes two or three times 30 us.
 constexpr int64_t kInlineCost = 200'000'000;
-// And on that of who waits for them below this: some milliseconds, after which a wait looks whether it shall give up.
+// Below this they run on the thread that waits for them: some milliseconds, after which a wait looks whether it shall
+// give up.
 constexpr int64_t kHelpCost = 20'000'000'000;
 // Programs below run to their end, some milliseconds; others look whether they shall, between tasks of loops after about so long.
 constexpr int64_t kLookCost = 5'000'000'000;

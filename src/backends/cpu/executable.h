@@ -133,7 +133,7 @@ struct LaunchTables {
     carried.reserve(loaded.program.carried.size());
   }
 };
-// RESOURCE_EXHAUSTED where memory runs out, even for small things: who runs launches has nobody to throw to.
+// RESOURCE_EXHAUSTED where memory runs out, even for small things: a launch thread has nobody to throw to.
 absl::Status RunLaunchList(const LoadedProgram& loaded, LaunchTables& tables, ThreadPool& pool);
 
 }  // namespace weft::cpu

@@ -89,7 +89,7 @@ class PjrtBuffer final : public Buffer {
   // The host cannot read it in place.
   void* host_data() override { return nullptr; }
   api::Buffer* get() const { return buffer_; }
-  // A launch has it, who has given its bytes back, too.
+  // A launch owns the buffer now, and has given its bytes back, too.
   void TakenOver() { share_.Forget(); }
 
   // Copies bytes from `offset` on, as they lie in a dense row-major tensor. Where devices do not give pieces, a buffer

@@ -574,7 +574,7 @@ absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options) 
     WEFT_ASSIGN_OR_RETURN(path, FindPlugin(options.platform));
   }
   WEFT_ASSIGN_OR_RETURN(CreateOptions create, CreateOptions::Parse(options.plugin_options));
-  // Else GPUs' plugins take most of the device's memory at once, whoever else computes there.
+  // Else GPUs' plugins take most of the device's memory at once, even where other processes compute.
   if (!tpu && options.platform != "pjrt") create.Default("preallocate", "false");
   if (tpu) PrepareLibtpu();
   WEFT_ASSIGN_OR_RETURN(const Plugin* const plugin, Plugin::Open(path, options.start_deadline_ms));

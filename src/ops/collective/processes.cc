@@ -19,7 +19,7 @@ constexpr const OpDef* kCollectives[] = {&kOp_all_gather,         &kOp_all_reduc
                                          &kOp_collective_permute, &kOp_reduce_scatter, &kOp_collective_broadcast,
                                          &kOp_partition_id,       &kOp_replica_id};
 
-// Who is in no group of these gets zeros.
+// A process in no group of these gets zeros.
 bool LeavesOut(const OpDef& op) { return &op == &kOp_collective_broadcast || &op == &kOp_collective_permute; }
 
 bool Has(const OpDef& op, std::string_view attr) {

@@ -102,7 +102,7 @@ Values InGroups(Builder& b, const Node& node, const Values& shares) {
       results[group[k]] = scatters ? Piece(b, all, IntOf(node, "scatter_dimension"), k, count) : all;
     }
   }
-  // Who is in no group of a broadcast gets zeros.
+  // A process in no group of a broadcast gets zeros.
   for (size_t p = 0; p < shares.size(); ++p) {
     if (!results[p]) results[p] = FullLike(b, shares[p], 0);
   }

@@ -18,7 +18,7 @@ namespace weft::ops {
 
 enum class CustomKind : int64_t { kElements = 0, kBuffers = 1 };
 
-// Who calls a function has its arguments on the stack.
+// A function's caller has its arguments on the stack.
 inline constexpr size_t kMostCustomParameters = 64;
 
 // Integers from the sizes that names stand for, as a program for a stack.

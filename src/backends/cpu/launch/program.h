@@ -18,7 +18,7 @@ namespace weft::cpu {
 inline constexpr int64_t kMostCost = int64_t{1} << 50;
 int64_t CostOf(double picoseconds);
 
-// Lists in lists at most; who walks them may recurse.
+// Lists in lists at most; a walk over them may recurse.
 inline constexpr int kMostNesting = 32;
 
 inline bool IsControl(const Entry& entry) { return entry.type >= Entry::Type::kRepeat; }

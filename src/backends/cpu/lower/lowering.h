@@ -51,7 +51,8 @@ class Lowering {
       : module_(module), target_(target), options_(options) {}
 
   absl::StatusOr<LoweredModule> Run();
-  // Its steps, for who lowers by hand: parameters get storages, then entries are added, then results and places are bound.
+  // Its steps, for code that lowers by hand: parameters get storages, then entries are added, then results and places
+  // are bound.
   absl::Status BindParameters();
   absl::StatusOr<LoweredModule> Plan();
 
