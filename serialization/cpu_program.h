@@ -51,12 +51,13 @@ struct Entry {
   int64_t writes = 0;         // bytes that one run writes, about
   int64_t reads = 0;          // and reads, each once
   int64_t flops = -1;         // of a loop: operations on floats; -1: see the kernel's parameters
-  // Of a product: a loop that runs over each finished block of its result while that is in cache. Its buffers are the
-  // last `epilogue_buffers` of `buffers`; its parameters are those of two dimensions, rows and columns of the result.
+  // The epilogue of a product: a loop that runs over each finished block of its result while that is in cache. Its
+  // buffers are the last `epilogue_buffers` of `buffers`; its parameters are those of two dimensions, rows and columns
+  // of the result.
   int32_t epilogue = -1;  // position in Program::loops
   uint32_t epilogue_buffers = 0;
   std::vector<int64_t> epilogue_params;
-  // Of those buffers, the product's result where only the epilogue reads it, or -1.
+  // The position among those buffers of the product's result where only the epilogue reads it, or -1.
   int32_t epilogue_consumes = -1;
   std::vector<uint32_t> origins;  // positions in Program::origins
 };

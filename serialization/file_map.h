@@ -18,7 +18,7 @@ class FileMap final : public RefCounted {
  public:
   // The first `bytes` of the file, which must still have them.
   static absl::StatusOr<Ref<FileMap>> Make(const File& file, uint64_t bytes);
-  // Whether its file system is one whose files nobody else cuts off: ext4, xfs, btrfs or tmpfs of this machine.
+  // Tells whether its file system is one whose files nobody else cuts off: ext4, xfs, btrfs or tmpfs of this machine.
   static bool IsLocal(const File& file);
 
   std::span<std::byte> bytes() const { return bytes_; }

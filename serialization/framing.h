@@ -129,7 +129,7 @@ class ByteSource {
   const std::string& name() const { return file_->path(); }
   absl::Status Read(std::span<std::byte> out);
   absl::Status Skip(uint64_t bytes);
-  // Whether there is nothing more (waits for a pipe).
+  // Tells whether there is nothing more (waits for a pipe).
   absl::StatusOr<bool> AtEnd();
 
  private:

@@ -1,5 +1,5 @@
-// What a hostile or damaged file can make a reader do. Every number is checked before the memory is asked for, and
-// nothing is allocated for bytes that the file does not have.
+// Limits on the work that a hostile or damaged file can cause a reader. Every number is checked before the memory is
+// asked for, and nothing is allocated for bytes that the file does not have.
 #pragma once
 
 #include <cstdint>

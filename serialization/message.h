@@ -47,7 +47,7 @@ absl::Status Guarded(absl::StatusCode code, std::string_view what, Body&& body) 
     SilentKj silent;
     return body();
   } catch (const kj::Exception& e) {
-    // What kj says of ENOMEM, and of nothing that a broken message could do.
+    // kj reports ENOMEM so, and nothing that a broken message could cause.
     if (e.getType() == kj::Exception::Type::OVERLOADED) {
       return UserErrorOf(absl::StatusCode::kResourceExhausted, "out of memory at ", what);
     }

@@ -108,7 +108,7 @@ class TreeMaker {
 
  private:
   bool Nests() const { return options_.nest && options_.format == FileFormat::kWeft; }
-  // Whether names are all that the file has.
+  // Tells whether the file has names alone, and no structure.
   bool IsFlat() const {
     const FileFormat format = file_.format();
     return format != FileFormat::kWeft && format != FileFormat::kPyTorch;

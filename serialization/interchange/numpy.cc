@@ -31,7 +31,7 @@ void Arrange(const NpyHeader& header, std::span<std::byte> elements, std::span<s
   if (elements.data() != out.data()) RowsFirst(elements, header.dims, width, out);
 }
 
-// Whether the elements lie in another order than Weft's.
+// Tells whether the elements lie in another order than Weft's.
 bool IsTurned(const NpyHeader& header) { return header.fortran_order && header.dims.size() > 1; }
 
 class NpyFile final : public ForeignFile {

@@ -45,7 +45,7 @@ class Pickle;
 class PickleHost {
  public:
   virtual ~PickleHost() = default;
-  // Whether the name may stand in the pickle; an error names it.
+  // Checks that the name may stand in the pickle; an error names it.
   virtual absl::Status Global(const std::string& name) = 0;
   // Returns the value that `function` (a kGlobal) makes of a tuple.
   virtual absl::StatusOr<PickleValue> Reduce(const Pickle& pickle, const std::string& function,

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Whether an archive's members are those of torch.save (NAME/data.pkl).
+// Tells whether an archive's members are those of torch.save (NAME/data.pkl).
 bool IsPyTorchArchive(const std::vector<ZipMember>& members);
 absl::StatusOr<std::unique_ptr<TensorFile>> OpenPyTorchArchive(File file, uint64_t file_bytes,
                                                                std::vector<ZipMember> members);

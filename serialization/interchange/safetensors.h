@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<TensorFile>> OpenSafetensors(FileSystem* fs, cons
 // Shards stand in the index's folder.
 absl::StatusOr<std::unique_ptr<TensorFile>> OpenSafetensorsIndex(FileSystem* fs, const std::string& path);
 
-// Whether a header's length and first byte can be one's.
+// Tells whether a header's length and first byte can be those of a safetensors file.
 bool IsSafetensors(std::span<const std::byte> first, uint64_t file_bytes);
 
 }  // namespace weft

@@ -120,7 +120,8 @@ class ForeignFile : public TensorFile {
   explicit ForeignFile(FileFormat format) : format_(format) {}
   // The tensor as `dtype`, of tensors_[id].bytes bytes. Bools are looked at afterwards.
   virtual absl::Status Read(uint32_t id, std::span<std::byte> out) = 0;
-  // Whether Part gives this tensor's parts, of multiples of 4,096 bytes or up to its end, those in order being the cheap ones.
+  // Tells whether Part gives this tensor's parts, of multiples of 4,096 bytes or up to its end. Parts in order are the
+  // cheap ones.
   virtual bool HasParts(uint32_t) const { return false; }
   virtual absl::Status Part(uint32_t, uint64_t, std::span<std::byte>) {
     return InternalError("a tensor without parts");

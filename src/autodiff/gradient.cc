@@ -153,7 +153,8 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
                    std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients,
                    std::span<Value> seen = {});
 
-// Whether the cotangent of a 16-bit operand stays f32: what was spread is summed next, and is rounded after that.
+// Tells whether the cotangent of a 16-bit operand stays f32: a broadcast's cotangent is summed next, and is rounded
+// after that.
 bool StaysWide(const Value& operand) {
   return operand && IsWidened(operand.dtype()) && &operand.node->op() == &ops::kOp_broadcast_in_dim;
 }
@@ -365,7 +366,7 @@ std::vector<Value> Instantiate(Builder& b, std::span<const Value> values, ir::Va
   return made;
 }
 
-// What the caller says of one of the results fits what the operation gives.
+// Checks that a value that the caller gives for one result has the type of the operation's result.
 absl::Status CheckGiven(const OpGradientCall& call, std::string_view what, size_t i, const Value& given,
                         const Value& result) {
   if (!given || given.type() == result.type()) return absl::OkStatus();

@@ -41,7 +41,7 @@ struct OpGradientCall {
 };
 absl::StatusOr<std::vector<ir::Value>> OpGradient(ir::Builder& b, OpGradientCall call);
 
-// What rules ask for of the functions that their nodes carry: see ir::RegionGradientFn and ir::RegionSplitFn.
+// Gradient rules call these for the functions that their nodes carry: see ir::RegionGradientFn and ir::RegionSplitFn.
 absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted);
 absl::StatusOr<Ref<const ir::SplitGradient>> RegionSplit(const ir::Function& region, std::span<const bool> wanted,
                                                          std::span<const bool> given);

@@ -1,6 +1,7 @@
-// What forward keeps for backward is what is dear to compute: values whose way from a parameter or from one other such value
-// is nothing but cheap operations on elements, constants and moves are computed again where they are read, and fuse there. So
-// there are never more residuals than values that backward reads, and a chain of them costs one.
+// The forward step keeps expensive values for the backward step. Values that cheap elementwise operations, constants
+// and moves make of a parameter, or of one other kept value, are computed again where they are read, and fuse there. So
+// there are never more residuals than values that the backward step reads, and a chain of cheap operations costs one
+// residual.
 #include "src/autodiff/split.h"
 
 #include "absl/strings/str_cat.h"

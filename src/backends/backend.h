@@ -1,4 +1,4 @@
-// What a backend is: compile a module for a target, load it, run it. Nothing above this line knows which one runs.
+// A backend compiles a module for a target, loads it and runs it. Nothing above this interface knows which one runs.
 // Compiling never needs a device.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Target {
 
 // How far a compilation is. The backend writes it, anybody may look at any time.
 struct CompileProgress {
-  // What is done with the program as long as no kernels are counted, behind "it is"; a literal.
+  // Says what is done with the program as long as no kernels are counted, behind "it is"; a literal.
   std::atomic<const char*> phase{"being loaded or prepared for the compiler"};
   std::atomic<int64_t> kernels{0};  // to be compiled; 0: not known yet
   std::atomic<int64_t> done{0};
@@ -123,12 +123,12 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view platform() const = 0;
   virtual std::span<Device* const> devices() const = 0;
-  // Whether every device reads and writes every buffer of the others in place, so that a value of several devices is one buffer, of
-  // the first of them, and a program for several is one launch there.
+  // Tells whether every device reads and writes every buffer of the others in place. A value of several devices is then
+  // one buffer, of the first of them, and a program for several is one launch there.
   virtual bool shares_memory() const { return false; }
   virtual Target target(const CompileOptions& options) const = 0;
 
-  // Whether the composite runs whole here; otherwise it is expanded before this backend sees it.
+  // Tells whether the composite runs whole here; otherwise it is expanded before this backend sees it.
   virtual bool Claims(const ir::Node& composite) const = 0;
   virtual CustomCallers custom_callers() const { return CustomCallers::kPrograms; }
   // The module after the shared passes: primitives and claimed composites. What becomes one kernel is the backend's own
@@ -136,7 +136,7 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
                                                               const CompileOptions& options) = 0;
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) = 0;
-  // Whether its executables can be serialised; otherwise nothing is looked up or kept on disk.
+  // Tells whether its executables can be serialised; otherwise nothing is looked up or kept on disk.
   virtual bool Serializes() const { return true; }
   // Where code depends on the target and on a text alone, not on what this library has in it: the text. By it a program is then
   // looked up on disk, whichever build wrote it there.
@@ -155,10 +155,11 @@ class Backend {
   // Waits for the buffer, then copies `destination.size()` bytes from byte `offset`.
   virtual absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) = 0;
   virtual MemoryStats memory_stats(Device* device) const = 0;
-  // What else there is to know of the device, by the names that its maker gave it: a JSON object.
+  // Returns further facts about the device, by the names that its maker gave them: a JSON object.
   virtual std::string attributes(Device* /*device*/) const { return "{}"; }
-  // What new tensors and temporaries may still take: the rest of the device's limit, or of the machine's memory, with what
-  // this backend keeps for reuse. -1: unknown. May read files: for decisions about hundreds of MiB.
+  // Returns the bytes that new tensors and temporaries may still take: the rest of the device's limit, or of the
+  // machine's memory, with the bytes that this backend keeps for reuse. -1: unknown. May read files: for decisions
+  // about hundreds of MiB.
   virtual int64_t bytes_available(Device* device) const = 0;
   // For a thread that waits: does a short launch that has not begun, if one is next. False: it can do nothing. Under no lock.
   virtual bool Help() { return false; }

@@ -14,7 +14,7 @@ class CallingOut {
   ~CallingOut() { --depth_; }
   CallingOut(const CallingOut&) = delete;
   CallingOut& operator=(const CallingOut&) = delete;
-  // Whether this thread is in a callback.
+  // Tells whether this thread is in a callback.
   static bool Now() { return depth_ != 0; }
 
  private:

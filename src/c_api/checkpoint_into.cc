@@ -83,7 +83,7 @@ absl::Status Complete(const Match& match) {
                    "; nothing was loaded (weft_load_options.partial loads what fits)");
 }
 
-// Whether an integer, which is that of u64 above 2^63 - 1 where `wrapped`, is one of the type.
+// Tells whether an integer is one of the type. `wrapped`: it stands for that of u64 above 2^63 - 1.
 bool Fits(int64_t value, bool wrapped, DType dtype) {
   const int bits = BitsOf(dtype);
   if (IsUnsigned(dtype)) return wrapped ? bits == 64 : value >= 0 && (bits == 64 || value < int64_t{1} << bits);

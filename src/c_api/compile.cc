@@ -9,7 +9,8 @@ using namespace weft::c_api;
 
 namespace {
 
-// Of a call that computes: what a cancel has left. Where a value is needed that a cancelled launch did not give, nothing is.
+// Adds to the error of a call that computes what a cancel has left. A call that needs a value of a cancelled launch has
+// nothing left.
 absl::Status SaysWhatIsLeft(const absl::Status& status) {
   if (!absl::IsCancelled(status) || status.message() == kLaunchCancelled) return status;
   return UserErrorOf(absl::StatusCode::kCancelled, status.message(),

@@ -250,7 +250,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.log.anywhere = context->queue_ != nullptr;
   config.queue = context->queue_;
   auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
-  // What is below the engine may write while the engine's lock is held; the engine delivers when it is not.
+  // The layers below the engine may write while the engine's lock is held; the engine delivers when it is not.
   const auto write_below = [write, engine = context->cache_engine_, early_warnings](LogLevel level,
                                                                                     std::string_view text) {
     if (lazy::Engine* running = engine->load()) return running->services().Log(level, std::string(text));
@@ -342,7 +342,7 @@ Context::~Context() {
     return;
   }
   if (left_behind) {
-    // What it has of the parent's stays as it is: somebody may hold its locks who is not here.
+    // The parent's threads and locks stay as they are: a thread that is not here may hold them.
     for (Background& old : background_) old.thread.detach();
     (void)engine_.Release();
     RunRelease(pressure_release_, pressure_data_);

@@ -99,8 +99,8 @@ class LogState {
 class Context final : public RefCounted {
  public:
   static absl::StatusOr<Ref<Context>> Create(const weft_context_options& options);
-  // What records into a function's body. In everything else it is the context that it was begun in, which it keeps; when it
-  // goes, a body that has not ended is abandoned.
+  // Makes a context that records into a function's body. In everything else it is the context that it was begun in,
+  // which it keeps; when it goes, a body that has not ended is abandoned.
   static Ref<Context> OfBody(Context& around, Ref<lazy::Frame> frame);
 
   lazy::Engine& engine() const { return *engine_; }
@@ -287,7 +287,7 @@ absl::StatusOr<HostElements> ElementsOf(std::string_view function, weft_dtype dt
 absl::Status MakeTensor(Ref<lazy::Tensor> tensor, weft_tensor** out);
 weft_tensor* MakePoison(absl::Status status);
 
-// Whether the format is StableHLO, otherwise Weft's own; an error for any other number.
+// Tells whether the format is StableHLO, or else Weft's own; an error for any other number.
 absl::StatusOr<bool> IsStableHlo(weft_text_format format);
 
 // Gives the position of the thread's next recorded operation: what a scope has set, else what weft_position_mark has, else,

@@ -11,7 +11,7 @@ using namespace weft::c_api;
 
 namespace {
 
-// Of options that make no context: each release runs exactly once, whatever fails.
+// Releases the hooks of options that make no context: each release runs exactly once, whatever fails.
 void ReleaseHooks(const weft_context_options& o) {
   RunRelease(o.log_release, o.log_user_data);
   RunRelease(o.allocator_release, o.allocator_user_data);

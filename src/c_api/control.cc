@@ -85,7 +85,7 @@ absl::Status IndexRuns(bool indexed, ControlCall* call) {
   return absl::OkStatus();
 }
 
-// Of what a loop carries, how much is kept for its gradient, as options say.
+// Returns k where every k-th of a loop's carried values is kept for its gradient, as options say.
 absl::StatusOr<int64_t> KeepEvery(std::string_view options, int64_t said, int64_t length) {
   if (said < -1) {
     return UserError(options, ".keep_every is ", said,

@@ -22,7 +22,8 @@ namespace {
 // Gradients of so many lists of operand types are remembered; a program has a handful.
 constexpr size_t kMostGradients = 256;
 
-// What the caller handed over: ends on a thread of the caller's, without a lock of ours, when nobody can call the function.
+// Owns what the caller handed over, and ends it on a thread of the caller's, without a lock of ours, when nobody can
+// call the function.
 struct Handed {
   void* library = nullptr;  // of dlopen
   void* user_data = nullptr;

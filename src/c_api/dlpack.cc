@@ -56,7 +56,7 @@ bool IsCompact(const DLTensor& t) {
   return true;
 }
 
-// Whether what the tensor says it is can lie in memory, from its first byte to its last: strides may lead either way.
+// Checks that the tensor's elements can lie in memory, from the first byte to the last: strides may lead either way.
 absl::Status CheckExtent(const DLTensor& t, size_t size) {
   const auto refused = [&](std::string_view what) {
     return UserError("DLPack tensor ", DimsToString({t.shape, static_cast<size_t>(t.ndim)}), " of ", size,
@@ -167,7 +167,7 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   return absl::OkStatus();
 }
 
-// What an exported tensor keeps alive. One allocation holds the DLPack struct, its shape and strides.
+// Keeps alive what an exported tensor needs. One allocation holds the DLPack struct, its shape and strides.
 template <typename Managed>
 struct Export {
   Managed managed;
@@ -232,7 +232,7 @@ extern "C" {
 weft_error* weft_tensor_from_dlpack(weft_context* ctx, DLManagedTensorVersioned* managed, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(managed);
-    // Of another major only the deleter may be touched.
+    // A struct of another major version has only a deleter that may be touched.
     if (managed->version.major != 1) {
       return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack version ", managed->version.major, ".",
                          managed->version.minor, "; Weft speaks version 1");

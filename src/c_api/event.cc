@@ -21,7 +21,7 @@ struct EventObject::Descriptor {
   const int fd;
 };
 
-// What several events tell one waiter, who lives as long as its wait.
+// Several events tell one waiter by this, which lives as long as the wait.
 struct AnyDone {
   Mutex mutex;
   CondVar changed;

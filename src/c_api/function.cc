@@ -132,7 +132,7 @@ class Body {
 
   weft_context* context() const { return context_; }
   std::span<weft_tensor* const> parameters() const { return parameters_; }
-  // What the caller has now.
+  // Hands the caller what it owns from now on.
   void Give(weft_context** context, weft_tensor** parameters) {
     *context = std::exchange(context_, nullptr);
     std::ranges::copy(parameters_, parameters);

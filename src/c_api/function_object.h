@@ -42,7 +42,7 @@ absl::StatusOr<Pin<FunctionObject>> GetFunction(const weft_function* function, c
 // A function's operands: the caller's inputs, then its own captures where the caller gives no others, then null for its stream.
 absl::StatusOr<std::vector<lazy::Tensor*>> ArgumentsOf(const FunctionObject& function, const TensorList& given,
                                                        size_t count);
-// Whether a call of these arguments fits the function, where there is nothing to record.
+// Checks that a call of these arguments fits the function, where there is nothing to record.
 absl::Status CheckArguments(const FunctionObject& function, std::span<lazy::Tensor* const> arguments);
 
 // A handle for a function that was not recorded: from text or a file. It captures nothing; if it draws, its last parameter is the stream.

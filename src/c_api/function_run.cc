@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<uint8_t>> Donated(const int64_t* donated, size_t coun
   return flags;
 }
 
-// What is taken away from the caller must not be wanted in the same call.
+// An argument that is taken away from the caller must not be wanted in the same call.
 absl::Status CheckGivenOnce(std::span<lazy::Tensor* const> arguments, std::span<const uint8_t> donated) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     for (size_t k = 0; donated[i] != 0 && k < arguments.size(); ++k) {

@@ -1,4 +1,4 @@
-// What somebody may have meant by a name that there is not; for texts of errors.
+// Guesses which name somebody may have meant by one that there is not; for texts of errors.
 #pragma once
 
 #include <span>

@@ -81,7 +81,7 @@ Slot* FreshSlot() {
   return slot;
 }
 
-// What the slot's word shows above its counts while the handle lives.
+// Returns the bits that the slot's word shows above its counts while the handle lives.
 uint64_t Above(const void* handle, HandleType type) {
   const uint64_t generation = reinterpret_cast<uintptr_t>(handle) >> (4 + kIndexBits) & kMaxGeneration;
   return generation << (kGenerationShift - kTypeShift) | static_cast<uint64_t>(type);

@@ -70,7 +70,7 @@ RefCounted* Borrow(const void* handle, HandleType type, const void* owner);
 // The type of any live handle of this library, kFree if it is none.
 HandleType TypeOf(const void* handle);
 
-// What is wrong with a handle that was refused: "tensor x is NULL", "… was released", "… is a weft_context".
+// Says what is wrong with a handle that was refused: "tensor x is NULL", "… was released", "… is a weft_context".
 absl::Status BadHandle(const void* handle, HandleType wanted, std::string_view parameter);
 
 // False, counted and otherwise ignored: anything but a live handle. A handle with two million references keeps them for good.
@@ -119,8 +119,9 @@ class [[nodiscard]] Pin {
   T* object_ = nullptr;
 };
 
-// Whether the object is of a context that was used before the process forked: then locks may be held, and threads be waited for,
-// that are not here. Of which context it is, its traits say by `ForkOf` (null: of none); objects that never are of one have none.
+// Tells whether the object is of a context that was used before the process forked: then locks may be held, and threads
+// be waited for, that are not here. The traits say by `ForkOf` of which context the object is (null: of none); objects
+// that never belong to a context have no ForkOf.
 template <typename C>
 bool StayedBehind(const typename HandleTraits<C>::Object& object) {
   if constexpr (requires { HandleTraits<C>::ForkOf(object); }) {
@@ -132,7 +133,7 @@ bool StayedBehind(const typename HandleTraits<C>::Object& object) {
   return false;
 }
 
-// What a Pin<T> of a handle of that type gives; empty if it is no live one.
+// Pins a handle of that type; empty if it is no live one.
 template <typename T>
 Pin<T> FindAs(const void* handle, HandleType type) {
   Slot* slot = PinSlot(handle, type);

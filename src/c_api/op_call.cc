@@ -44,7 +44,7 @@ OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op), context_(Find(
 absl::Status OpCall::BadOperand(size_t i, const lazy::Engine* owner) const {
   weft_tensor* tensor = HandleAt(i) != Missing() ? HandleAt(i) : nullptr;
   const std::string_view name = i < op_.operands.size() ? op_.operands[i].name : std::string_view("operand");
-  // What the engine did not find as its own may be another's.
+  // A handle that the engine did not find as its own may belong to another context.
   const HandleType type = TypeOf(tensor);
   if (owner != nullptr && type == HandleType::kTensor && Find(tensor)) {
     return lazy::WithPosition(Prefix(op_, UserError(name, " belongs to another context")), CurrentLocation(*owner));

@@ -49,7 +49,7 @@ class OpCall {
     before_failure_ = operands_.size();
   }
   absl::Status Record(std::initializer_list<weft_tensor**> outs);
-  // What has no operands that say where.
+  // Records an operation that has no operands to say where.
   absl::Status Record(std::initializer_list<weft_tensor**> outs, weft_device* device);
   // Results may be NULL, but not all of them.
   absl::Status RecordSome(std::initializer_list<weft_tensor**> outs);
@@ -87,7 +87,7 @@ class OpCall {
   absl::InlinedVector<Ref<const ir::Function>, 1> regions_;
 };
 
-// What the caller of weft_op_apply and its like said, by names.
+// Looks up what the caller of weft_op_apply and its like named.
 absl::StatusOr<const ir::OpDef*> ExportedOp(const char* name, size_t length);
 absl::Status SetAttrs(OpCall& call, const weft_attr* attrs, size_t count);
 // One call of weft_op_apply and its kin.

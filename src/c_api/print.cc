@@ -10,7 +10,7 @@
 namespace weft::c_api {
 namespace {
 
-// Whether the digits stand for this value and no other of its dtype; of at most 16 bits.
+// Tells whether the digits stand for this value and no other of its dtype, which has at most 16 bits.
 bool ReadsBack(const std::string& digits, double value, DType dtype) {
   HostTensor back(dtype, {});
   double read = 0;

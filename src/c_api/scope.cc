@@ -72,7 +72,7 @@ class Scope final : public RefCounted {
     });
   }
 
-  // Whether the tensor was this scope's.
+  // Forgets the tensor; tells whether it was this scope's.
   bool LetGo(weft_tensor* tensor) {
     bool ours = false;
     engine_->Locked([&] {
@@ -139,7 +139,7 @@ struct HandleTraits<weft_scope> {
 
 namespace {
 
-// What operations of a scope that never was return: never NULL, and it says why.
+// Returns the result of operations in a scope that never was: never NULL, and it says why.
 weft_tensor* NoScope() {
   static weft_tensor* const poison = MakePoison(UserError("scope is no live weft_scope; did weft_scope_begin fail?"));
   return poison;
@@ -255,7 +255,7 @@ weft_error* weft_scope_end(weft_scope* scope) noexcept {
           "released");
     }
     const Pin<Scope> object = FindAs<Scope>(scope, HandleType::kScope);
-    // Of two threads that end it, one does.
+    // If two threads end the scope, one of them does.
     if (!object || !ReleaseHandle(scope, HandleType::kScope)) {
       return BadHandle(scope, HandleType::kScope, "weft_scope_end: scope");
     }

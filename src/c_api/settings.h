@@ -32,10 +32,10 @@ class Settings {
   const std::string& text(size_t option) const { return values_[option]; }
   int64_t integer(Option option) const;
   bool truth(Option option) const { return text(option) == "1"; }
-  // What use_bf16, downcast_bf16 and use_32bit_long come to.
+  // Returns the type modes that use_bf16, downcast_bf16 and use_32bit_long amount to.
   HeldTypes held() const;
   weft_option_source source(size_t option) const { return sources_[option]; }
-  // What the environment asks for that is no more, in a sentence; empty if nothing.
+  // Names, in a sentence, what the environment asks for that no longer exists; empty if nothing.
   const std::string& ignored() const { return ignored_; }
   void set(Option option, std::string value) {
     values_[static_cast<size_t>(option)] = std::move(value);

@@ -118,7 +118,7 @@ HostTensor FromSubByte(DType dtype, std::span<const int64_t> shape, std::span<co
   return value;
 }
 
-// Whether that many bytes are the elements, packed. Of one element both forms are the same byte.
+// Tells whether that many bytes are the elements in packed form. One element is the same byte in both forms.
 bool IsPacked(DType dtype, int64_t count, size_t size) {
   return BitsOf(dtype) < 8 && size == static_cast<uint64_t>(PackedBytes(dtype, count));
 }
@@ -149,7 +149,7 @@ absl::StatusOr<HostElements> ElementsOf(std::string_view function, weft_dtype dt
 
 namespace {
 
-// Whether an integer survives in the dtype. Floats round; only f16 and f8 have less range than int64_t.
+// Tells whether an integer survives in the dtype. Floats round; only f16 and f8 have less range than int64_t.
 bool Fits(DType dtype, int64_t value) {
   if (IsBool(dtype)) return value == 0 || value == 1;
   const int bits = BitsOf(dtype);

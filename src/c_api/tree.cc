@@ -138,7 +138,7 @@ absl::StatusOr<Tree::NodeId> TensorTree::AddTree(Tree::NodeId parent, std::strin
 
 namespace {
 
-// Of a path that leads nowhere: the nearest of those that lead somewhere.
+// Reports a path that leads nowhere, with the nearest of those that lead somewhere.
 absl::Status NoNode(const Tree& tree, std::string_view path) {
   std::vector<std::string> paths;
   if (tree.size() <= kMostGuessed) {

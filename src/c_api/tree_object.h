@@ -19,7 +19,7 @@ class TensorTree {
   std::vector<Ref<lazy::Tensor>> values;  // of leaf i of tree.tensors(); null in a checkpoint's structure
 
   absl::StatusOr<Tree::NodeId> AddTensor(Tree::NodeId parent, std::string_view key, Ref<lazy::Tensor> tensor);
-  // Whether every tensor has a value; FAILED_PRECONDITION names the first without.
+  // Checks that every tensor has a value; FAILED_PRECONDITION names the first without.
   absl::Status HasValues() const;
   // The tree with a tensor's second and further places as aliases of the first, and the positions in `values` of its leaves.
   absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> Tied() const;
@@ -51,7 +51,7 @@ class TreeObject final : public RefCounted {
   absl::StatusOr<TensorTree> Copy() {
     return With([](const TensorTree& tree) -> absl::StatusOr<TensorTree> { return tree; });
   }
-  // Of the context that it had tensors of first; null while it has none.
+  // Returns the guard of the context of its first tensors; null while it has none.
   const ForkGuard* fork() const { return fork_.load(std::memory_order_acquire); }
 
  private:

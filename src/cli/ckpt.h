@@ -44,7 +44,7 @@ struct Work {
 // Their messages on stderr, and their exit statuses.
 int Fail(const std::string& problem);
 int Misuse(const std::string& text);
-// Whether --only, if it was given, has the name.
+// Tells whether --only, if it was given, has the name.
 bool IsWanted(const Arguments& arguments, const std::string& name);
 
 int Convert(const Arguments& arguments);

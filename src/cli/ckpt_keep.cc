@@ -33,7 +33,7 @@ struct Pattern {
     after = name.substr(at + kStep.size());
     return after.find(kStep) == std::string::npos && folder.find(kStep) == std::string::npos;
   }
-  // Whether the name is of the pattern: nothing but digits between its ends.
+  // Tells whether the name is of the pattern: nothing but digits between its ends.
   bool Matches(std::string_view name, uint64_t* step) const {
     if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after))
       return false;

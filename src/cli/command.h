@@ -1,4 +1,4 @@
-// What a subcommand of `weft` is, and how it makes itself known: one file a command, which nobody else names.
+// A subcommand of `weft`, and how it registers itself: one file a command, which nobody else names.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What the operating system says of this machine and of a folder.
+// The operating system's facts about this machine and about a folder.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ int Misuse(const std::string& text) {
   return kMisused;
 }
 
-// What follows "there is no …": a guess, if there is one.
+// Returns the text behind "there is no …": a guess, if there is one.
 std::string DidYouMean(std::string_view word, std::span<const std::string_view> candidates) {
   const std::string_view nearest = Nearest(word, candidates);
   return nearest.empty() ? "; " : "; did you mean '" + std::string(nearest) + "'? ";

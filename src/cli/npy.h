@@ -16,13 +16,13 @@ struct Array {
   std::string bytes;  // dense, row-major
 };
 
-// Whether files can hold it; the functions below take no other.
+// Tells whether files can hold the type; the functions below take no other.
 bool HasNpy(weft_dtype dtype);
 
 // The type of that name, "f32"; false if there is none.
 bool TypeOfName(std::string_view name, weft_dtype* out);
 
-// Whether files hold its elements as bytes of no type.
+// Tells whether files hold the type's elements as bytes of no type.
 bool IsBareByte(weft_dtype dtype);
 
 // The type as it is written elsewhere: "f32[2,3]".

@@ -1,4 +1,4 @@
-// What a command has to say, gathered once and printed for people or as JSON.
+// A command's output, gathered once and printed for people or as JSON.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What identifies this build of the compiler in cache keys: code compiled by another one is never reused.
+// Identifies this build of the compiler in cache keys: code that another build compiled is never reused.
 #pragma once
 
 #include <string>

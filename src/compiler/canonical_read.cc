@@ -12,7 +12,7 @@
 namespace weft::compiler {
 namespace {
 
-// What TraceWriter writes, in the same order and with the same memory of what came before.
+// Reads the bytes that TraceWriter writes, in the same order and with the same memory of earlier parts.
 class TraceReader {
  public:
   explicit TraceReader(std::string_view canonical) : r_(canonical, &ops::FindOp) {}

@@ -18,7 +18,7 @@ namespace weft::compiler {
 // Thread rule: any thread; never under a lock that the backend's compiler or the program store might want.
 class CompileQueue {
  public:
-  // What is being made. Nobody needs to keep it for the program to be made and remembered.
+  // A program that is being made. Nobody needs to keep the job for the program to be made and remembered.
   class Job final : public RefCounted {
    public:
     // Completes when the result is there, and never fails.

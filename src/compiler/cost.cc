@@ -12,7 +12,7 @@ namespace {
 
 using ir::Node;
 
-// What functions cost that are known already.
+// Remembers the costs of functions that are known already.
 class Costs {
  public:
   absl::StatusOr<Cost> Of(const ir::Function& function) {

@@ -1,4 +1,4 @@
-// What a function asks of any machine: the arithmetic of its operations, whatever compiles it.
+// The cost of a function on any machine: the arithmetic of its operations, whatever compiles it.
 #pragma once
 
 #include "src/ir/function.h"
@@ -7,8 +7,8 @@
 
 namespace weft::compiler {
 
-// Of one run. A multiplication and an addition of a product's sum count one each, as in XLA's cost analysis; loops of which
-// nobody knows how often they run count one run, branches the dearest one.
+// The cost of one run. A multiplication and an addition of a product's sum count one each, as in XLA's cost analysis. A
+// loop whose number of runs is unknown counts one run, a branch its most expensive case.
 using Cost = ir::Work;
 
 absl::StatusOr<Cost> CostOf(const ir::Function& function);

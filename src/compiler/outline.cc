@@ -207,7 +207,7 @@ struct Pairing {
   const Outline &before, &now;
   std::vector<uint32_t> pairs;  // by node of `now`
   std::vector<uint32_t> after;  // by node of `before`
-  // Whether an operand of `now` is the same value as one of `before`; arguments are where they stand.
+  // Tells whether an operand of `now` is the same value as one of `before`. Arguments are told by their positions.
   bool SameOperand(uint64_t was, uint64_t is) const {
     if ((was & 1) != 0 || (is & 1) != 0 || was == 0 || is == 0) return was == is;
     const uint64_t node = (is - 2) >> 32;

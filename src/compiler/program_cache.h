@@ -69,8 +69,8 @@ class ProgramCache {
     HeldTypes held;  // part of every key
     int hash_bits = 128;
     std::string build = BuildId();  // whose code this cache takes
-    // What is kept in memory at most: a loop over ever new shapes would otherwise grow for ever. Bytes are those of canonical
-    // forms and of what executables say that they take; 0: no limit.
+    // The limits of what is kept in memory: a loop over ever new shapes would otherwise grow for ever. Bytes are those
+    // of canonical forms and those that executables say they take; 0: no limit.
     int64_t max_programs = 2'048;
     int64_t max_bytes = int64_t{256} << 20;
     ProgramStore* store = nullptr;  // may be null
@@ -81,7 +81,7 @@ class ProgramCache {
     bool other_target = false;
     // Why a program was not in memory, once it is there. May be empty.
     std::function<void(absl::FunctionRef<std::string()> text)> explain;
-    // What goes its way: `text` is asked only if somebody listens. May be empty.
+    // Gets messages about what happens to programs: `text` is built only if somebody listens. May be empty.
     std::function<void(absl::FunctionRef<std::string()> text)> note;
   };
   explicit ProgramCache(Config config);
@@ -90,7 +90,8 @@ class ProgramCache {
   std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
   // Returns the module that the passes make of the trace, for this cache's backend.
   absl::StatusOr<ir::Module> Optimised(const Trace& trace) const;
-  // What the program computes, its parameters the arguments of the trace: as it was recorded, before all passes.
+  // Returns the function that the program computes, its parameters the arguments of the trace: as it was recorded,
+  // before all passes.
   absl::StatusOr<Ref<const ir::Function>> Source(const Program& program) const;
   // The reason in a sentence: takes as long as reading two programs does. Without any lock.
   std::string Why(const Wanted& wanted) const;
@@ -104,7 +105,7 @@ class ProgramCache {
   std::vector<std::string> List();
   // Positions of a program's nodes in its canonical form, as they were when it was made; none if memory has let go of them.
   std::vector<ir::Location> PositionsOf(const Program& program);
-  // What somebody has kept is launched again without being looked for: a hit like others.
+  // Counts a launch of a program that its owner kept, without a lookup: a hit like others.
   void Used(const Program& program);
   // Loads or compiles it, unless somebody has done so meanwhile; takes as long as that takes. Programs are kept until
   // there are too many: the one that was not asked for for longest goes first. An error is not remembered.
@@ -126,7 +127,7 @@ class ProgramCache {
   absl::Status Lower(Wanted& wanted) const;
   // Null on any kind of miss.
   absl::StatusOr<std::unique_ptr<Executable>> Load(const Place& place);
-  // Of a module that went through the passes.
+  // Compiles a module that went through the passes.
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const Wanted& wanted, const Place& place,
                                                       CompileProgress* progress, int64_t start);
   struct Made {

@@ -32,7 +32,8 @@ std::string_view HintOf(Reason reason);
 // The payload of an error that says why a program would have had to be made.
 inline constexpr std::string_view kPayloadReason = "weft.reason";
 
-// What is kept of a program for the comparison, in the order of recording, which does not depend on what is wanted of it.
+// The part of a program that is kept for the comparison, in the order of recording, which does not depend on which
+// results are wanted.
 struct Outline {
   struct Node {
     uint64_t structure = 0;  // operation and numbers of operands and results

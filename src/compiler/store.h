@@ -18,7 +18,7 @@ struct Key {
   }
 };
 
-// What is kept of a compilation. The texts are for people who ask why something was not found.
+// The kept results of one compilation. The texts are for people who ask why something was not found.
 struct StoreEntry {
   Key key;
   std::string canonical;
@@ -32,8 +32,9 @@ struct StoreEntry {
 class ProgramStore {
  public:
   virtual ~ProgramStore() = default;
-  // What Backend::Load takes; nothing on a miss. The stored canonical form has been compared. May wait while another
-  // process makes the program; after a miss this one is to make it, and others wait until Publish or Abandon.
+  // Returns the bytes that Backend::Load takes; nothing on a miss. The stored canonical form has been compared. May
+  // wait while another process makes the program. After a miss this process has to make it, and others wait until
+  // Publish or Abandon.
   virtual std::optional<std::string> Lookup(Key key, std::string_view canonical) = 0;
   // May return before anything is on disk.
   virtual void Publish(StoreEntry entry) = 0;

@@ -25,7 +25,7 @@ class BlockPool {
 
   // RESOURCE_EXHAUSTED where there is no memory. The contents are undefined.
   absl::StatusOr<Block> Take(size_t bytes);
-  // Whether what lies behind the block is as Take left it.
+  // Tells whether the mark behind the block is as Take left it.
   static bool GuardIsWhole(const Block& block, size_t bytes);
 
  private:

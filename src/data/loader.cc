@@ -60,7 +60,7 @@ struct Loader::Core {
   // Names the item that an error of many is about, by reading each alone.
   absl::Status Blamed(std::span<const int64_t> items, const std::vector<Block>& blocks, absl::Status status) const;
   void Filled(const std::shared_ptr<Slot>& slot);
-  // Whether fewer than `depth` slots are taken.
+  // Tells whether fewer than `depth` slots are taken.
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return static_cast<int64_t>(slots.size()) < options.depth;
   }

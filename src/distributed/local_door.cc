@@ -55,7 +55,7 @@ Address AddressOf(const std::string& name) {
 
 OwnedFd Socket() { return OwnedFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
 
-// Whether something can be read before the deadline.
+// Tells whether something can be read before the deadline.
 bool Readable(int fd, int64_t deadline_ns) {
   for (;;) {
     const int64_t left = deadline_ns == INT64_MAX ? 60'000'000'000 : deadline_ns - MonotonicNow();

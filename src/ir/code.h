@@ -26,7 +26,8 @@ class CodeWriter {
   void Type(const ir::Type& type);
   // Everything of a node but its operands.
   void Node(const ir::Node& node);
-  // Of a call that is nothing but one of a function that has been written: then that says which, and Node writes no more.
+  // Returns the written function that a call node does nothing but call, or null. The node is then that function's
+  // number, and Node writes no more.
   const Function* Again(const ir::Node& node) const;
   void Participants(const ir::Participants& participants);
   // A function's own nodes.

@@ -12,7 +12,7 @@
 
 namespace weft::ir {
 
-// What a backend must know of an argument beyond its type.
+// A backend must know this of an argument beyond its type.
 struct ParameterInfo {
   enum class Role : uint8_t {
     kBuffer,  // a device buffer
@@ -55,7 +55,8 @@ class Function final : public RefCounted {
   // Nodes when all calls are written out.
   uint64_t size() const { return size_; }
 
-  // What was made of it before under this key, a gradient say; null if nothing was. Kept as long as it. Thread rule: any thread.
+  // Returns the object derived from this function under the key (its gradient, say), or null if there is none. It lives
+  // as long as the function. Thread rule: any thread.
   Ref<const Function> Derived(std::string_view key) const;
   // Keeps it, or gives back what another thread has kept meanwhile. What itself keeps this function is only given back.
   Ref<const Function> Derive(std::string key, Ref<const Function> made) const;
@@ -71,7 +72,7 @@ class Function final : public RefCounted {
  private:
   friend Ref<const Function> Intern(Ref<const Function> function);
   ~Function() override;
-  // Whether this is among what `from` keeps.
+  // Tells whether the functions in `from` keep this one alive, directly or through others.
   bool KeptBy(std::vector<const Function*> from) const;
   std::string name_;
   std::vector<Value> parameters_;

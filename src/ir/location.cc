@@ -18,7 +18,8 @@
 namespace weft::ir {
 namespace {
 
-// What a Location's file is where it is no file's number: an address's upper half with kAddress, a stack's number with kStack.
+// These values of Location's file mean that it is no file: kAddress marks the upper half of an address, kStack a
+// stack's number.
 constexpr uint32_t kAddress = 0x80000000, kStack = 0x40000000;
 
 // A frame of a stack: texts of the layer above, or an address in the caller's code.
@@ -191,7 +192,7 @@ std::vector<std::string> FramesOf(Location location) {
   for (const Kept& frame : stack) {
     std::string function;
     const std::string text = TextOf(PositionOf(frame, &function));
-    // What was no frame of code ends the walk along frame pointers.
+    // An address outside known code ends the walk along frame pointers.
     if (frame.address != nullptr && text.empty()) break;
     lines.push_back(function.empty() ? text : absl::StrCat(function, " (", text, ")"));
   }

@@ -27,7 +27,7 @@ Location InternStack(std::span<const StackFrame> frames);
 // The same of addresses in the caller's code.
 Location InternAddresses(std::span<const void* const> addresses);
 
-// What ToString puts together: "train.c" and 42, or "train+0x12ab" and 0.
+// The two parts that ToString joins: "train.c" and 42, or "train+0x12ab" and 0.
 struct Position {
   std::string file;
   uint32_t line = 0;

@@ -20,7 +20,7 @@ struct OpDef;
 class Node;
 class Function;
 
-// What the lazy engine hangs on a node: where the value lives once it has been computed. Opaque here.
+// The lazy engine hangs a payload on a node: where the value lives once it has been computed. Opaque here.
 class Payload : public RefCounted {};
 
 // The caller's position, interned once per file; 0 = unknown.
@@ -52,7 +52,7 @@ using Values = absl::InlinedVector<Value, 3>;
 // The functions a node carries (a fusion's body, a loop's condition); most carry none. Defined with Function.
 struct Regions;
 
-// What few nodes carry: things that came in from elsewhere and must survive a round trip.
+// A few nodes carry these: things that came in from elsewhere and must survive a round trip.
 struct NodeExtras {
   std::vector<std::pair<std::string, std::string>> unknown_attributes;  // name, text
   std::string sharding;
@@ -135,7 +135,7 @@ class Node final : public RefCounted {
 class Walk {
  public:
   Walk() : epoch_(next_.fetch_add(1, std::memory_order_relaxed)) {}
-  // Whether this was the first visit; then the node's number is set.
+  // Returns true at the first visit, and then sets the node's number.
   bool Mark(const Node& node, uint32_t index) const {
     if (node.walk_epoch() == epoch_) return false;
     node.set_walk(epoch_, index);

@@ -57,7 +57,7 @@ enum class Kind : uint8_t {
   kMacro,      // expands while recording (matmul -> dot_general, sum -> reduce): never a node
 };
 
-// What recording does to a user's operands before the shape rule sees them.
+// Recording prepares a user's operands by this rule before the shape rule sees them.
 enum class OperandRule : uint8_t {
   kNone,
   kBroadcast,  // NumPy broadcasting through broadcast_in_dim; dtypes must agree
@@ -223,7 +223,7 @@ struct LieCall {
 };
 using LieFn = Sharding (*)(const LieCall& call);
 
-// What an attribute says of the dimensions of an operation that works in any order of them.
+// The meaning of an attribute for the dimensions of an operation that works in any order of them.
 enum class Along : uint8_t {
   kNothing,
   kEach,     // an entry a dimension
@@ -243,7 +243,8 @@ enum class Lowering : uint8_t {
   kStructural,  // parameter, tuple, fusion: the compiler's own
 };
 
-// What one element of an elementwise operation costs, where fusion weighs computing it once for every reader.
+// The cost of one element of an elementwise operation. Fusion weighs by it whether to compute the element again for
+// every reader.
 enum class Cost : uint8_t {
   kCheap,     // an instruction or a few
   kFunction,  // tens of instructions, or one that takes as long (a division)

@@ -27,7 +27,7 @@ class Parser {
 
  private:
   absl::Status ParseModuleField(Module& module);
-  // What values are called inside one function.
+  // The nodes of one function by the number in their name (%7).
   using Names = HashMap<uint64_t, Ref<const Node>>;
 
   absl::Status Expected(std::string_view what) { return ExpectedAt(position_, what); }

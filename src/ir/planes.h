@@ -14,7 +14,8 @@ struct Planes {
   Value re, im;
 };
 
-// What a value has become: itself, or two of the part's type. Empty for an operand that is absent.
+// The result of splitting a value: the value itself, or two values of the part's type. Empty for an operand that is
+// absent.
 struct Split {
   Value whole;
   Planes planes;

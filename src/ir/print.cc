@@ -37,7 +37,7 @@ bool IsIdentifier(std::string_view name) {
   return !absl::ascii_isdigit(static_cast<unsigned char>(name[0]));
 }
 
-// Whether the elements can be written as numbers that read back to the same bytes.
+// Tells whether the elements can be written as numbers that read back to the same bytes.
 bool IsReadable(const HostTensor& value, int64_t count) {
   if (IsComplex(value.dtype())) return IsReadable(value.Part(0), count) && IsReadable(value.Part(1), count);
   for (int64_t i = 0; i < count; ++i) {
@@ -136,7 +136,7 @@ class Printer {
 
   // `name`: another than its own.
   void PrintFunction(const Function& function, int depth, std::string_view name = {});
-  // What these and all that they carry call.
+  // Prints the functions that these, and the functions that they carry, call.
   void PrintCallees(std::span<const Ref<const Function>> functions);
   void PrintLine(const Function& function, const Node& node);
   std::string Take() { return std::move(out_); }

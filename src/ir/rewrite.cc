@@ -9,12 +9,12 @@
 namespace weft::ir {
 namespace {
 
-// What became of regions: several nodes may carry one.
+// Maps a region to its rewritten form. Several nodes may carry one region.
 using Rewritten = HashMap<const Function*, Ref<const Function>>;
 
-// What the function carries has been rewritten.
+// Requires that the functions that this one carries have been rewritten.
 absl::StatusOr<Ref<const Function>> RewriteOne(const Function& function, RewriteRule rule, const Rewritten& known) {
-  // What became of each node's results so far: nothing where they are what they were.
+  // Maps each node seen so far to its new results; the list is empty where they are what they were.
   HashMap<const Node*, Values> became;
   became.reserve(function.nodes().size());
   const Node* from = nullptr;  // the last that was looked up: neighbours are often of one node

@@ -27,7 +27,7 @@ class ValueMap {
   HashMap<Key, Value> map_;
 };
 
-// What a rewriting rule sees of one node: its operands and regions are already new.
+// A rewriting rule sees this much of one node: its operands and regions are already new.
 struct RewriteCall {
   Builder& b;                // locations are set to the node's
   const Function& function;  // that the node is in: nodes of one are no operands of another's

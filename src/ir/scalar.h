@@ -80,7 +80,7 @@ enum class ScalarOp : uint8_t {
   kMulHi,
 };
 
-// What a compiler of loops asks about an operation of the vocabulary, by position.
+// The properties that a loop compiler asks of an operation of the vocabulary, by position.
 struct ScalarFacts {
   ScalarOp op;
   std::string_view name;

@@ -78,7 +78,8 @@ class StableHloWriter {
   const Participants& participants() const { return *participants_; }
   // The handle of a channel that no operation of the module has.
   int64_t FreshChannel() { return ++channels_; }
-  // Of a product of two operands, on devices that would rather round f32 to bf16: the product's own, or where it has none the options'.
+  // Returns the precision config of a product of two operands, for devices that would rather round f32 to bf16: the
+  // product's own, or the options' where it has none.
   std::pair<std::string, std::string> PrecisionConfig(std::string_view own) const;
 
  private:
@@ -97,7 +98,8 @@ class StableHloWriter {
   void PrintDefault(const Node& node);
   void Line(std::string_view left, std::string_view name, std::span<const std::string> operands,
             std::span<const Type> results, const ShloAttrs& attrs, std::string_view regions);
-  // What was read and not understood, each behind the separator, which is a comma from then on.
+  // Prints the attributes that the reader kept without understanding them, each behind the separator, which is a comma
+  // from then on.
   void PrintExtras(const NodeExtras* extras, const char** separator);
 
   const StableHloOptions options_;

@@ -26,7 +26,7 @@ class CallbackQueue {
   void AddRecord(std::function<void()> record);
   // Runs what waits now, in its order, not what these add. How many.
   size_t Run(const std::function<void(size_t left_out)>& say);
-  // Whether this thread is in Run of any queue.
+  // Tells whether this thread is in Run of any queue.
   static bool Running() { return running_; }
   // Runs what waits, and from here on everything at once.
   void Close();

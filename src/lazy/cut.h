@@ -32,7 +32,7 @@ struct Cut {
     arguments.clear();
     replayed = asked = 0;
   }
-  // Whether nothing of it has been computed by somebody else.
+  // Tells whether nothing of the cut has been computed by somebody else.
   bool Pending() const {
     for (const ir::Value& output : outputs) {
       if (DataOf(output) != nullptr) return false;

@@ -1,5 +1,6 @@
-// What is cut out of the pending graph: makes Cut values out of live tensors or of values that somebody asks for. Pure but
-// for marks in nodes and data: computes nothing, waits for nothing, keeps nothing from call to call but its vectors' room.
+// The planner chooses the part of the pending graph that is computed next: it makes Cut values out of live tensors or
+// of values that somebody asks for. Pure but for marks in nodes and data: it computes nothing, waits for nothing, and
+// keeps nothing from call to call but its vectors' room.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace weft::lazy {
 
 // Why a graph was cut.
 enum class CutReason : uint8_t { kHostRead, kBarrier, kEval, kNodes, kRepetition, kBytes, kEager, kSize, kCustom };
-// Whether somebody asked for values by name and for nothing else.
+// Tells whether somebody asked for values by name and for nothing else.
 inline bool AskedByName(CutReason reason) {
   return reason == CutReason::kHostRead || reason == CutReason::kEval || reason == CutReason::kSize ||
          reason == CutReason::kCustom;
@@ -30,7 +30,7 @@ class CutPolicy {
   std::optional<CutReason> Due();
   // So many of the pending nodes were computed because somebody asked for a value.
   void Computed(int64_t nodes);
-  // What has been recorded so far since the last cut; others may record on while a cut is on its way.
+  // The nodes and bytes recorded since the last cut, at one moment; others may record on while a cut is on its way.
   struct Mark {
     int64_t nodes = 0;
     int64_t bytes = 0;
@@ -45,7 +45,8 @@ class CutPolicy {
   int64_t pending_nodes() const { return nodes_; }
 
  private:
-  // Whether the latest operations repeat with some period, for at least three rounds and half of all that is pending.
+  // Finds out whether the latest operations repeat with some period, for at least three rounds and half of all that is
+  // pending.
   void FindPeriod();
 
   int64_t max_nodes_ = 0;

@@ -1,4 +1,4 @@
-// What a value is once it is known: the engine hangs it on nodes.
+// A known value's data: the engine hangs it on nodes.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class Data final : public ir::Payload {
     shards_.clear();
     if (taken_ != nullptr) *taken_ = true;
   }
-  // What a launch took over that failed and has left it as it was.
+  // Takes back memory that a failed launch took over and left unchanged.
   void GiveBack(Shards shards) {
     shards_ = std::move(shards);
     if (taken_ != nullptr) *taken_ = false;
@@ -109,7 +109,7 @@ class Data final : public ir::Payload {
   const std::shared_ptr<Metrics> metrics_;  // that count it; null: of words
 };
 
-// Of a node with several results: each its own, null where not computed.
+// The data of a node with several results: one for each, null where not computed.
 class DataList final : public ir::Payload {
  public:
   absl::InlinedVector<Ref<Data>, 2> results;

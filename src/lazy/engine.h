@@ -135,7 +135,7 @@ class Engine final : public RefCounted {
   // Has the program made, and kept; for another target than this machine if one is named (an option `isa`). As CompileEval.
   absl::StatusOr<Ref<Event>> CompileFunction(const FunctionRun& run, const Where& where, std::string_view isa,
                                              bool wait);
-  // Of the program, which is compiled if need be.
+  // Returns the figures of the function's program, which is compiled if need be.
   absl::StatusOr<ExecutableStats> FunctionStats(const FunctionRun& run, const Where& where);
 
   // Says that gradients will be asked for, before the tensor is used; off detaches it from its past.
@@ -194,7 +194,7 @@ class Engine final : public RefCounted {
   absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors, TextFormat format = TextFormat::kIr);
   // The launch lists of the programs that these tensors, or the next barrier, need. Compiles those that are not there, and waits.
   absl::StatusOr<std::string> PlanText(std::span<Tensor* const> tensors);
-  // What holds the device's memory, for people or as a JSON object.
+  // Lists what holds the device's memory, for people or as a JSON object.
   absl::StatusOr<std::string> MemoryReport(const Device& device, bool json) const;
   // The programs in memory as a JSON array, the newest first.
   std::string ListPrograms();
@@ -253,7 +253,8 @@ class Engine final : public RefCounted {
   // On inputs that are known; `offers` are those whose memory may be taken over.
   absl::Status CallFunction(const DeviceMesh& mesh, const FunctionRun& run, std::span<const uint8_t> offers,
                             ir::Location location, FunctionCall* call);
-  // What the inputs show, computed if need be, as buffers and without a past; clears the offers that somebody else could miss.
+  // Returns the inputs' values, computed if need be, as buffers and without a past. Clears the offers of donation that
+  // somebody else could miss.
   absl::StatusOr<ir::Values> KnownInputs(Lock& lock, MeshState& state, std::span<Tensor* const> inputs,
                                          std::vector<uint8_t>* offers);
   absl::StatusOr<Ref<Evaluator::Job>> CompileJob(const FunctionRun& run, const Where& where, std::string_view isa,
@@ -272,7 +273,7 @@ class Engine final : public RefCounted {
   absl::Status RecordLocked(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs,
                             ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made,
                             Recorder::Draw* drawn);
-  // Whether the call is deferred, as the one of a noted step; its results are made.
+  // Tells whether the call is deferred because it equals that of a noted step; its results are made then.
   bool Defer(const Replay::Call& call, const Place& place, Tensors* made);
   // The call has been recorded, which opened the lock so often, and goes into the replay's step; `targets` show its results.
   void Note(Replay& replay, uint64_t opened, const Replay::Call& call, std::span<const ir::Value> results,
@@ -290,7 +291,7 @@ class Engine final : public RefCounted {
     bool as_held = false;
   };
   absl::Status Read(Tensor* tensor, const Window& window, std::span<std::byte> destination, std::string_view what);
-  // What it read, too, once that is known.
+  // Reads, and also gives the data that was read, once that is known.
   absl::Status ReadOnce(Tensor* tensor, const Window& window, std::span<std::byte> destination, std::string_view what,
                         Ref<Data>* read_of);
   // OUT_OF_RANGE and INVALID_ARGUMENT unless the tensor has what is asked for.

@@ -55,7 +55,8 @@ class Donation {
   std::vector<std::pair<Tensor*, ir::Value>> given_;
 };
 
-// Whether nobody else can ask for the data: another tensor, a pending value, a past that a gradient goes through, a cut on its way.
+// Tells whether nobody else can ask for the data: no other tensor, pending value, past that a gradient goes through, or
+// cut on its way.
 bool IsAlone(const ir::Value& value) {
   const Data* data = DataOf(value);
   return value.node->users() == 0 && value.node->shown() == 1 && !data->shared() && !data->held();

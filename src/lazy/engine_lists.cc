@@ -55,7 +55,7 @@ absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Lo
       if (call.op->random) drawn.push_back(draw);
       for (const Call::Earlier& earlier : call.earlier) let_go(earlier.call, i);
       let_go(i, i);
-      // What is dead goes when the lock is taken; until then every automatic cut of the list looks at it.
+      // Dead tensors are buried when the lock is taken. Until then every automatic cut of the list looks at them.
       if (dropped >= kMostDead) dropped = 0, lock.Open([] {});
       continue;
     }

@@ -135,7 +135,7 @@ absl::Status Engine::ReadOnce(Tensor* tensor, const Window& window, std::span<st
   services_.RunReleases();
   const int64_t now = MonotonicNow();
   part.End(now);
-  // What left the device, where it holds a shorter type.
+  // Counts the bytes that left the device, where it holds a shorter type.
   const auto elements = static_cast<int64_t>(destination.size()) / BytesOf(dtype);
   const DType held = shards[placement->whole_at()]->dtype();
   const int64_t bytes = IsHeldAs(dtype, held) ? elements * BytesOf(held) : static_cast<int64_t>(destination.size());

@@ -118,7 +118,8 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
   if (!planner_.Again(state.live, replay, *plan, &shown_, &cut)) return false;
   cut.time = recorder_.time();
   const std::shared_ptr<const compiler::Program> program = plan->program;
-  // What goes wrong is said of the operations that are to be computed: there are none yet.
+  // An error would have to name the operations that are to be computed, and there are no nodes of them yet: so the
+  // answer is no.
   const bool fits = CheckRoom(lock, state, cut, program->executable->stats().temporary_bytes).ok();
   if (!fits || lock.opened() != opened || !recorder_.CheckOpen().ok()) return false;
   // Temporaries that show what is an output of another tensor's stay, too.
@@ -259,13 +260,13 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
       WEFT_RETURN_IF_ERROR(CallOnHost(lock, state, cut, calls));
       continue;
     }
-    // Of those who asked by name: what the host was to make and could not.
+    // A value that was asked for by name may need a result that the host failed to make.
     if (const absl::Status failed = HostCalls::Failed(cut); !failed.ok()) {
       host_calls_.Fail(state, failed, &cut);
       return absl::OkStatus();
     }
     const uint64_t opened = lock.opened();
-    // Whether what was planned is out of date: others had the lock, and computed some of it.
+    // Tells whether the plan is out of date: others had the lock, and computed some of it.
     const auto stale = [&] { return lock.opened() != opened && !cut.Pending(); };
     const absl::StatusOr<ProgramPointer> program = ProgramOf(lock, state, cut);
     if (!program.ok()) {
@@ -361,7 +362,7 @@ absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, const Cut& cut,
   }
   WEFT_RETURN_IF_ERROR(Know(lock, state, read, CutReason::kCustom));
   for (const ir::Value& value : read) {
-    // What cannot be made again fails the call, and nothing else.
+    // A value that cannot be made again fails the call, and nothing else.
     if (Data* const data = DataOf(value); data != nullptr && LostBy(*data) != nullptr)
       (void)Restore(lock, state, *data);
   }
@@ -380,7 +381,7 @@ absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, const Cut& cut,
 
 absl::Status Evaluator::MayMake(const Cut& cut, compiler::ProgramCache& programs, const compiler::Wanted& wanted) {
   if (compile_limit_ >= 0) {
-    // What others wait for already counts as made; who wants the same waits with them.
+    // A program that others wait for already counts as made; a request for the same one waits with them.
     const std::optional<int64_t> others = compiles_.Others(wanted.canonical);
     if (others && programs.made() + *others >= compile_limit_) {
       std::string why = programs.Why(wanted);

@@ -99,7 +99,7 @@ class Evaluator {
   absl::Status Run(Lock& lock, MeshState& state, CutReason reason, Plan plan);
   // Has the host do these nodes of the cut, which need no other such.
   absl::Status CallOnHost(Lock& lock, MeshState& state, const Cut& cut, const HostCalls::Nodes& calls);
-  // Whether it is who waited for a program that gave up: the program is none the worse for it.
+  // Tells whether the waiter gave up, which says nothing against the program.
   static bool GaveUp(const absl::Status& status) {
     return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
   }
@@ -137,8 +137,8 @@ class Evaluator {
   // Makes arguments again that are lost; of a cut that nobody asked for by name each once. False: there was nothing to do, else the
   // cut is to be planned again or, where some are lost still, what needs them left out.
   absl::StatusOr<bool> RestoreArguments(Lock& lock, MeshState& state, CutReason reason, const Cut& cut);
-  // What cannot be computed any more: tensors that were assigned it show what they showed before, cuts leave out the others. False:
-  // the cut needs nothing that is lost.
+  // Handles values that cannot be computed any more: tensors that were assigned one show their value from before, cuts
+  // leave out the others. False: the cut needs nothing that is lost.
   absl::StatusOr<bool> LeaveOutLost(MeshState& state, const Cut& cut);
   // The tensor's value is on its way: should that fail, it shows what it has been assigned over.
   static void Showed(Tensor& tensor);
@@ -148,11 +148,12 @@ class Evaluator {
   static absl::Status OutOfMemory(const MeshState& state, const Cut& cut, const absl::Status& status);
   // Waits for what runs, whose memory comes back then; false if nothing does.
   absl::StatusOr<bool> WaitForMemory(Lock& lock, MeshState& state, const Cut& cut);
-  // What the device has left. -1: unknown. Asked again when all that runs has run, if that is less than wanted.
+  // Returns the memory that the device has left; -1: unknown. Asks again after all running launches, if that is less
+  // than wanted.
   absl::StatusOr<int64_t> RoomFor(double wanted, Lock& lock, MeshState& state, const Cut& cut);
   // Leaves out what nobody asked for until the rest can be stored. An error: what must be had cannot be.
   absl::Status Fit(Lock& lock, MeshState& state, Cut* cut);
-  // Whether the outputs and a program's temporaries can be stored, as far as anybody knows before it is tried.
+  // Checks that the outputs and a program's temporaries can be stored, as far as anybody knows before it is tried.
   absl::Status CheckRoom(Lock& lock, MeshState& state, const Cut& cut, int64_t temporary_bytes);
   // The compiler has refused the cut: looks for the outputs at fault, which later cuts leave out, and says so in the error.
   absl::Status SetAside(Lock& lock, MeshState& state, const Cut& cut, const absl::Status& status);

@@ -84,7 +84,7 @@ std::string NameOf(const Frame* frame);
 struct Where {
   Where(Device* device = nullptr, Frame* frame = nullptr) : device(device), frame(frame) {}
   explicit Where(const DeviceMesh* mesh) : mesh(mesh) {}
-  // Whether it says a place, and not only a frame or nothing.
+  // Tells whether it says a place, and not only a frame or nothing.
   bool names() const { return device != nullptr || mesh != nullptr; }
   Device* device = nullptr;  // null: the mesh's, the frame's, in the program those of the mesh that has been set
   Frame* frame = nullptr;

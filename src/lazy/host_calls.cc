@@ -14,10 +14,10 @@
 namespace weft::lazy {
 namespace {
 
-// Of one call's operations written out, as programs have at most (passes::CheckCalls).
+// The limit of one call's operations written out, the same as for programs (passes::CheckCalls).
 constexpr int64_t kMostWritten = int64_t{1} << 20;
 
-// What stands for a value that could not be made.
+// A buffer in the place of a value that could not be made.
 class FailedBuffer final : public Buffer {
  public:
   FailedBuffer(Device* device, DType dtype, Dims dims, const absl::Status& outcome)

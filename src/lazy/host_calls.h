@@ -23,8 +23,9 @@ class HostCalls {
       : recorder_(recorder), services_(services), metrics_(metrics), options_(options) {}
   ~HostCalls();
 
-  // What a traced cut has for the host that needs nothing else of that kind: custom operations, and calls of functions that have
-  // some. Those in loops and branches are left to the compiler, which refuses them by name.
+  // Returns the nodes of a traced cut that the host has to compute and that need no other such node: custom operations,
+  // and calls of functions that have some. Those in loops and branches are left to the compiler, which refuses them by
+  // name.
   Nodes Ready(const MeshState& state, const Cut& cut) const;
   // Calls the function of a custom operation whose operands are known and shows what it gave. Where it failed, its results have
   // that outcome; the error is another's (no memory, who waits gave up), and nothing has changed.
@@ -52,7 +53,7 @@ class HostCalls {
   Services& services_;
   Metrics& metrics_;
   const Options& options_;
-  // What somebody waits for, or has given up waiting for. Nodes end under the lock, so jobs have none.
+  // Calls that somebody waits for, or has given up waiting for. Nodes end under the lock, so jobs have none.
   std::vector<std::pair<Ref<const ir::Node>, std::shared_ptr<Job>>> running_;
   std::unique_ptr<WorkQueue> queue_ = std::make_unique<WorkQueue>();
 };

@@ -40,7 +40,7 @@ class Launched final : public RefCounted {
   // So does the program go.
   void Forget();
 
-  // What a tensor, by the number of its assignments, showed before it was assigned a result.
+  // Remembers the value that a tensor, by the number of its assignments, showed before it was assigned a result.
   void Showed(uint64_t tensor, Ref<Data> before);
   // Null: nothing that is known.
   Ref<Data> BeforeOf(uint64_t tensor) const;
@@ -49,7 +49,7 @@ class Launched final : public RefCounted {
   // Results that have been made again, for whoever has a copy of them. Null: not yet.
   const Shards* Made(uint32_t output) const;
   void KeepMade(uint32_t output, Shards shards) { made_.emplace_back(output, std::move(shards)); }
-  // Whether a barrier has tried this one in vain.
+  // Tells whether a barrier has tried this one in vain.
   bool Tried(uint32_t output) const;
   void HasTried(uint32_t output) { tried_.push_back(output); }
 
@@ -69,7 +69,7 @@ inline Launched* LostBy(const Data& data) {
   auto* const launched = static_cast<Launched*>(data.launched.get());
   return launched != nullptr && launched->failed ? launched : nullptr;
 }
-// Whether it will never be what it was to be, unless it is made again.
+// Tells whether the value will never come, unless it is made again.
 inline bool IsLost(const Data& data) { return data.failed || LostBy(data) != nullptr; }
 
 }  // namespace weft::lazy

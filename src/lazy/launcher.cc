@@ -59,7 +59,7 @@ void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
   }
   for (const Cut* other : state.open_cuts) {
     for (const ir::Value& output : other->outputs) KeepLeavesOf(output, walk, epoch);
-    // What was between its leaves and its outputs when it was planned may be known by now, and hide them.
+    // Values between the other cut's leaves and outputs may be known since it was planned, and hide its leaves.
     for (const Ref<Data>& data : other->arguments) data->live_epoch = epoch;
   }
   for (size_t i = 0; i < cut.arguments.size(); ++i) {

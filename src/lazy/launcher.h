@@ -9,7 +9,7 @@
 
 namespace weft::lazy {
 
-// Of a node that is known: what it was made of may go, unless a gradient can ask for it.
+// Drops the past of a known node, unless a gradient can ask for it.
 void ForgetPast(const ir::Node& node);
 
 // Thread rule: under the engine's lock. Waits for nothing.
@@ -18,10 +18,11 @@ class Launcher {
   // `takes_over`: launches may take over the memory of arguments that nobody needs any more.
   explicit Launcher(Metrics& metrics, bool takes_over = true) : metrics_(metrics), may_take_over_(takes_over) {}
 
-  // What must have happened before there is room for another launch; null if there is.
+  // Returns the event after which there is room for another launch; null if there is room.
   static Ref<Event> Backlog(const MeshState& state);
 
-  // Of the arguments' bytes those that a launch now would take over: what is a candidate and nobody holds or shows any more.
+  // Returns how many bytes of the arguments a launch now would take over: those of candidates that nobody holds or
+  // shows any more.
   int64_t BytesTakenOver(MeshState& state, const Cut& cut);
 
   // The program is the traced cut's, whose outputs are pending. An error means that nothing has changed. Afterwards pasts
@@ -30,7 +31,7 @@ class Launcher {
                       const CancelToken& cancel, Cut* cut);
 
  private:
-  // Of the arguments that may be taken over by their types, those that nobody needs any more.
+  // Chooses, of the arguments whose types allow donation, those that nobody needs any more.
   void ChooseDonations(MeshState& state, const Cut& cut);
   // Its results and what it takes over, as long as it may fail; null if it has gone through, or there is no memory for that.
   // `settled`: when it is done and, on a host, has let go of what it was launched on.
@@ -43,7 +44,7 @@ class Launcher {
   Metrics& metrics_;
   const bool may_take_over_;
   uint64_t epoch_ = 0;  // of the marks of what is live in Data
-  // Of the launch in hand; kept for their room.
+  // Lists of the launch in hand, members so that they keep their room.
   std::vector<uint32_t> words_;
   std::vector<std::vector<Ref<Buffer>>> buffers_;  // per device of the mesh
   std::vector<uint8_t> donated_;                   // per buffer of a device

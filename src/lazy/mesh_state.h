@@ -1,4 +1,4 @@
-// What an engine keeps for each mesh of devices on which its programs run.
+// An engine keeps this state for each mesh of devices on which its programs run.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct MeshState {
   std::vector<const Cut*> open_cuts;
   // Launches that may be ahead of the devices: each keeps its arguments and results.
   static constexpr size_t kAhead = 32;
-  // Of the latest launches, the oldest overwritten.
+  // The events of the latest launches, the oldest overwritten.
   std::array<Ref<Event>, kAhead> events;
   uint64_t launches = 0;
   // Launches of which nobody has seen how they went, oldest first, and of one that failed what nobody has been told yet.

@@ -66,7 +66,8 @@ class Optimizer final : public RefCounted {
   size_t group_count() const { return groups_.size(); }
   std::span<const Ref<Tensor>> parameters() const { return parameters_; }
 
-  // What must be saved besides the step count: "momentum", or "m" and "v"; per name one tensor a parameter.
+  // The names of the state that must be saved besides the step count: "momentum", or "m" and "v". Each has one tensor
+  // per parameter.
   std::span<const std::string_view> slot_names() const;
   Tensor* slot(size_t name, size_t parameter) const { return slots_[name * parameters_.size() + parameter].get(); }
 

@@ -1,4 +1,4 @@
-// What a context can be told about recording, cutting and compiling.
+// A context's options of recording, cutting and compiling.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@
 namespace weft::lazy {
 namespace {
 
-// What was recorded is told apart by where its description lies in this library: the same in every run.
+// Identifies a recorded operation by the address of its description within this library: the same in every run.
 uint32_t Signature(const void* what, std::span<const ir::Value> results) {
   if (results.empty()) return 0;
   const ir::Type& type = results[0].type();
@@ -26,7 +26,7 @@ uint32_t Signature(const void* what, std::span<const ir::Value> results) {
   return static_cast<uint32_t>(hash ^ (hash >> 32));
 }
 
-// What the caller's i-th operand is called.
+// Returns the name of the caller's i-th operand.
 std::string_view OperandName(const ir::OpDef& op, size_t i) {
   if (op.operands.empty()) return "an operand";
   if (op.random && i >= StateOperand(op)) ++i;
@@ -47,7 +47,8 @@ absl::Status Apart(const Frame* a, const Frame* b) {
   return UserError("tensors of ", NameOf(a), " and of ", NameOf(b), " cannot meet: neither body is inside the other");
 }
 
-// Whether a barrier is why the value has no gradient. Walks all that it is made of: for the text of an error.
+// Tells whether a barrier is why the value has no gradient. Walks everything that the value is made of: for the text of
+// an error.
 bool ForgotGradient(const ir::Value& value) {
   std::vector<const ir::Node*> open = {value.node.get()};
   HashSet<const ir::Node*> seen(open.begin(), open.end());
@@ -461,7 +462,7 @@ ir::Value StateLeaf(const GeneratorState& state) {
   return Recorder::NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words)));
 }
 
-// What a call draws that is recorded at this state of the program's generator.
+// Returns the stream that a call draws which is recorded at this state of the program's generator.
 GeneratorState StreamHere(const GeneratorState& at) {
   const auto [words] = Philox(at.key, at.counter_low, at.counter_high);
   const auto join = [](uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; };

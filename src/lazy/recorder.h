@@ -29,7 +29,7 @@ class Recorder {
   // Holds the lock, buries the dead first, delivers messages last. Who calls keeps the engine alive.
   class Lock {
    public:
-    // What its owner is about to do, for steps that are replayed.
+    // The lock's owner says what it is about to do, for steps that are replayed.
     enum class To : uint8_t {
       kChange,  // anything: what was deferred is recorded
       kNote,    // what the replay notes, or what neither shows nor changes a pending value
@@ -81,7 +81,7 @@ class Recorder {
     while (&state->mesh != &sharding.mesh()) ++state;
     return *state;
   }
-  // Of this device alone.
+  // The state of this device alone.
   MeshState& StateOf(const Device& device) {
     auto state = meshes_.begin();
     while (!state->mesh.alone() || state->mesh.devices()[0] != &device) ++state;
@@ -156,7 +156,7 @@ class Recorder {
   // `where`'s, around which the others must be.
   absl::StatusOr<Place> PlaceOf(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Location location,
                                 const Where& where);
-  // What an operation has drawn from the random state, or in a body from the stream of that body.
+  // The numbers that an operation has drawn from the random state, or in a body from the stream of that body.
   struct Draw {
     Frame* frame = nullptr;
     GeneratorState before, after;
@@ -196,18 +196,18 @@ class Recorder {
    private:
     Recorder& recorder_;
   };
-  // What a deferred operation draws.
+  // Draws for a deferred operation.
   void Advance(uint64_t blocks) { generator.Advance(blocks); }
   // So that a call that failed draws the same numbers when it is repeated, unless somebody else has drawn since.
   void Undraw(const Draw& draw);
-  // What stands for an operation in the policy's signatures where many are recorded at once.
+  // These tags replace an operation in the policy's signatures where many are recorded at once.
   static constexpr char kGradientTag = 0, kUpdateTag = 0;
-  // What was recorded counts, where it stays pending for the policy too; `what` is an OpDef or a tag.
+  // Counts recorded nodes, for the policy too where they stay pending; `what` is an OpDef or a tag.
   void Count(const Place& place, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
              bool pending);
   // The nodes that were counted last.
   int64_t counted() const { return Held(), counted_; }
-  // What the replay defers counts as recorded at once; when it is, after all, the policy hears of it.
+  // Counts deferred operations as recorded at once. If they are recorded after all, the policy hears of it then.
   void CountDeferred(int64_t nodes) { metrics_.AddAlone(Counter::kNodesRecorded, nodes); }
   // A caller has recorded the operation.
   void CountOperation(const ir::OpDef& op) {
@@ -230,10 +230,10 @@ class Recorder {
 
   // The value as others may go on from it: without a past that gradients could enter.
   static ir::Value Detached(ir::Builder& b, const ir::Value& value, bool requires_grad);
-  // What a tensor shows that the value is assigned to.
+  // Returns the value that a tensor shows after this value is assigned to it.
   static ir::Value Assigned(ir::Builder& b, const ir::Value& value, bool requires_grad, Past past);
   absl::Status SetRequiresGrad(Tensor& tensor, bool on);
-  // Whether the one may be assigned to the other, then what is to be shown.
+  // Checks that the one may be assigned to the other, and returns the value that is then shown.
   absl::StatusOr<ir::Value> Assignable(const Tensor& dst, const Tensor& src, Past past, ir::Location location);
   void Assign(Tensor& dst, ir::Value value);
 
@@ -252,13 +252,13 @@ class Recorder {
 
  private:
   friend class Replay;
-  // What the thread rule says.
+  // States the thread rule: the lock is held.
   void Held() const ABSL_ASSERT_EXCLUSIVE_LOCK(mutex_) {}
   GeneratorState& DrawnIn(Frame* frame) { return frame != nullptr ? frame->drawn : generator; }
   // The state of a random operation, and the state of a stream for a function's call, at this place of the frame's stream.
   ir::Value StateAt(ir::Builder& b, Frame* frame, const GeneratorState& at);
   ir::Value StreamAt(ir::Builder& b, Frame* frame, const GeneratorState& at);
-  // What a tensor shows, as the frame knows it; null: nothing.
+  // Returns the value that a tensor shows, as the frame knows it; null: nothing.
   ir::Value ValueIn(Frame* frame, const Tensor* tensor);
   void Bury() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TryBury() ABSL_LOCKS_EXCLUDED(mutex_);

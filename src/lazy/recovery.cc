@@ -1,6 +1,7 @@
-// What becomes of a launch that fails while it runs (a custom operation, a deadline, a request, no memory, a device): nothing stays
-// unreadable. What it took over is given back, tensors that were assigned its results get theirs from another launch without the rest
-// or show what they showed before, and every other result is made again when somebody asks for it.
+// Recovers from a launch that fails while it runs (a custom operation, a deadline, a request, no memory, a device):
+// nothing stays unreadable. Memory that it took over is given back, tensors that were assigned its results get theirs
+// from another launch without the rest or show their values from before, and every other result is made again when
+// somebody asks for it.
 #include <algorithm>
 
 #include "absl/cleanup/cleanup.h"
@@ -14,7 +15,8 @@
 namespace weft::lazy {
 namespace {
 
-// Whether a loop or a function of the caller's is in it, which nobody starts again that somebody has ended.
+// Tells whether these values need a loop or a function of the caller's. A launch with one is not begun again after
+// somebody ended it.
 bool MayNotEnd(std::span<const ir::Value> values) {
   const auto may_not = [](const ir::Node& node) {
     return &node.op() == &ops::kOp_while || &node.op() == &ops::kOp_custom_call;
@@ -49,7 +51,7 @@ void ForEachAssigned(MeshState& state, const Launched& launched, Use&& use) {
 
 absl::Status Evaluator::Settle(Lock& lock, MeshState& state) {
   state.Land();
-  // What makes results again looks, too, and must not begin with later launches.
+  // Making results again comes here, too, and must not begin with later launches.
   if (state.settling) return absl::OkStatus();
   while (true) {
     state.Land();
@@ -90,7 +92,7 @@ absl::Status Evaluator::Undo(Lock& lock, MeshState& state, Launched& launched) {
   }
   int64_t undone = 0;
   std::vector<std::pair<Tensor*, Ref<Data>>> back;
-  // What a function's run was given.
+  // The donated inputs of a function's run show their values again.
   for (Tensor& tensor : state.live) {
     if (!tensor.state.donated) continue;
     if (Ref<Data> before = launched.BeforeOf(tensor.state.assignments); Usable(before))
@@ -107,7 +109,7 @@ absl::Status Evaluator::Undo(Lock& lock, MeshState& state, Launched& launched) {
     tensor->state.assigned = tensor->state.expired = tensor->state.donated = false;
     ++undone;
   }
-  // What stands for the values before, for those that come after it.
+  // Values from before that this launch lost are replaced by those from before it, for later launches and tensors.
   const auto older = [&](Ref<Data>& before, uint64_t tensor) {
     if (before == nullptr || LostBy(*before) != &launched) return;
     before = launched.BeforeOf(tensor);
@@ -237,7 +239,7 @@ absl::StatusOr<bool> Evaluator::LeaveOutLost(MeshState& state, const Cut& cut) {
       back.emplace_back(&tensor, tensor.state.overwritten);
       if (state.untold.ok()) state.untold = lost->whole()->ready().status();
     }
-    // What only memory made an output cannot be left out by itself.
+    // A value that is an output for lack of memory alone cannot be left out by itself.
     if (!shown) return lost->whole()->ready().status();
   }
   // All that the step has assigned, or nothing.

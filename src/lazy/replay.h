@@ -20,7 +20,7 @@ namespace weft::lazy {
 
 class Recorder;
 
-// Of a value that is assigned: whether gradients go on to what it was made of.
+// How a value is assigned: whether gradients go on to the values that it was made of.
 enum class Past : uint8_t { kCut, kKept };
 inline std::string_view NameOf(Past past) { return past == Past::kCut ? "assign" : "copy_from"; }
 
@@ -75,10 +75,10 @@ class Replay {
     bool needs_gradient = false;
   };
 
-  // Whether calls are to be noted, or compared.
+  // Tells whether calls are to be noted, or compared.
   bool active() const { return mode_ != Mode::kIdle; }
   bool noting() const { return mode_ == Mode::kNoting; }
-  // Whether there are tensors without a value.
+  // Tells whether there are tensors without a value.
   bool deferring() const { return !deferred_.empty(); }
 
   // The call in hand, word by word: what a tensor shows (null: nothing), a leaf that no tensor shows, or a number.
@@ -86,8 +86,8 @@ class Replay {
   void Add(const Tensor* tensor);
   void AddLeaf(const ir::Value& leaf);
   void AddNumber(size_t number) { words_.push_back(static_cast<uint32_t>(number)); }
-  // Whether it is the noted one at this place, and so deferred: no nodes are made for its results. If not, what was deferred has
-  // been recorded, and the call is to be recorded and then Noted.
+  // Tells whether the call is the noted one at this place, and so deferred: no nodes are made for its results. If it is
+  // not, the deferred calls have been recorded, and this call is to be recorded and then Noted.
   bool Defer(const Call& call, std::span<const Result>* results);
   // It has been recorded, in so many nodes. Its results, or none if the step is not noted any more.
   std::span<const Result> Noted(const Call& call, std::span<const ir::Value> results, int64_t nodes);
@@ -138,13 +138,13 @@ class Replay {
   }
   // The output that the value of a deferred tensor is, and the number of outputs if it is none.
   size_t OutputOf(const Plan& plan, const Tensor& tensor) const;
-  // What the deferred step's numbers stand for.
+  // The leaf or result behind a number of the deferred step.
   const ir::Value& LeafOf(uint32_t data) const { return leaves_[data_[data].first]; }
   const Result& ResultOf(uint32_t number) const { return current_->results[number]; }
 
  private:
   enum class Mode : uint8_t { kIdle, kNoting, kReplaying };
-  // What a leaf must be to be the same.
+  // The properties in which a leaf must agree to be the same.
   struct Leaf {
     ir::Type type;
     uint32_t data = 0;  // its number: several leaves may show one
@@ -189,7 +189,7 @@ class Replay {
   bool Has(const Step& step, const Call& call) const;
   static bool SameBefore(const Step& a, const Step& b, size_t entries);
   bool ShowsAs(const Plan& plan) const;
-  // Of the live tensors whose values a barrier computes.
+  // Visits the live tensors whose values a barrier computes.
   template <typename Use>
   void ForEachShown(Use&& use) const;
   // The step before had this leaf's tensor, at this place, and others after it: parameters are the same again. Each lies

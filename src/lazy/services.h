@@ -1,5 +1,5 @@
-// What an engine does for its callers beside recording and computing: messages, requests to give up, waiting, forks, and
-// memory that others lent. Atomics and locks that nothing else is taken under.
+// The engine's services beside recording and computing: messages, requests to give up, waiting, forks, and memory that
+// others lent. Atomics and locks under which no other lock is taken.
 #pragma once
 
 #include <atomic>
@@ -84,7 +84,7 @@ class Services {
     if (releases_->any()) RunReleasesIfAllowed();
   }
 
-  // Whether this thread holds an engine's lock; set by Recorder::Lock.
+  // Tells whether this thread holds an engine's lock; set by Recorder::Lock.
   static bool& Locked() { return locked_; }
 
  private:

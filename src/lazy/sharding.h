@@ -69,7 +69,7 @@ class Placement {
   const ir::Sharding& sharding() const { return *sharding_; }
   // A holder, by its place among them, that has all of the value where it is not split.
   size_t whole_at() const { return 0; }
-  // Whether no holder has all of the value.
+  // Tells whether the value is split: no holder has all of it.
   bool split() const { return sharding_ != mesh_->whole() && mesh_->holders().size() > 1; }
   // The shape of each holder's part.
   Dims DimsOfPart(const Dims& dims) const;
@@ -77,7 +77,7 @@ class Placement {
   ir::Box BoxOf(const Dims& dims, size_t i) const {
     return ir::BoxOf(mesh_->axes(), *sharding_, dims, static_cast<int64_t>(i));
   }
-  // Whether holder i has a part that no holder before it has.
+  // Tells whether holder i has a part that no holder before it has.
   bool IsFirst(size_t i) const {
     return split() ? ir::IsFirstCopy(mesh_->axes(), *sharding_, static_cast<int64_t>(i)) : i == 0;
   }

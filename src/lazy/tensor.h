@@ -1,4 +1,4 @@
-// What a handle of the C API stands for: a value that can be rebound. Made by the engine alone.
+// The object behind a tensor's handle: a value that can be rebound. Made by the engine alone.
 #pragma once
 
 #include <utility>

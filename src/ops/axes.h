@@ -7,7 +7,7 @@ namespace weft::ops {
 
 // NormalizeAxis, and for rank 0 the axis 0 of such a row.
 absl::StatusOr<int64_t> AxisOfRow(std::string_view attribute, int64_t axis, size_t rank);
-// What a reduction along the axis takes away: of a scalar nothing.
+// Returns the dimensions that a reduction along the axis removes: the axis, or none for a scalar.
 absl::StatusOr<ir::Ints> AlongAxis(std::string_view attribute, int64_t axis, size_t rank);
 
 // A scalar as [1], anything else as it is: where NumPy's result has the axis.

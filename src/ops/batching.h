@@ -5,9 +5,9 @@
 
 namespace weft::ops {
 
-// Whether what is `one` of one example has examples, given its type now.
+// Tells whether an operand has examples: `one` is its type for one example, `now` its type here.
 inline bool HasExamples(const ir::Type& now, const ir::Type& one) { return now.rank() == one.rank() + 1; }
-// Whether one of the operands from `first` on has examples.
+// Tells whether one of the operands from `first` on has examples.
 bool AnyBatched(const ir::BatchCall& call, size_t first);
 // Operand i with its examples; repeated if it is the same for all.
 ir::Value Batched(const ir::BatchCall& call, size_t i);
@@ -26,15 +26,16 @@ ir::Value Moved(ir::Builder& b, const ir::Value& x, int64_t from, int64_t to);
 // Scalars of each example, repeated over tensors of shape `dims`, whose first dimension is theirs.
 ir::Value OfEachExample(ir::Builder& b, const ir::Value& scalars, const Dims& dims);
 
-// Of operations whose leading dimensions do not matter, whatever their attributes.
+// Batches operations whose leading dimensions do not matter, whatever their attributes.
 absl::Status BatchLeading(const ir::BatchCall& call, std::span<ir::Value> results);
-// Of those whose attribute of that number is a list, or one, of dimensions: all operands alike.
+// Batches operations whose attribute of that number is a dimension or a list of dimensions, the same for all operands.
 absl::Status BatchAlong(const ir::BatchCall& call, size_t attribute, std::span<ir::Value> results);
 template <size_t attribute>
 absl::Status BatchAlong(const ir::BatchCall& call, std::span<ir::Value> results) {
   return BatchAlong(call, attribute, results);
 }
-// Of those that take so many tensors, and scalars for a function behind: left empty where an example has such a scalar of its own.
+// Batches operations that take so many tensors, and behind them scalars for a function. Gives no results where an
+// example has such a scalar of its own.
 absl::Status BatchInputs(const ir::BatchCall& call, size_t inputs, ir::Attrs attrs, std::span<ir::Value> results);
 
 // Scalar operands from `first` on as [examples, count]: where each example begins.

@@ -14,13 +14,14 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
 ir::Value Call(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs = {},
                ir::RegionSpan regions = {});
 
-// Whether the rules of `op` see f32 in place of f16 and bf16 on these operands (OpDef::rounds_once says when not).
+// Tells whether the rules of `op` see f32 in place of f16 and bf16 on these operands (OpDef::rounds_once says when
+// not).
 bool ComputesWide(const ir::OpDef& op, std::span<const ir::Value> operands);
 // f16 and bf16 as f32; anything else, and nothing, as it is.
 ir::Value Widened(ir::Builder& b, const ir::Value& x);
 ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values);
 
-// Whether the node is such a convert: free where an element is read.
+// Tells whether the node is such a convert, which is free where an element is read.
 bool IsWidening(const ir::Node& node);
 
 // The expansion of a composite or macro, its results rounded to `types`. Whoever expands comes through here, so that every

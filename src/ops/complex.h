@@ -12,7 +12,7 @@ namespace weft::ops {
 
 using ir::Planes;
 
-// Of a complex value, by the operations real and imag; and the value of two planes.
+// The two planes of a complex value, by the operations real and imag; and the complex value of two planes.
 Planes PlanesOf(ir::Builder& b, const ir::Value& x);
 ir::Value ComplexFrom(ir::Builder& b, const Planes& x);
 // The conjugate; of a real value itself.

@@ -1,5 +1,5 @@
-// What many operations of one family share: operand lists, shape rules and reference loops. A rule that only
-// one operation needs stays in that operation's file.
+// The operations of one family share these: operand lists, shape rules and reference loops. A rule that only one
+// operation needs stays in that operation's file.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace weft::ops {
 
 inline constexpr std::string_view kResult[] = {"result"};
 
-// What whole families lack, and why.
+// Whole families lack these parts, for these reasons.
 inline constexpr ir::Absent kNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable}};
 // Composites: the expansion is what StableHLO and the reference see.
 inline constexpr ir::Absent kCompositeAbsent[] = {{ir::Part::kReference, ir::Reason::kExpands},

@@ -11,7 +11,7 @@ namespace weft::ops {
 // a tensor of shape []; null otherwise.
 Ref<const Literal> UniformLiteral(const ir::Value& value);
 
-// Whether the value is everywhere this number: -0.0 is not 0.0.
+// Tells whether the value is this number everywhere: -0.0 is not 0.0.
 bool IsUniform(const ir::Value& value, double number);
 
 }  // namespace weft::ops

@@ -12,7 +12,7 @@ namespace weft::ops {
 // None where PyTorch refuses: narrow types promote to nothing, nor do u16, u32 and u64 with integers, bool and complex numbers.
 std::optional<DType> Promoted(DType a, DType b);
 
-// What a number without a type of its own is: it changes a tensor's type only if that is of a lower kind.
+// The kind of a number without a type of its own. It changes a tensor's type only if that is of a lower kind.
 enum class NumberKind : uint8_t { kTruth, kInt, kFloat, kComplex };
 std::optional<DType> PromotedWithNumber(DType tensor, NumberKind number);
 

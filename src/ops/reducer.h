@@ -15,8 +15,7 @@ inline constexpr std::string_view kReducerNames[] = {"sum", "prod", "max", "min"
 // StableHLO's spelling of the operation in the reducer's body.
 std::string_view StableHloOf(Reducer reducer);
 
-// What an empty reduction gives: 0, 1, the lowest value, the highest value, all ones, 0. Floats: -inf and
-// inf.
+// The result of an empty reduction: 0, 1, the lowest value, the highest value, all ones, 0. Floats: -inf and inf.
 double IdentityDouble(Reducer reducer);
 int64_t IdentityInt(Reducer reducer, DType dtype);
 

@@ -9,7 +9,7 @@ inline constexpr std::string_view kResultDTypeDoc =
     "element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32 keeps "
     "the sums of bf16 factors, i32 those of i8, u8 and i16";
 
-// What the result is: as the attribute says, else as the operands.
+// Returns the result's type: the attribute's, or the operands' where it is absent.
 template <const auto& schema>
 DType ResultDType(const ir::Attrs& attrs, DType operands) {
   return HasAttr<schema, "dtype">(attrs) ? Attr<schema, "dtype">(attrs) : operands;
@@ -25,15 +25,15 @@ inline absl::Status CheckResultDType(DType dtype, DType operands) {
   return IsInteger(dtype) || IsFloat(dtype) ? absl::OkStatus() : refuse("an integer or a float type can");
 }
 
-// What is computed in.
+// Returns the type to compute in.
 inline DType Wider(DType a, DType b) { return BitsOf(b) > BitsOf(a) ? b : a; }
 // Likewise of integers, whose products no float but f64 adds up without a word.
 inline DType SumDType(DType operands, DType result) {
   return IsInteger(operands) && IsFloat(result) ? DType::kF64 : Wider(operands, result);
 }
 
-// What the gradients of products are computed in. Factors of bf16 stay factors of bf16 where the sums are f32; a cotangent of f64 or
-// c128 may hold what shorter factors cannot.
+// Returns the type in which the gradients of products are computed. Factors of bf16 stay factors of bf16 where the sums
+// are f32; a cotangent of f64 or c128 may hold values that shorter factors cannot.
 inline DType GradientDType(DType factor, DType result) { return BitsOf(PartOf(result)) == 64 ? result : factor; }
 
 }  // namespace weft::ops

@@ -12,7 +12,7 @@ namespace {
 
 using namespace ir;
 
-// Of a function at every element, calls written out.
+// The limit of operations that a function at every element may have with its calls written out.
 constexpr int64_t kMostWritten = int64_t{1} << 16;
 
 bool IsScalar(const Type& type) { return type.is_tensor() && type.dims.empty(); }

@@ -37,9 +37,9 @@ absl::StatusOr<Ref<const ir::Function>> MakeScalarFunction(std::string name, std
   return ir::Function::Create(std::move(name), std::move(parameters), {results.begin(), results.end()});
 }
 
-// Of a function (accumulated, taken) -> accumulated that is one of the plain reducers.
+// Returns the plain reducer that a function (accumulated, taken) -> accumulated is, if it is one.
 std::optional<Reducer> PlainReducer(const ir::Function& body);
-// Whether the value is a literal of the reducer's neutral element.
+// Tells whether the value is a literal of the reducer's neutral element.
 bool IsNeutral(const ir::Value& value, Reducer reducer);
 
 // Operations whose operands are n inputs, n scalars to begin with and the body's captures; the body takes n accumulated

@@ -32,7 +32,7 @@ ir::Values TakeFactors(const ir::RewriteCall& call, int dtype) {
   return {call.b.Emit(call.node.op(), std::move(factors), std::move(attrs))};
 }
 
-// Of a rounding whose operand is a product used nowhere else.
+// Moves a rounding into the product before it, where nobody else uses the product.
 ir::Values RoundInside(const ir::RewriteCall& call, const Uses& uses) {
   const Node& product = *call.operands[0].node;
   const int dtype = DTypeAttr(product);

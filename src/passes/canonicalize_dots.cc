@@ -56,7 +56,7 @@ ir::Values TakeOperandTransposes(const ir::RewriteCall& call) {
   return {call.b.Emit(call.node.op(), std::move(operands), std::move(attrs))};
 }
 
-// Of a transpose whose operand is a dot used nowhere else.
+// Turns a transpose of a dot that nobody else uses into a dot with its factors exchanged.
 ir::Values ExchangeFactors(const ir::RewriteCall& call, const Uses& uses) {
   const Node& dot = *call.operands[0].node;
   const auto used = uses.find(call.node.operands()[0].node.get());

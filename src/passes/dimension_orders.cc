@@ -56,8 +56,8 @@ bool IsScalar(const Node& node) {
          std::ranges::none_of(node.op().attrs, [](const ir::AttrDef& a) { return a.type == ir::AttrType::kInts; });
 }
 
-// What the kernels read row by row where it lies, channels first: max-pools over the last one or two dimensions, and their
-// gradients. Narrower results leave most of a vector empty.
+// The kernels read these row by row where they lie, channels first: max-pools over the last one or two dimensions, and
+// their gradients. Narrower results leave most of a vector empty.
 bool PoolsPlanes(const Node& node) {
   constexpr int64_t kMostTaps = 8, kLeastColumns = 8;
   const bool gradient = &node.op() == &ops::kOp_select_and_scatter;

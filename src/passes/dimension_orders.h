@@ -1,5 +1,5 @@
-// What move_channels knows of operations: which work in any order of dimensions, and which order the kernels of the others read.
-// An order says of each dimension which one it was: transpose's permutation.
+// The facts about operations that move_channels uses: which work in any order of dimensions, and which order the
+// kernels of the others read. An order says of each dimension which one it was: transpose's permutation.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace weft::passes {
 ir::Ints Inverse(const ir::Ints& order);
 // The order of a transpose by `second` of a transpose by `first`.
 ir::Ints Composed(const ir::Ints& first, const ir::Ints& second);
-// Whether only dimensions of size 1 change places.
+// Tells whether only dimensions of size 1 change places.
 bool MovesNothing(const Dims& dims, const ir::Ints& order);
 
 bool IsConvolution(const ir::Node& node);
@@ -25,9 +25,10 @@ struct Wishes {
 // Nothing for what has no wishes.
 std::optional<Wishes> WishesOf(const ir::Node& node);
 
-// Whether the result can be had in any order of dimensions: of operands in the same order, or (of a convolution) anyhow.
+// Tells whether the result can be had in any order of dimensions: with operands in the same order, or (a convolution)
+// in any.
 bool IsPermutable(const ir::Node& node);
-// Whether the operand of a permutable node has the order of its result (a scalar has none).
+// Tells whether the operand of a permutable node has the order of its result (a scalar has none).
 bool SharesOrder(const ir::Node& node, const ir::Value& operand);
 // The attributes of a permutable node (no convolution) whose operands and result are in this order.
 ir::Attrs PermutedAttrs(const ir::Node& node, const ir::Ints& order);

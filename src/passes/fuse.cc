@@ -59,7 +59,7 @@ Space SpaceOf(const Node& reduce) {
   return space;
 }
 
-// What is computed at once: one kernel, or a node that is not fused.
+// A group is computed at once: one kernel, or a node that is not fused.
 struct Group {
   std::vector<int> nodes;
   int level = 0;  // higher than that of every group that uses one of the nodes
@@ -174,8 +174,9 @@ class Fuser {
     }
   }
 
-  // Whether node i is what follows one product alone, and its only user joins it with what follows a later one: then each has
-  // an ending of its own. (A residual block whose shortcut is a convolution, too.)
+  // Tells whether node i follows one product alone, and its only user joins it with a value that follows a later
+  // product. Then each product has an epilogue (ending) of its own. (A residual block whose shortcut is a convolution,
+  // too.)
   bool EndsOtherSums(int i, int user) const {
     if (options_.ends_sums == nullptr || users_[i].size() != 1 || outside_[i]) return false;
     const int own = ProductBefore(i, 0);
@@ -277,8 +278,9 @@ class Fuser {
     return true;
   }
 
-  // Whether node i chooses between a reduction and something else, in rows that no kernel walks twice. It begins a kernel, which the
-  // reduction joins: where the kernel sees that nothing chooses it, it need not be made.
+  // Tells whether node i chooses between a reduction and something else, in rows that no kernel walks twice. It begins
+  // a kernel, which the reduction joins: where the kernel sees that nothing chooses the reduction, it need not compute
+  // it.
   bool ChoosesSums(int i) const {
     const Node& node = *nodes_[i];
     if (&node.op() != &ops::kOp_where || reduction_of_[i] == kNone) return false;
@@ -292,7 +294,7 @@ class Fuser {
     return false;
   }
 
-  // Whether node i, or what of its size is computed on the way to it, takes long.
+  // Tells whether node i takes long, or a value of its size that is computed on the way to it does.
   bool IsCostly(int i) const {
     const Node& node = *nodes_[i];
     if (kind_[i] == Kind::kOther || IsReduce(node) || IsBroadcast(node)) return false;
@@ -314,17 +316,17 @@ class Fuser {
     }
     return kNone;
   }
-  // Whether node i, which takes long, is a value a row of a reduction that may join a kernel over these elements: then it is
-  // computed once a row there (the root of a layer norm's variance).
+  // Tells whether node i, which takes long, is one value per row of a reduction that may join a kernel over these
+  // elements. It is then computed once per row there (the root of a layer norm's variance).
   bool ComesFromRows(int i, const Dims& domain) const {
     if (reduction_of_[i] == kNone) return false;
     const Space space = SpaceOf(*nodes_[reduction_of_[i]]);
     return space.full == domain && RowsFit(space);
   }
 
-  // Whether node i may join group g although others use it: then nothing of theirs may lead back to g. Groups have levels
-  // that fall along every edge from producer to user, so only groups above g need to be looked at. If i joins, g must stand
-  // above i's users, and what feeds g above g: that is arranged here.
+  // Tells whether node i may join group g although others use it: then nothing of theirs may lead back to g. Groups
+  // have levels that fall along every edge from producer to user, so only groups above g need to be looked at. If i
+  // joins, g must stand above i's users, and the producers of g above g: that is arranged here.
   bool StaysAcyclic(int i, int g) {
     const int level = groups_[g].level;
     int needed = level;
@@ -408,7 +410,8 @@ class Fuser {
 
   enum class Role { kFree, kRow, kFull, kWrong };
 
-  // Whether what depends on the reductions is either one value a row or one an element, so that loops over rows can do it.
+  // Tells whether everything that depends on the reductions is either one value per row or one per element, so that
+  // loops over rows can compute it.
   bool RowsWork(const Group& group) {
     const Space& space = group.space;
     absl::flat_hash_map<int, Role> roles;
@@ -461,7 +464,7 @@ class Fuser {
     return RowsFit(space);
   }
 
-  // Whether several passes may walk its rows.
+  // Tells whether several passes may walk its rows.
   bool RowsFit(const Space& space) const {
     const int64_t rows = CountOf(space.kept);
     const int64_t row = rows == 0 ? 0 : CountOf(space.full) / rows;

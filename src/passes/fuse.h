@@ -8,11 +8,12 @@
 namespace weft::passes {
 
 struct FuseOptions {
-  // What a kernel may contain besides reshapes that only add or drop dimensions of size 1.
+  // Tells which operations a kernel may contain, besides reshapes that only add or drop dimensions of size 1.
   bool (*can_fuse)(const ir::Node& node) = nullptr;
   // Products that do what follows them alone where their sums are in registers, if there is some: none.
   bool (*ends_sums)(const ir::Node& node) = nullptr;
-  // Of several equal parts, which a kernel over the elements of one of them may write where they go: none.
+  // Tells which operations have several equal parts that a kernel over the elements of one part may write where they
+  // go. Null: none.
   bool (*joins_parts)(const ir::Node& node) = nullptr;
   int max_operations = 150;  // compile time grows with the kernel: about 4 ms here
   // Where the kernel would otherwise read back from memory what is larger than that, and nobody else wants it: drawing

@@ -21,7 +21,7 @@ using ir::Node;
 using ir::Value;
 using ir::Values;
 
-// Whether anything about the node itself would be held as something else.
+// Tells whether the device holds any type of the node itself as another type.
 bool Touches(const Node& node, const HeldTypes& held) {
   const auto other = [&](const ir::Type& type) { return type.is_tensor() && held.Of(type.dtype) != type.dtype; };
   if (std::ranges::any_of(node.results(), other)) return true;

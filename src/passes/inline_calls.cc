@@ -12,7 +12,7 @@ namespace {
 // Fewer nodes are dearer to keep apart, where nothing fuses across, than to compile again.
 constexpr size_t kLeastNodes = 24;
 
-// Of calls written out: 256 MB of nodes, and what backends make of them.
+// The limit of operations with calls written out: 256 MB of nodes, and the memory that backends need for them.
 constexpr int64_t kMostWritten = int64_t{1} << 20;
 
 }  // namespace

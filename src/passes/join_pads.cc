@@ -17,7 +17,7 @@ using ir::Value;
 // Concatenations of more grow no further: a chain of n would make n of them, of n operands.
 constexpr size_t kMostParts = 512;
 
-// What is not zeros along one dimension, in order.
+// The parts that are not zeros along one dimension, in order.
 struct Part {
   Value x;
   int64_t begin;
@@ -124,7 +124,7 @@ Dims Split(const Dims& dims, const Turns& turns) {
   return split;
 }
 
-// Of a value that is zeros but for every s-th slice along one dimension.
+// Recognises a value that is zeros except for every s-th slice along one dimension.
 std::optional<Turns> TurnsOf(const Value& value) {
   const ir::Node& node = *value.node;
   if (&node.op() != &ops::kOp_pad || node.extras() != nullptr || !ops::IsUniform(node.operands()[1], 0.0))

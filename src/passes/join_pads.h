@@ -5,9 +5,10 @@
 
 namespace weft::passes {
 
-// Of an add of two values that are zeros along one dimension but for parts that do not overlap: the concatenation of the parts
-// and of the zeros between them, padded by what is left. Parts that take turns, every k-th slice each, are joined within the
-// dimension where they do. Empty for any other. Keeps every bit: a zero that is added makes -0.0 a 0.0, so it stays on each part.
+// Joins an add of two values that are zeros along one dimension except for parts that do not overlap: into the
+// concatenation of the parts and of the zeros between them, padded by the rest. Parts that alternate, every k-th slice
+// each, are joined within the dimension where they do. Empty for any other. Keeps every bit: an added zero makes -0.0 a
+// 0.0, so it stays on each part.
 ir::Value JoinPads(ir::Builder& b, const ir::Value& x, const ir::Value& y);
 
 }  // namespace weft::passes

@@ -60,7 +60,7 @@ Places PlacesIn(const Function& larger, const Function& smaller, size_t carried)
   return places;
 }
 
-// What runs one function so often as its attributes say.
+// Tells whether the node runs one function as often as its attributes say.
 bool Runs(const Node& node) { return node.op().calls || &node.op() == &ops::kOp_scan; }
 
 size_t CarriedBy(const Node& node) {
@@ -124,7 +124,8 @@ class Merger {
     for (uint32_t i = 0; i < node->results().size(); ++i) results.push_back({node, i});
     return results;
   }
-  // What is called on the same operands, where that is more than one function: the one that may give the others' results first.
+  // Groups functions that are called on the same operands, where that is more than one function. The one that may give
+  // the others' results stands first.
   using Groups = absl::flat_hash_map<const Node*, std::vector<Callee>, HashNode, SameCall>;
 
   static Groups GroupsOf(const Function& function) {
@@ -150,7 +151,8 @@ class Merger {
 
 bool HasRule(const Node* node) { return &node->op() == &ops::kOp_custom_gradient; }
 
-// What has a gradient of its own is a call, now that its gradient was taken, and one of the same operands as its forward's.
+// Makes a call of each function with a gradient of its own, now that its gradient was taken: a call on the same
+// operands as its forward's.
 absl::StatusOr<ir::Module> WithoutRules(const ir::Module& module) {
   bool any = false;
   for (const Ref<const Function>& function : module.functions) {

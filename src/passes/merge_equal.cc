@@ -21,7 +21,7 @@ bool HasToken(const Node& node) {
 }
 
 absl::StatusOr<Ref<const ir::Function>> MergeIn(const ir::Function& function) {
-  // Of each function its own: nothing in a region may be an operand outside it.
+  // Each function has a set of its own: no node in a region may be an operand outside it.
   absl::flat_hash_map<const ir::Function*, NodeSet> seen;
   std::vector<Ref<const Node>> alive;  // the set's nodes, some of them new
   return ir::Rewrite(function, [&](const ir::RewriteCall& call) -> ir::Values {

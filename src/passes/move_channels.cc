@@ -24,7 +24,7 @@ using ir::Value;
 
 constexpr int kNone = -1;
 
-// What an order of dimensions is worth, in bytes that a copy would move.
+// The weight of an order of dimensions, in bytes that a copy would move.
 double BytesOfValue(const Value& value) {
   return static_cast<double>(value.type().count()) * std::max(BytesOf(value.dtype()), 1);
 }
@@ -104,7 +104,7 @@ class Groups {
     }
   }
 
-  // What moving a value to its group's order saves where `wish` is read or written without so many bytes of copies.
+  // Adds the bytes of copies that moving a value to its group's order saves, where its reader or writer wants `wish`.
   void Compare(const Value& value, const Ints& wish, double bytes) {
     const int root = RootOf(value);
     if (root == kNone || order_[root].empty() || wish.empty()) return;
@@ -228,7 +228,7 @@ class Mover {
     return {order != nullptr ? Back(call.b, made, *order) : made};
   }
 
-  // What was made in another order, in the old one.
+  // Transposes a value that was made in another order back to the old one.
   Value Back(Builder& b, const Value& made, const Ints& order) {
     if (!made) return {};
     const Value old = Transposed(b, made, Inverse(order));

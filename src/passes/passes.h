@@ -13,8 +13,8 @@ absl::StatusOr<ir::Module> UnfoldDevices(const ir::Module& module, const Pipelin
 // Makes the caller's types those that the device holds (PipelineOptions::held).
 absl::StatusOr<ir::Module> HoldTypes(const ir::Module& module, const PipelineOptions& options);
 
-// Of calls on the same operands, those whose results another one gives too are that one: where a gradient is taken, a function
-// and its forward step with what the backward step reads.
+// Merges calls on the same operands where the results of one contain those of the other: where a gradient is taken, a
+// function and its forward step, which also gives the residuals that the backward step reads.
 absl::StatusOr<ir::Module> MergeCalls(const ir::Module& module, const PipelineOptions& options);
 
 // Writes calls out, but for those of one function of some size in several places, where the backend claims calls.

@@ -13,7 +13,7 @@ namespace weft::passes {
 struct PipelineOptions {
   // Runs ir::Verify before the first pass and after each one. In tests always; costs about as much as a pass.
   bool verify_between = false;
-  // What the device holds for the types that the module was recorded in.
+  // The types that the device holds in place of those that the module was recorded in.
   HeldTypes held;
   // Composites that the backend runs whole; null claims none.
   std::function<bool(const ir::Node& composite)> claims;

@@ -1,4 +1,5 @@
-// What passes know of products: which operations are sums of products, and in what types backends have them.
+// The facts about products that passes use: which operations are sums of products, and in what types backends have
+// them.
 #pragma once
 
 #include "src/ops/build.h"
@@ -19,7 +20,7 @@ inline int ProductDType(const ir::OpDef& op) {
   return conv ? static_cast<int>(ops::ConvolutionAttrs::kDtype) : -1;
 }
 
-// Whether every backend has products of such factors with such sums, for which no factor is converted before.
+// Tells whether every backend has products of such factors with such sums, so that no factor is converted before.
 inline bool IsPaired(DType factor, DType sum) {
   return factor == sum || (IsHalf(factor) && sum == DType::kF32) || (SumsInI32(factor) && sum == DType::kI32);
 }

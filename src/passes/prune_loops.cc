@@ -59,7 +59,7 @@ class Reached {
   HashSet<const Node*> seen_;
 };
 
-// What of a loop stays: by carried value, and by capture of either function.
+// The parts of a loop that stay: carried values, and captures of either function.
 struct Kept {
   std::vector<bool> carried;
   Reached condition, body;

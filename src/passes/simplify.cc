@@ -23,7 +23,7 @@ absl::StatusOr<ir::Module> Simplify(const ir::Module& module, const PipelineOpti
   return ir::Rewrite(module, [&](const ir::RewriteCall& call) -> ir::Values {
     Value value = Simpler({call.b, call.node, call.operands});
     if (!value) return {};
-    // What a rule made may be simpler still (a merged reshape that changes nothing). Each step removes a node.
+    // A rule's result may be simpler still (a merged reshape that changes nothing). Each step removes a node.
     while (call.b.ok() && value) {
       Value next = Simpler({call.b, *value.node, value.node->operands()});
       if (!next) break;

@@ -185,7 +185,7 @@ absl::StatusOr<ir::Module> SplitComplex(const ir::Module& module, const Pipeline
   bool any = false;
   for (const Ref<const Function>& function : module.functions) any = any || HasComplex(*function);
   if (!any) return module;
-  // What a backend claims it claims of real values.
+  // A backend claims composites of real values alone.
   PipelineOptions expanded = options;
   expanded.claims = [](const Node& node) {
     if (node.op().planes != nullptr) return true;

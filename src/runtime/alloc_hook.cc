@@ -23,7 +23,8 @@ LargeAllocator g_allocator ABSL_GUARDED_BY(g_settings_mutex);
 LargeAllocationGate g_gate ABSL_GUARDED_BY(g_settings_mutex) = nullptr;
 void* g_gate_user ABSL_GUARDED_BY(g_settings_mutex) = nullptr;
 
-// What a host's allocator gave this thread last that is not aligned; nullptr if its last failure was another.
+// Remembers the last memory that a host's allocator gave this thread unaligned; nullptr if its last failure was
+// another.
 struct Misaligned {
   void* memory = nullptr;
   size_t bytes = 0, align = 0;

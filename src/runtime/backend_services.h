@@ -1,5 +1,5 @@
-// What a backend gets from the context that it computes for. A backend may outlive the engine, by launches that still run, and so
-// holds these.
+// A context gives its backends these services. A backend may outlive the engine, by launches that still run, and so
+// holds them.
 #pragma once
 
 #include <memory>

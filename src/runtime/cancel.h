@@ -1,4 +1,4 @@
-// Whether somebody asked running work to give up: launches look at it where they may end early.
+// Tells running work that somebody asked it to give up: launches look at it where they may end early.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace weft {
 
-// What becomes of the results of a launch that was to run on.
+// The error of the results that a cancelled launch did not compute.
 inline constexpr std::string_view kLaunchCancelled =
     "a launch that was running was cancelled by weft_cancel: what it was to compute has no value";
 
@@ -27,7 +27,7 @@ class CancelToken {
         before_(requests_->load(std::memory_order_relaxed)),
         deadline_ms_(deadline_ms) {}
 
-  // Whether work that began at this time shall end. A load, and with a deadline a look at the clock.
+  // Tells whether work that began at this time shall end. A load, and with a deadline a look at the clock.
   bool Ended(int64_t began_ns) const {
     if (requests_ == nullptr) return false;
     if (requests_->load(std::memory_order_relaxed) != before_) return true;

@@ -50,7 +50,7 @@ constexpr bool IsInteger(DType dtype) { return dtype != DType::kInvalid && CodeO
 constexpr bool IsFloat(DType dtype) { return CodeOf(dtype) == 2 || CodeOf(dtype) == 4 || CodeOf(dtype) >= 7; }
 constexpr bool IsHalf(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 constexpr bool IsComplex(DType dtype) { return CodeOf(dtype) == 5; }
-// What a complex element is two of; other types are of themselves.
+// Returns the type of a complex element's two parts; any other type is its own.
 constexpr DType PartOf(DType dtype) {
   return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
 }
@@ -66,12 +66,13 @@ constexpr bool IsNarrow(DType dtype) { return dtype != DType::kInvalid && (BitsO
 // narrow ones.
 bool IsComputable(DType dtype);
 
-// What elements of this type are computed in: f32 for f16, bf16 and f8, i32 and u32 for the sub-byte integers, else the type itself.
+// Returns the type in which elements of this type are computed: f32 for f16, bf16 and f8, i32 and u32 for the sub-byte
+// integers, else the type itself.
 constexpr DType ComputeType(DType dtype) {
   if (IsHalf(dtype) || (IsNarrow(dtype) && IsFloat(dtype))) return DType::kF32;
   return !IsNarrow(dtype) ? dtype : IsSigned(dtype) ? DType::kI32 : DType::kU32;
 }
-// Whether that is another type.
+// Tells whether that is another type.
 constexpr bool IsWidened(DType dtype) { return ComputeType(dtype) != dtype; }
 
 // As the C interface calls it (WEFT_U8), in small letters: "f32", "bf16", "i32", "u8", "bool", "f8e4m3fn", "c64". What
@@ -81,7 +82,7 @@ std::string_view NameOf(DType dtype);
 std::string_view StableHloNameOf(DType dtype);
 // Accepts both spellings and the common ones of NumPy and PyTorch ("float32", "bfloat16", "uint8").
 std::optional<DType> ParseDType(std::string_view name);
-// Whether the number is one of the enumerators above (callers hand in any uint32_t).
+// Tells whether the number is one of the enumerators above (callers hand in any uint32_t).
 bool IsKnown(uint32_t dtype);
 
 }  // namespace weft

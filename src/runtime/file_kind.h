@@ -1,4 +1,4 @@
-// What a file probably is, by its first bytes: for errors of readers that were given something else.
+// Guesses a file's kind by its first bytes: for errors of readers that were given something else.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// Of Weft's own files. The first byte is no text, CR LF and ^Z show damage by text-mode transfers.
+// The first bytes of Weft's own files. The first byte is no text, CR LF and ^Z show damage by text-mode transfers.
 inline constexpr uint8_t kCheckpointMagic[8] = {0xD7, 'T', 'C', 'K', '\r', '\n', 0x1A, '\n'};
 inline constexpr uint8_t kCacheMagic[8] = {0xD7, 'T', 'C', 'E', '\r', '\n', 0x1A, '\n'};
 inline constexpr size_t kCacheEntryKindAt = 11;  // of the byte that says what such an entry holds,

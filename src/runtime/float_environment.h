@@ -15,7 +15,8 @@ namespace weft {
 // For good, on threads of ours.
 void SetDefaultFloats();
 
-// What a caller had while one of the scopes below holds the default. A stack per thread: callbacks may call again.
+// The caller's environment while one of the scopes below holds the default. A stack per thread: callbacks may call
+// again.
 class CallersFloats {
  public:
   CallersFloats() = default;

@@ -14,7 +14,7 @@ namespace weft {
 // threads here. One relaxed load.
 uint64_t ForkGeneration();
 
-// Whether it is a forked child at all: rarely. One inlined load, for checks in every call.
+// Tells whether this process is a forked child: rarely. One inlined load, for checks in every call.
 extern constinit std::atomic<uint64_t> g_fork_generation;
 inline bool IsForked() { return g_fork_generation.load(std::memory_order_relaxed) != 0; }
 

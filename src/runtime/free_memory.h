@@ -1,4 +1,4 @@
-// What the process's malloc keeps after a peak.
+// Returns memory that the process's malloc keeps after a peak.
 #pragma once
 
 namespace weft {

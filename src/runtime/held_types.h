@@ -15,7 +15,7 @@ struct HeldTypes {
   DType i64 = DType::kI64;  // or i32
   DType u64 = DType::kU64;  // or u32
 
-  // What the device holds for what the caller sees; most types are held as they are.
+  // Returns the type that the device holds for the caller's type; most types are held as they are.
   constexpr DType Of(DType dtype) const {
     switch (dtype) {
       case DType::kF32: return f32;
@@ -29,7 +29,7 @@ struct HeldTypes {
   friend constexpr bool operator==(const HeldTypes&, const HeldTypes&) = default;
 };
 
-// Whether some mode holds `seen` as `held`, another type.
+// Tells whether some mode holds `seen` as `held`, another type.
 bool IsHeldAs(DType seen, DType held);
 
 // Elements on their way down and back up, for types of which one is held as the other: floats round to nearest even, once, and

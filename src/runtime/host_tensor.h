@@ -47,7 +47,7 @@ class HostTensor {
   void SetInt(int64_t i, int64_t value);    // wraps to the width; a float rounds once
   void SetUnsigned(int64_t i, uint64_t value);
 
-  // Of a complex tensor: its real (0) or imaginary (1) parts, and the way back.
+  // The real (0) or imaginary (1) parts of a complex tensor, and the way back.
   HostTensor Part(int part) const;
   void SetPart(int part, const HostTensor& values);
 

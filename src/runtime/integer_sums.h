@@ -5,7 +5,7 @@
 
 namespace weft {
 
-// Whether every backend sums products of this type in i32.
+// Tells whether every backend sums products of this type in i32.
 constexpr bool SumsInI32(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8 || dtype == DType::kI16; }
 
 }  // namespace weft

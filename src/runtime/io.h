@@ -30,7 +30,8 @@ struct FileInfo {
   int64_t modified_ns = 0;         // since 1970
 };
 
-// What a file is opened for. All are opened close-on-exec; `no_follow` refuses a symbolic link as the last component.
+// The purpose for which a file is opened. All are opened close-on-exec; `no_follow` refuses a symbolic link as the last
+// component.
 struct OpenFlags {
   bool read = false;
   bool write = false;
@@ -149,7 +150,7 @@ class File {
 std::string DirectoryOf(std::string_view path);
 std::string_view BaseNameOf(std::string_view path);
 std::string JoinPath(std::string_view directory, std::string_view name);
-// What a relative path means now. The path itself if the current directory is gone.
+// Returns the absolute path that a relative path means now. The path itself if the current directory is gone.
 std::string AbsolutePath(std::string_view path);
 
 // Makes the directory and its missing parents. OK if it exists already (as a directory).

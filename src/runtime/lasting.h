@@ -1,4 +1,4 @@
-// What a process makes when it is first asked for, and never tears down.
+// An object that a process makes when it is first asked for, and never tears down.
 #pragma once
 
 #include <atomic>
@@ -6,9 +6,9 @@
 
 namespace weft {
 
-// What the fork of a process must find free, T tells by HoldOverFork(): called once, for the object that stays.
-// Thread rule: any thread, and none waits: several may make one at once, of which the first to be done stays. (The guard of a
-// function's static lets all but one wait, in calls that say they do not block.)
+// T says by HoldOverFork() which locks the fork of a process must find free: called once, for the object that stays.
+// Thread rule: any thread, and none waits: several may make one at once, of which the first to be done stays. (The
+// guard of a function's static lets all but one wait, in calls that say they do not block.)
 template <typename T>
 class Lasting {
  public:

@@ -15,7 +15,7 @@ class LaunchLook {
  public:
   explicit LaunchLook(CancelToken token) : token_(std::move(token)) {}
 
-  // Whether the launch shall end; once true, true for ever.
+  // Tells whether the launch shall end; once true, true for ever.
   bool Ended() const {
     if (ended_.load(std::memory_order_relaxed)) return true;
     if (!armed_ || !token_.Ended(began_ns_)) return false;
@@ -24,7 +24,7 @@ class LaunchLook {
   }
   // From here on the launch runs to its end, unless somebody has seen already that it shall not.
   void Disarm() { armed_ = false; }
-  // Of a launch that stops here if somebody has seen that it shall end.
+  // Returns the outcome of a launch that stops here if somebody has seen that it shall end.
   absl::Status Outcome() const {
     return ended_.load(std::memory_order_relaxed) ? token_.Look(began_ns_) : absl::OkStatus();
   }
@@ -42,7 +42,7 @@ struct RunningLaunch {
   const void* scratch = nullptr;     // a cpu::ScratchSet; null: every thread's own
 };
 
-// Whether the launch that this thread works for shall end. 3 ns, and 25 with a deadline.
+// Tells whether the launch that this thread works for shall end. 3 ns, and 25 with a deadline.
 bool LaunchEnds();
 
 // The same for loops over small pieces, of so many multiplications or bytes: one look in some hundred microseconds.

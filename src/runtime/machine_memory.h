@@ -16,8 +16,8 @@ struct MachineMemory {
 // about 50 µs. `root` is for tests.
 MachineMemory ReadMachineMemory(const std::string& root = "");
 
-// Whether so many bytes are to be had, as far as anybody knows: asked before memory is filled whose size a caller's shape
-// decides. What is small is not asked for.
+// Tells whether so many bytes are to be had, as far as anybody knows: asked before memory is filled whose size a
+// caller's shape decides. Small sizes are not asked for.
 bool MachineHas(int64_t bytes);
 
 }  // namespace weft

@@ -1,8 +1,8 @@
-// What a compilation allocates when there is no memory. LLVM ends the process then, and neither it nor the hash tables that we
-// compile with survive an exception out of an allocation: so inside a ReserveScope none comes out of any. What the system does
-// not give is taken from a reserve, and the scope remembers it; whoever opened the scope looks between two steps and gives up.
-// libweft.so sends its malloc, and with it new, here (memory_reserve_hooks.cc); where that is not linked, in programs that test
-// the layers and under sanitizers, a scope does nothing.
+// A reserve for compilations that find no memory. LLVM ends the process then, and neither it nor the hash tables that
+// we compile with survive an exception out of an allocation: so inside a ReserveScope none comes out of any. Memory
+// that the system does not give is taken from the reserve, and the scope remembers it; the scope's owner looks between
+// two steps and gives up. libweft.so sends its malloc, and with it new, here (memory_reserve_hooks.cc); where that is
+// not linked, in programs that test the layers and under sanitizers, a scope does nothing.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@ namespace weft {
 // looks is less.
 inline constexpr size_t kReserveBytes = size_t{64} << 20;
 
-// Of one thread; a scope inside a scope is the outer one. Thread rule: made, asked and ended on one thread.
+// The scope of one thread; a scope inside a scope is the outer one. Thread rule: made, asked and ended on one thread.
 class ReserveScope {
  public:
-  // What becomes of a thread when the reserve is used up, too: it waits for memory in the middle of its work, and whoever waits for
-  // that work should not.
+  // Tells of a thread for which the reserve is used up, too: it waits for memory in the middle of its work, and nobody
+  // should wait for that work.
   struct Starving {
     std::atomic<bool> now{false};
     std::atomic<bool> ever{false};
@@ -31,7 +31,7 @@ class ReserveScope {
   ReserveScope(const ReserveScope&) = delete;
   ReserveScope& operator=(const ReserveScope&) = delete;
 
-  // What the calling thread's scope was given: for a scope of a thread that helps it.
+  // Returns the object that the calling thread's scope was given: for a scope of a thread that helps it.
   static Starving* starving();
 
   struct Slot;
@@ -48,7 +48,7 @@ class MemoryReserve {
  public:
   // Null outside a scope. `system` is asked again while a starving thread waits.
   static void* Take(size_t size, size_t align, void* (*system)(size_t align, size_t size));
-  // Of blocks from the reserve.
+  // Frees and measures blocks from the reserve.
   static void Give(void* block);
   static size_t SizeOf(const void* block);
   // The calling thread's scope has met a failure that it can be told, such as of mmap.

@@ -80,7 +80,7 @@ enum class Counter : uint8_t {
   kBytesFromDevice,
   kNanosecondsCompiling,
   kNanosecondsWaiting,
-  // What a caller's thread does, in the order of Part; see parts.h.
+  // The time of a caller's thread, in the order of Part; see parts.h.
   kNanosecondsRecording,
   kNanosecondsLookingUp,
   kNanosecondsWaitingCompiler,

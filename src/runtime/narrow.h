@@ -10,7 +10,8 @@
 
 namespace weft {
 
-// What the bytes of a narrow type are to operations that only move them; other types are of themselves.
+// Returns the type as which operations that only move elements see the bytes of a narrow type; any other type is its
+// own.
 constexpr DType StorageOf(DType dtype) {
   if (!IsNarrow(dtype)) return dtype;
   return IsSigned(dtype) ? DType::kI8 : DType::kU8;
@@ -26,7 +27,7 @@ struct SmallFloat {
   uint8_t nan;     // code of the NaN that conversions give, with the sign of what was converted
   bool one_nan;    // "fnuz": the code of -0 is the only NaN, zero has no sign
 };
-// Of any f8 but f8e8m0fnu, which is 2^(code - 127), and NaN at 255.
+// The format of any f8 but f8e8m0fnu, which is 2^(code - 127), and NaN at 255.
 const SmallFloat& SmallFloatOf(DType dtype);
 
 // Rounds to nearest even, once; f8e8m0fnu as ml_dtypes does, ties up, and NaN for what is not positive.

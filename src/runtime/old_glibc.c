@@ -1,4 +1,4 @@
-/* What the library and its dependencies ask of glibc that glibc 2.28 does not have, hidden inside what ships
+/* Functions that the library and its dependencies need and glibc 2.28 does not have, hidden inside what ships
  * (scripts/cmake/WeftOldGlibc.cmake links against libraries that end at 2.28). Linked into libweft.so and the program weft, never
  * into a layer: tests and sanitizers keep the system's. tests/runtime/old_glibc_test.cc reads it as C++ under other names. */
 #ifndef _GNU_SOURCE

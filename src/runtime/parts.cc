@@ -14,7 +14,7 @@ constexpr Counter CounterOf(Part part) {
 }
 static_assert(CounterOf(Part::kCopying) == Counter::kNanosecondsCopying);
 
-// What the thread is doing, for whom, and since when.
+// The part that the thread is in, for whom, and since when.
 struct Watch {
   Metrics* metrics = nullptr;  // null: in no part; then they may be gone
   uint64_t id = 0;             // of the metrics of the last part

@@ -40,7 +40,7 @@ class PartScope {
   int64_t start() const { return start_; }
   // Nanoseconds in which this thread has run launches so far.
   static int64_t Ran();
-  // What the thread does from here on is recorded in these metrics, if it is in no part.
+  // Records the thread's time from here on in these metrics, if it is in no part.
   static void Begin(const Metrics& metrics);
   // The trace's span of the part that this thread is in ends here and goes on as another, so that the caller's own spans lie between.
   static void SplitSpan(uint64_t metrics);

@@ -12,14 +12,14 @@ namespace weft {
 // The percentiles of a summary, as PyTorch/XLA's metrics report has them.
 inline constexpr std::array<int, 9> kPercentiles = {1, 5, 10, 20, 50, 80, 90, 95, 99};
 
-// What a metric counts.
+// The unit of a metric.
 enum class Unit : uint8_t { kNumber, kNanoseconds, kBytes };
 
 struct SampleSummary {
   int64_t count = 0;
   int64_t sum = 0;
   int64_t least = 0, largest = 0;  // of all; 0 without samples
-  // Of the newest Samples::kKept: nearest rank; 0 without samples.
+  // Percentiles of the newest Samples::kKept: nearest rank; 0 without samples.
   std::array<int64_t, kPercentiles.size()> percentiles{};
   std::vector<int64_t> newest;            // their values, sorted
   int64_t first_time = 0, last_time = 0;  // when the first and the last of them were measured, nanoseconds

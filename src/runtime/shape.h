@@ -18,7 +18,7 @@ using Dims = absl::InlinedVector<int64_t, 5>;
 // Largest rank anywhere (DLPack and files allow more, nothing of ours needs it).
 inline constexpr size_t kMaxRank = 32;
 
-// Of one tensor: their bytes can be counted in 64 bits.
+// The limit of one tensor's elements: their bytes can be counted in 64 bits.
 inline constexpr int64_t kMostElements = int64_t{1} << 59;
 
 // Product of the dimensions, nullopt if one is negative or the product does not fit 63 bits.

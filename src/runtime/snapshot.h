@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// What a metric is, for those who read it.
+// The facts about a metric, for its readers.
 struct MetricInfo {
   std::string_view name;  // "programs_compiled"
   std::string_view meaning;
@@ -58,7 +58,7 @@ struct Snapshot {
   }
 };
 
-// What the names of operations' counters begin with, here and in PyTorch/XLA's report.
+// The prefixes of operations' counters, here and in PyTorch/XLA's report.
 inline constexpr std::string_view kOfOperation = "op::", kOfOperationXla = "xla::";
 
 // A line for each that is not zero: "programs_compiled: 2".

@@ -1,4 +1,4 @@
-// What backends say of a launch that failed while it ran.
+// Backends say by this how a launch that failed left the memory that it took over.
 #pragma once
 
 #include <new>

@@ -61,7 +61,7 @@ Values ReadIsInf(StableHloOp& op) {
   return {op.b.ok() ? IsInf(op.b, op.operands[0]) : Value()};
 }
 
-// Of a real tensor, too, its complex conjugate.
+// Reads the complex conjugate, which exists for real tensors, too.
 Values ReadConj(StableHloOp& op) {
   if (op.operands.size() != 1 || !op.operands[0].type().is_tensor()) {
     op.b.Fail(UserError("one operand is expected"));

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = ir::ShloAttr::Kind;
 
-// What a pretty form calls an attribute.
+// The name that a pretty form gives an attribute.
 struct Named {
   std::string_view operation, pretty, attribute;
 };
@@ -42,7 +42,7 @@ constexpr Named kNamed[] = {
 // Words that stand alone, in their order.
 constexpr std::string_view kCompareWords[] = {"comparison_direction", "compare_type"};
 
-// Of `window = {stride = …}`.
+// The names within `window = {stride = …}`.
 constexpr Named kWindow[] = {
     {"", "stride", "window_strides"},   {"", "pad", "padding"},
     {"", "lhs_dilate", "lhs_dilation"}, {"", "rhs_dilate", "rhs_dilation"},
@@ -248,7 +248,7 @@ absl::Status Parser::ParseReduce(Operation& op) {
   WEFT_RETURN_IF_ERROR(ParsePrettyTypes(op));
   WEFT_RETURN_IF_ERROR(ParseLocation(op.location));
   if (applies.empty()) return ParseReducer(op);
-  // What the short form stands for: one operation of two scalars.
+  // The short form stands for one operation of two scalars.
   if (op.operands.size() != 2 || op.operand_types.size() != 2)
     return Expected("one operand with `applies` before this");
   const TypeText& scalar = op.operand_types[1];

@@ -125,7 +125,7 @@ absl::Status Parser::ParseReal(HostTensor& value, int64_t i) {
   if (IsFloat(dtype) && !hexadecimal) {
     double real = 0;
     const auto [read, error] = std::from_chars(number.data(), stop, real);
-    // What no double holds is infinite, or 0, which from_chars leaves to us.
+    // A number that no double holds becomes infinite or 0, which from_chars leaves to us.
     if (read != stop || (error != std::errc() && !absl::SimpleAtod(number, &real))) return wrong();
     value.SetDouble(i, real);
     return absl::OkStatus();

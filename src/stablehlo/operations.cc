@@ -1,4 +1,5 @@
-// What every operation has, whichever form it is written in: names, operands, attributes, regions, types, a location.
+// Reads the parts that every operation has, whichever form it is written in: names, operands, attributes, regions,
+// types, a location.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

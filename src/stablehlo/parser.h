@@ -18,7 +18,7 @@ class Parser : private Scanner {
 
   // The operations at the top: a module, or what would be in one.
   absl::StatusOr<Region> ParseText();
-  // What `#loc3` in a location stands for; empty if nothing.
+  // Returns the text that `#loc3` in a location stands for; empty if there is none.
   std::string_view LocationAlias(std::string_view name) const;
 
  private:

@@ -155,15 +155,15 @@ uint64_t Product(std::span<const int64_t> dims) {
   return product;
 }
 
-// Whether dimensions before and behind the axis hold as many elements in both.
+// Tells whether the dimensions before the axis, and those behind it, hold as many elements in both.
 bool SameAround(const Dims& from, int64_t from_axis, const Dims& to, int64_t to_axis) {
   const std::span<const int64_t> x(from), y(to);
   const auto i = static_cast<size_t>(from_axis), j = static_cast<size_t>(to_axis);
   return Product(x.first(i)) == Product(y.first(j)) && Product(x.subspan(i + 1)) == Product(y.subspan(j + 1));
 }
 
-// Whether elements of x, moved, are elements of y: the same integers mean the same. Where scales go along a dimension, that is
-// one dimension of both, whole.
+// Tells whether elements of x, moved, are elements of y: the same integers mean the same. Where scales go along a
+// dimension, that is one dimension of both, whole.
 bool SameMoved(const TypeText& x, const TypeText& y, ir::StableHloOp& op) {
   const Quantized &from = x.quantized, &to = y.quantized;
   if (from == nullptr || to == nullptr || (from->axis < 0 && to->axis < 0)) return Same(from, to);

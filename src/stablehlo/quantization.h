@@ -12,7 +12,7 @@
 
 namespace weft::stablehlo {
 
-// What an operation does with quantised operands and results.
+// The ways in which an operation treats quantised operands and results.
 enum class QuantizedUse : uint8_t {
   kRefused,
   kBits,      // integers are bits: another type may follow
@@ -23,7 +23,7 @@ enum class QuantizedUse : uint8_t {
 };
 QuantizedUse QuantizedUseOf(std::string_view operation);
 
-// Of what an operation calls or has as a region. A type for each tensor.
+// The types of a function that an operation calls or has as a region: one for each tensor.
 struct Signature {
   std::vector<TypeText> parameters, results;
 };
@@ -34,8 +34,8 @@ struct QuantizedCall {
   std::vector<Signature> functions;
 };
 
-// Whether the types agree, beyond what the operation's own rule asks of integers; gives the use, kBits where nothing is
-// quantised. Asks `op` for the attributes that say where a dimension goes. A UserError.
+// Checks that the types agree, beyond what the operation's own rule asks of integers, and returns the use, kBits where
+// nothing is quantised. Asks `op` for the attributes that say where a dimension goes. A UserError.
 absl::StatusOr<QuantizedUse> CheckQuantized(const QuantizedCall& call, ir::StableHloOp& op);
 
 // Same shapes, integers, scales and zero points.

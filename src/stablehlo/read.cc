@@ -29,7 +29,7 @@ using ir::Function;
 using ir::Value;
 using ir::Values;
 
-// Of a location's text, and of aliases that stand for others: whoever wrote more wanted something else.
+// The limits of a location's text, and of aliases that stand for others: a longer text is not meant for a location.
 constexpr size_t kLocationText = 512;
 constexpr int kLocationHops = 8;
 
@@ -79,7 +79,7 @@ std::vector<TypeText> LeavesOf(std::span<const TypeText> types) {
 std::vector<TypeText> LeavesOf(const TypeText& type) { return LeavesOf({&type, 1}); }
 size_t CountLeaves(const ir::Type& type) { return LeavesOf({.type = type}).size(); }
 
-// What a name stands for.
+// The value that a name stands for.
 struct Named {
   TypeText type;
   Values leaves;
@@ -476,7 +476,7 @@ absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHl
   return absl::OkStatus();
 }
 
-// What the reading has not asked for stays on the node, which is made once more for it.
+// Puts the attributes that the reading did not ask for on the node, which is made once more for them.
 Values WithExtras(const Values& results, const ir::StableHloOp& call, const Parser& parser) {
   ir::NodeExtras extras;
   for (size_t i = 0; i < call.attributes().size(); ++i) {

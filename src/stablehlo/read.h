@@ -18,8 +18,8 @@ namespace weft::stablehlo {
 
 struct ReadOptions {
   std::string_view entry = "main";
-  // What custom calls may name beside the targets that the reader knows; may be null. Asking for a gradient may call the
-  // caller's code: no lock is held while text is read.
+  // The functions that custom calls may name beside the targets that the reader knows; may be null. Asking for a
+  // gradient may call the caller's code: no lock is held while text is read.
   const ops::CustomFunctions* custom = nullptr;
   // The program will run in one process, whatever the text says of replicas and partitions: collectives of others are
   // refused and shardings are dropped. False: in as many as the text says, and on the mesh that it says: values are cut by weft.shard and

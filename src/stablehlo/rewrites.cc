@@ -15,7 +15,7 @@ using ir::StableHloOp;
 using ir::Value;
 using ir::Values;
 
-// Whether there are as many; a UserError in the builder otherwise.
+// Tells whether there are as many operands and results; otherwise puts a UserError in the builder.
 bool Expect(StableHloOp& op, size_t operands, size_t results = 1) {
   if (op.operands.size() == operands && op.results.size() == results) return true;
   op.b.Fail(UserError(op.operands.size(), " operands and ", op.results.size(), " results; ", operands, " and ", results,

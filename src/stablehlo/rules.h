@@ -1,4 +1,4 @@
-// What becomes of an operation of the text, by its name.
+// Rules by an operation's name: how each operation of the text becomes nodes.
 #pragma once
 
 #include <span>

@@ -16,7 +16,7 @@ constexpr size_t kQuoted = 24;  // of the text, in errors
 bool InWord(unsigned char c) { return absl::ascii_isalnum(c) || c == '_' || c == '$' || c == '.'; }
 bool BeginsWord(unsigned char c) { return absl::ascii_isalpha(c) || c == '_'; }
 
-// What closes a bracket, or 0.
+// Returns the character that closes a bracket, or 0.
 char CloserOf(char c) {
   switch (c) {
     case '(': return ')';

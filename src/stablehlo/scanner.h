@@ -30,7 +30,7 @@ class Scanner {
   void SkipSpace();
   bool AtEnd() { return SkipSpace(), position_ == text_.size(); }
   char Peek() { return SkipSpace(), position_ < text_.size() ? text_[position_] : '\0'; }
-  // What stands here without space before it.
+  // Tells whether the token stands here, without space before it.
   bool LooksAt(std::string_view token) const { return text_.substr(position_).starts_with(token); }
   bool Take(std::string_view token);
   absl::Status Need(std::string_view token);
@@ -38,7 +38,7 @@ class Scanner {
   bool TakeWord(std::string_view word);
   // Letters, digits, '_', '$' and '.', not starting with a digit or a point. Empty if there is none.
   std::string_view Word();
-  // What may follow %, @, ^, # and !: words, and numbers.
+  // Returns the text that may follow %, @, ^, # and !: words, and numbers.
   std::string_view Suffix();
   template <typename T>
   absl::StatusOr<T> Number(std::string_view what);

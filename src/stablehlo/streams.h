@@ -7,7 +7,7 @@
 
 namespace weft::stablehlo {
 
-// Of one function or region.
+// The stream of one function or region.
 struct Stream {
   ir::Value state = {};  // a parameter, once something has drawn
   uint64_t drawn = 0;    // blocks
@@ -18,7 +18,7 @@ struct Stream {
 // if they do, and a while whose regions do carries the number of the run as well.
 absl::Status GiveStreams(ir::StableHloOp& call, Stream& around);
 
-// What it has drawn, once it is read; its results are `seen` again.
+// Counts the blocks that an operation has drawn, once it is read. Its results are `seen` again.
 void TakeStreams(const ir::StableHloOp& call, size_t seen, Stream& around, ir::Values& results);
 
 }  // namespace weft::stablehlo

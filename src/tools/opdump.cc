@@ -99,8 +99,9 @@ std::string Attributes(const ir::OpDef& op) {
   return out;
 }
 
-// What its C function can answer with. Every one checks what it is given and where, allocates, and may have to wait for an
-// automatic cut; options structs and dtypes may be of a later version; debug mode checks indices.
+// Lists the errors that the operation's C function can answer with. Every function checks what it is given and where,
+// allocates, and may have to wait for an automatic cut; options structs and dtypes may be of a later version; debug
+// mode checks indices.
 std::string Errors(const ir::OpDef& op) {
   std::string out = "\"INVALID_ARGUMENT\", \"FAILED_PRECONDITION\", \"RESOURCE_EXHAUSTED\", \"CANCELLED\"";
   if (op.indices != nullptr) out += ", \"OUT_OF_RANGE\"";
@@ -132,7 +133,7 @@ void Print(const ir::OpDef& op, bool last) {
   std::string out = "    {\"name\": " + Quote(op.name) + ", \"c_name\": " + Quote(op.c_name) + ", \"kind\": \"" +
                     KindName(op.kind) + "\", \"since\": \"1." + std::to_string(op.since) +
                     "\", \"exported\": " + Bool(op.exported) + ", \"random\": " + Bool(op.random) +
-                    // Of two tensors, one of which a binding may be given as a number.
+                    // A call of two tensors, one of which a binding may be given as a number.
                     (op.rule == ir::OperandRule::kBroadcast ? ", \"broadcast\": true" : "") +
                     ",\n     \"doc\": " + Quote(op.doc) + ",\n     \"example\": " + Quote(op.example) +
                     ",\n     \"operands\": [" + Operands(op) + "],\n     \"attrs\": [" + Attributes(op) +

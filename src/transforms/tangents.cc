@@ -183,7 +183,7 @@ absl::Status Tangents::Transposed(Builder& b, const Node& node, std::span<const 
     of.push_back(flowing[i]);
   }
   if (made.empty()) return absl::OkStatus();
-  // What is linear in the cotangents does not depend on them once it is transposed.
+  // A value that is linear in the cotangents does not depend on them once it is transposed.
   for (const Value& seed : seeds) {
     parameters.push_back(seed);
     arguments.push_back(ops::Full(b, seed.dtype(), seed.dims(), 0));
@@ -245,7 +245,8 @@ absl::Status Tangents::Choice(Builder& b, const Node& node, std::span<const Dual
   return absl::OkStatus();
 }
 
-// What is carried is carried with its tangents, from the first run on where one of the runs makes some.
+// Carries each tangent beside its value. Where one run of the loop makes a tangent, it is carried from the first run
+// on.
 absl::Status Tangents::While(Builder& b, const Node& node, std::span<const Dual> operands, Duals* results) {
   const Function &condition = *node.regions()[0], &body = *node.regions()[1];
   const size_t carried = body.results().size(), asks = condition.parameters().size() - carried;

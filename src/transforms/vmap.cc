@@ -36,7 +36,7 @@ Type With(const Type& type, int64_t axis, int64_t size) {
   return Type::Tensor(type.dtype, std::move(dims));
 }
 
-// What is the same for all examples, once for each.
+// Broadcasts a value that is the same for all examples: one copy for each.
 Value Repeated(Builder& b, const Value& value, int64_t axis, int64_t size) {
   ir::Ints positions = ops::Axes(value.dims().size());
   for (int64_t& position : positions) position += position >= axis ? 1 : 0;

@@ -11,7 +11,7 @@
 
 namespace weft::transforms {
 
-// Of the random numbers that a function draws.
+// The randomness of the numbers that a function draws for its examples.
 enum class Randomness : uint8_t {
   kDifferent,  // each example draws from a stream of its own
   kSame,       // all examples draw the same

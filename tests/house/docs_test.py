@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from documents import dead_links, text_of, without_code  # noqa: E402
 
 SOURCE, BUILD = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"]
-DOCUMENTS = [os.path.join(folder, name) for top in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "bindings", "examples", "serialization")
+DOCUMENTS = [os.path.join(folder, name) for top in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "bindings", "examples", "serialization", "src")
              for folder, _, names in ([(SOURCE, (), [top])] if top.endswith(".md") else os.walk(os.path.join(SOURCE, top)))
              for name in names if name.endswith(".md")]
 

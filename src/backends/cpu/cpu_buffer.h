@@ -80,12 +80,12 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 // Memory shared by a buffer and the one that takes it over by donation.
 class Block : public RefCounted {
  public:
-  // Of the pool's, and without memory so far.
+  // A block of the pool, without memory so far; or memory of somebody else's.
   Block(std::shared_ptr<BlockPool> pool, int64_t bytes) : pool_(std::move(pool)), bytes_(bytes) {}
   Block(void* data, std::function<void()> release) : data_(data), release_(std::move(release)) {}
   void* data() const { return data_; }
   bool own() const { return pool_ != nullptr; }
-  // Of the pool's: gives the memory back to the system, and takes some again.
+  // For a block of the pool: gives the memory back to the system, and takes some again.
   void Drop();
   absl::Status Take();
 
@@ -124,12 +124,12 @@ class CpuBuffer final : public Buffer {
   // The bytes from `offset` on.
   absl::Status Read(int64_t offset, std::span<std::byte> to);
 
-  // Whether a launch packed it before; the next will hear that one did.
+  // Tells whether a launch packed it before; the next call hears that one did.
   bool PackedBefore() { return packed_.exchange(true, std::memory_order_relaxed); }
   // Its panel of that form among `panels`, of its device.
   std::shared_ptr<Panel> PanelIn(const std::shared_ptr<KeptPanels>& panels, const KeptPanels::Key& key, int64_t bytes,
                                  const std::function<std::shared_ptr<Panel>()>& make);
-  // Of its panel that is filled and has a way back: lets go of the plain bytes unless somebody uses or holds them.
+  // Releases the plain bytes of a buffer whose panel is filled and can be unpacked, unless somebody uses or holds them.
   void LivePacked(const std::shared_ptr<Panel>& panel);
 
  private:

@@ -75,7 +75,7 @@ class CpuExecutable final : public Executable {
   int64_t written() const { return written_->load(std::memory_order_relaxed); }
 
  private:
-  // What a launch keeps alive until it has run.
+  // A launch keeps these alive until it has run.
   struct Launching {
     std::shared_ptr<const LoadedProgram> loaded;
     std::shared_ptr<ThreadPool> pool;

@@ -28,7 +28,7 @@ struct KeptOperand {
   bool alone = false;            // and nothing else reads it: it may live packed
 };
 
-// Of a launch.
+// One launch's use of a kept operand.
 struct KeptUse {
   std::shared_ptr<Panel> panel;  // null where the operand is packed for this launch alone
   CpuBuffer* buffer = nullptr;   // if it may live packed
@@ -72,7 +72,7 @@ class LaunchQueue : public WorkQueue {
         pool_(std::move(pool)) {}
   ~LaunchQueue() { Close(); }
 
-  // What launches run on. Null once the queue is closed.
+  // The workers that launches run on. Null once the queue is closed.
   std::shared_ptr<ThreadPool> pool() const;
   // And lets go of the pool.
   void Close();
@@ -124,7 +124,8 @@ struct LaunchTables {
   // not cancelled any more.
   size_t taken_from = std::numeric_limits<size_t>::max();
   bool wrote_to_taken = false;
-  // Of the run: an entry's buffers, and where each carried value is now. MakeRoom, before a launch that cannot be taken back.
+  // Tables of the running launch: an entry's buffers, and where each carried value is now. MakeRoom comes before a
+  // launch that cannot be taken back.
   std::vector<void*> pointers;
   std::vector<char*> carried;
   void MakeRoom(const LoadedProgram& loaded) {

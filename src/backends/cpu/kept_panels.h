@@ -21,7 +21,7 @@ namespace weft::cpu {
 // One packed operand. The launches of a device run one after another: the first that comes to it gets its memory and fills
 // it, and no lock is needed for what is in it. Afterwards it never changes.
 struct Panel {
-  // What was packed, from a byte on, as it was.
+  // Gives the packed operand's bytes, from a byte on, as they were.
   using Unpack = std::function<void(const void* packed, int64_t first, std::span<std::byte> to)>;
   Panel(int64_t bytes, Unpack unpack) : bytes(bytes), unpack(std::move(unpack)) {}
 
@@ -32,7 +32,7 @@ struct Panel {
   std::shared_ptr<void> memory;
 };
 
-// Of one device. Thread-safe.
+// The packed operands of one device. Thread-safe.
 class KeptPanels {
  public:
   // Bytes at most of what is there twice. What does not fit is packed launch by launch, rather than at another's cost: in a
@@ -41,7 +41,7 @@ class KeptPanels {
 
   explicit KeptPanels(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
 
-  // What a buffer is packed to: the kernel and the integers that say how.
+  // Identifies the form in which a buffer is packed: the kernel and the integers that say how.
   struct Key {
     const void* kernel = nullptr;
     std::vector<int64_t> form;
@@ -53,7 +53,7 @@ class KeptPanels {
                                     const std::function<std::shared_ptr<Panel>()>& make);
   // Gets the panel's memory; whether there is enough.
   bool Reserve(Panel& panel);
-  // Whether what was packed is nowhere else, from now on. Of a panel that is filled.
+  // Says whether a filled panel's operand is nowhere else from now on.
   void SetAlone(Panel& panel, bool alone);
   // The buffer is gone.
   void Forget(uint64_t buffer);
@@ -63,7 +63,7 @@ class KeptPanels {
   bool Trim();
 
   int64_t bytes() const { return counts_->all.load(std::memory_order_relaxed); }
-  // Of panels whose operands are somewhere else, too.
+  // Bytes of panels whose operands are somewhere else, too.
   int64_t twice() const { return counts_->twice.load(std::memory_order_relaxed); }
   int64_t made() const { return made_.load(std::memory_order_relaxed); }  // since the beginning
 

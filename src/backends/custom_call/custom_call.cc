@@ -56,7 +56,7 @@ uint64_t AsType(DType dtype, int64_t number) {
 bool IsNumber(const CustomParameter& p) { return p.role == Role::kNumber || p.role == Role::kNumberBehind; }
 bool IsPointer(const CustomParameter& p) { return p.role != Role::kInputValue && p.role != Role::kNumber; }
 
-// What one call, or one share of a run over elements, hands to libffi.
+// The memory that one call, or one share of a run over elements, hands to libffi.
 struct Frame {
   std::array<void*, kMostParameters> values;    // ffi's: where each argument is
   std::array<void*, kMostParameters> pointers;  // arguments that are pointers
@@ -161,7 +161,7 @@ class Call final : public CustomCall {
     }
   }
 
-  // What the function returned: kept as the first result, or asked whether it failed.
+  // Handles the function's return value: keeps it as the first result, or reads from it whether the function failed.
   absl::Status Returned(const ffi_arg (&returned)[2], void* result, int64_t element) const {
     switch (function_->signature.returns) {
       case CustomReturn::kVoid: return absl::OkStatus();

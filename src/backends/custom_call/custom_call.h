@@ -11,8 +11,8 @@
 
 namespace weft::custom {
 
-// Of a kernel's name in a program: "custom:e:lgamma_r:double(double, int*)", so that cached programs know functions by name and
-// signature, never by an address.
+// Begins a kernel's name in a program: "custom:e:lgamma_r:double(double, int*)", so that cached programs know functions
+// by name and signature, never by an address.
 inline constexpr std::string_view kCustomPrefix = "custom:";
 std::string CustomKernelName(std::string_view function, const ops::CustomSignature& signature);
 

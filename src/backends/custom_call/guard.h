@@ -55,7 +55,7 @@ class GuardedMemory {
   size_t bytes_ = 0;
 };
 
-// Of one element of at most 8 bytes.
+// Guards one element of at most 8 bytes.
 class GuardedElement {
  public:
   GuardedElement() { memory_.fill(kGuard); }

@@ -12,7 +12,7 @@ namespace {
 
 using Role = ops::CustomParameter::Role;
 
-// What the function finds in each `inout` result, which takes the place of its operand.
+// Puts each `inout` operand's value into its result, which takes the operand's place in the call.
 void CopyInOuts(const ops::CustomSignature& signature, std::span<const HostTensor* const> operands,
                 std::span<HostTensor> results, std::vector<void*>* reads) {
   size_t operand = 0, result = signature.returns == ops::CustomReturn::kResult ? 1 : 0;

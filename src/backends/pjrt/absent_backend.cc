@@ -112,7 +112,7 @@ class AbsentBackend final : public Backend {
     WEFT_RETURN_IF_ERROR(serialized);
     return std::make_unique<AbsentExecutable>(pointers_[0], std::move(program), std::move(packed));
   }
-  // What the plugin's bytes are is seen where the devices are.
+  // The plugin's bytes are checked where the devices are.
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override {
     Program program;
     WEFT_RETURN_IF_ERROR(Unpack(serialized, &program).status());

@@ -1,4 +1,4 @@
-// What a plugin tells of itself and of a device, for people.
+// A plugin's properties and those of its devices, as people read them.
 #pragma once
 
 #include <string>

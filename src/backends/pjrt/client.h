@@ -20,7 +20,7 @@ namespace weft::pjrt {
 // PJRT's number for an element type; kInvalid for those that programs do not compute with.
 api::ElementType ElementTypeOf(DType dtype);
 
-// Of each device; 0: none.
+// The limits of each device; 0: none.
 struct Limits {
   int64_t bytes = 0;
   int64_t deadline_ms = 0;  // of a launch or a copy
@@ -38,7 +38,8 @@ class Client {
   const Plugin& plugin() const { return plugin_; }
   api::Client* get() const { return client_; }
   const std::string& platform() const { return platform_; }
-  // What code depends on of these devices: Topology::fingerprint, or the next best thing where the plugin has no topology.
+  // Names everything about these devices that code depends on: Topology::fingerprint, or the next best where the plugin
+  // has no topology.
   const std::string& fingerprint() const { return fingerprint_; }
   const std::vector<api::Device*>& devices() const { return devices_; }
   std::string KindOf(api::Device* device) const;
@@ -46,10 +47,11 @@ class Client {
   // As the plugin counts devices, on all machines.
   int64_t IdOf(int device) const;
   Usage& usage(int device) const { return usage_[device]; }
-  // Whether the plugin has shown that its programs are each for one device alone.
+  // Tells whether the plugin has shown that its programs are each for one device alone.
   bool alone() const { return alone_.load(std::memory_order_relaxed); }
   void SetAlone() { alone_.store(true, std::memory_order_relaxed); }
-  // Whether some bytes of a buffer may be asked for: the devices are CPUs, which keep tensors dense and row-major, and have not refused.
+  // Tells whether a part of a buffer's bytes may be asked for: the devices are CPUs, which keep tensors dense and
+  // row-major, and have not refused.
   bool raw() const { return raw_.load(std::memory_order_relaxed); }
   void SetRaw(bool raw) const { raw_.store(raw, std::memory_order_relaxed); }
   // Null: there is no deadline.

@@ -16,11 +16,11 @@ class CreateOptions {
   // "key=value,…": true and false are truth values, 4 is an integer, 0.5 a float and everything else text, which quotes make of the
   // others: '4'.
   static absl::StatusOr<CreateOptions> Parse(std::string_view text);
-  // What is given unless the text says something of that name.
+  // Sets an option's value unless the text has an option of that name.
   void Default(std::string_view name, std::string_view value);
 
   std::vector<api::NamedValue> NamedValues() const;
-  // What the plugin said, and the options that it was given.
+  // Returns the plugin's error with the options that it was given.
   absl::Status Explain(const absl::Status& status) const;
 
  private:

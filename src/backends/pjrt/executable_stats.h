@@ -1,4 +1,4 @@
-// What a plugin tells of a compiled program.
+// A plugin's figures of a compiled program.
 #pragma once
 
 #include "src/backends/backend.h"

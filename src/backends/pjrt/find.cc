@@ -34,7 +34,8 @@ std::string_view Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// What `pattern` is in `folder`: the folder itself, or those whose last part begins so, the greatest name first.
+// Returns the matches of `pattern` in `folder`: the folder itself, or those whose last part begins so, the greatest
+// name first.
 Paths Matching(const fs::path& folder, std::string_view pattern) {
   if (!pattern.ends_with('*')) return {folder / pattern};
   pattern.remove_suffix(1);

@@ -13,7 +13,7 @@ namespace weft::pjrt {
 // lists where was looked and how to get one.
 absl::StatusOr<std::string> FindPlugin(std::string_view platform);
 
-// Whether a plugin that calls its platform `plugins` is one for `platform`; "pjrt" takes any.
+// Tells whether a plugin that calls its platform `plugins` is one for `platform`; "pjrt" takes any.
 bool IsFor(std::string_view platform, std::string_view plugins);
 
 }  // namespace weft::pjrt

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kQuiet[][2] = {
     {"TPU_MIN_LOG_LEVEL", "3"}, {"TPU_STDERR_LOG_LEVEL", "3"}, {"TPU_LOG_DIR", "disabled"}};
 
-// Of a machine that libtpu would otherwise ask the cloud about, which does not answer for minutes.
+// Describes a machine that libtpu would otherwise ask the cloud about, which does not answer for minutes.
 constexpr const char* kNoTpu[][2] = {{"TPU_SKIP_MDS_QUERY", "1"},
                                      {"TPU_ACCELERATOR_TYPE", "v5litepod-1"},
                                      {"TPU_WORKER_HOSTNAMES", "localhost"},

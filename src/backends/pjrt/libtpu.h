@@ -1,4 +1,4 @@
-// What libtpu wants to know before it is loaded and nobody has told it.
+// Facts that libtpu wants before it is loaded, where nobody has set them.
 #pragma once
 
 #include <filesystem>
@@ -6,14 +6,15 @@
 
 namespace weft::pjrt {
 
-// Whether the kernel shows a TPU: accel0 and so on, or a group in vfio.
+// Tells whether the kernel shows a TPU: accel0 and so on, or a group in vfio.
 bool HasTpu(const std::filesystem::path& dev = "/dev");
 
 // Sets variables of libtpu where they are unset, before it is loaded: its logs are quiet, and on a machine without a TPU it neither
 // asks a cloud's metadata server for minutes nor keeps other processes from compiling.
 void PrepareLibtpu();
 
-// What to check when libtpu gets no TPU, for the end of a message: names the process that has it open, if this user may see that.
+// Says at the end of a message where to look when libtpu gets no TPU: names the process that has it open, if this user
+// may see that.
 std::string WhatToCheckOfTpu(const std::filesystem::path& dev = "/dev");
 
 }  // namespace weft::pjrt

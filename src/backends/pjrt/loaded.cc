@@ -10,7 +10,7 @@ void Destroy(const Client& client, api::LoadedExecutable* executable) {
   client.plugin().Destroy(api::Function::kLoadedExecutableDestroy, api::OfLoadedExecutable{.executable = executable});
 }
 
-// Whether the executable runs on the device and on no other; plugins that do not tell are believed.
+// Tells whether the executable runs on the device and on no other; plugins that do not tell are believed.
 bool IsFor(const Client& client, api::LoadedExecutable* executable, int device) {
   api::LoadedDevices its{.executable = executable};
   if (!client.plugin().Call(api::Function::kLoadedExecutableAddressableDevices, &its).ok()) return true;

@@ -24,7 +24,7 @@ absl::Status Serialize(const Plugin& plugin, api::Executable* executable,
 // Thread rule: any thread.
 class Loaded {
  public:
-  // What a launch names.
+  // The executable and device of a launch.
   struct Place {
     api::LoadedExecutable* executable = nullptr;
     api::Device* device = nullptr;  // null: the executable's own

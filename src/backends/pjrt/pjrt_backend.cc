@@ -516,7 +516,7 @@ class PjrtBackend final : public Backend {
     WEFT_RETURN_IF_ERROR(executable->Check());
     return executable;
   }
-  // Of a device that has a limit.
+  // Returns the statistics of a device that has a limit.
   std::optional<api::DeviceMemoryStats> LimitedStats(Device* device) const {
     api::DeviceMemoryStats stats{.device = client_->devices()[static_cast<size_t>(device->id)]};
     if (!client_->plugin().Call(api::Function::kDeviceMemoryStats, &stats).ok() || !stats.bytes_limit.is_set)

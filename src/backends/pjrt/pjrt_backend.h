@@ -28,7 +28,7 @@ inline constexpr int32_t kDlExtDev = 12;
 // INVALID_ARGUMENT where the plugin's own platform is another than the one that was asked for.
 absl::Status CheckPlatform(const Plugin& plugin, std::string_view platform, std::string_view plugins);
 
-// What compiled code depends on, for a topology or a client's description of its own.
+// Names everything that compiled code depends on, for a topology or a client's description of its own.
 Target TargetOf(const Plugin& plugin, std::string_view devices, std::string_view precision);
 
 // Errors say where a plugin was looked for, what is wrong with it, or that it has no devices here.

@@ -25,7 +25,7 @@
 namespace weft::pjrt {
 namespace {
 
-// What a client cannot do without: the last of them that a table must reach.
+// The last function that a client needs: a plugin's table must reach it.
 constexpr api::Function kLastNeeded = api::Function::kExecutableOutputDimensions;
 
 // A plugin that is being opened or has been.
@@ -81,7 +81,8 @@ absl::StatusOr<std::string> HashOfFile(const File& file, int64_t size) {
   return absl::StrCat(absl::Hex(sum.Value().high, absl::kZeroPad16), absl::Hex(sum.Value().low, absl::kZeroPad16));
 }
 
-// Whether this thread is in a function of a plugin's: what it is called back for then, it is called back for as a caller's thread.
+// Tells whether this thread is in a function of a plugin's. The plugin's callbacks on it then run as on a caller's
+// thread.
 thread_local bool tls_calling = false;
 
 struct Pending {

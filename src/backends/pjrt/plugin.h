@@ -23,7 +23,7 @@ class Plugin {
   const std::string& path() const { return path_; }
   // "0.115"
   const std::string& version() const { return version_; }
-  // What compiled code depends on that the plugin does not tell: its file's bytes.
+  // Identifies the plugin's file by its bytes: compiled code depends on them, and the plugin does not tell.
   const std::string& identity() const { return identity_; }
   bool Has(api::Function function) const;
 

@@ -31,7 +31,7 @@ absl::Status CheckSize(double bytes, std::string_view what) {
   return UserErrorOf(absl::StatusCode::kResourceExhausted, what, " ", bytes / 0x1p40, " TiB, which no device has");
 }
 
-// What plugins do not refuse but die of.
+// Refuses programs that plugins do not refuse but die of, by types and sizes.
 absl::Status CheckTypes(const ir::Function& main) {
   const auto bytes_of = [](const Type& type) {
     double bytes = BytesOf(type.dtype);
@@ -56,7 +56,7 @@ absl::Status CheckTypes(const ir::Function& main) {
   return CheckSize(all, "a program's arguments and results have together");
 }
 
-// What compilers of plugins do better with when it is written otherwise.
+// Rewrites operations that plugins' compilers handle better in another form.
 ir::Values ForPlugins(const ir::RewriteCall& call, std::string_view platform) {
   const ir::Node& node = call.node;
   if (ops::GoesByBlocks(node)) {
@@ -112,7 +112,7 @@ Value OfWords(ir::Builder& b, const Value& words, uint32_t first, const Type& ty
 
 std::string ShortName(const Type& type) { return absl::StrCat(NameOf(type.dtype), "/", absl::StrJoin(type.dims, "/")); }
 
-// What is stored of a program's figures; the others are the same for all, or of one compilation.
+// The figures of a program that are stored; the others are the same for all, or belong to one compilation.
 constexpr int64_t ExecutableStats::* kFigures[] = {&ExecutableStats::temporary_bytes, &ExecutableStats::code_bytes,
                                                    &ExecutableStats::flops, &ExecutableStats::bytes_accessed};
 

@@ -1,5 +1,5 @@
-// What a plugin compiles, made of a module: StableHLO text with one argument for all words, and what is to be known of it when it
-// comes back from a cache.
+// The input of a plugin's compiler, made of a module: StableHLO text with one argument for all words, and the facts
+// that must be known when the program comes back from a cache.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ struct Program {
   uint32_t replicas = 1, partitions = 1;
   // The id of the device that it was compiled for, where the plugin has no programs for any of its devices; -1: for any.
   int64_t device = -1;
-  // What it was compiled of, to be compiled for another device; empty where there is one.
+  // The text that it was compiled from, to be compiled for another device; empty where a device is known.
   std::string text;
 };
 
@@ -40,13 +40,14 @@ struct TextOptions {
 // Written as the platform's compiler likes it: kernels that a convolution turns around are turned before it, and blocks of
 // random bits computed once.
 absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, const TextOptions& options = {});
-// What a plugin said of the module's text, with the place where the operation was recorded if it named a line: "-:12:10: error: …".
+// Returns a plugin's error about the module's text, with the place where the operation was recorded if the error names
+// a line: "-:12:10: error: …".
 absl::Status Refused(const absl::Status& status, const ir::Module& given, TextOptions options);
 // The text as a plugin takes it; points into it.
 api::Program AsArgument(std::string_view text);
 
-// Whether the composite is not expanded by the passes: StableHLO's own operations with functions stay as they are, and random bits
-// until ToText writes them. What has a name in CHLO alone does not.
+// Tells whether the passes leave the composite whole: StableHLO's own operations with functions stay as they are, and
+// random bits until ToText writes them. Operations with a name in CHLO alone do not.
 bool StaysWhole(const ir::Node& composite);
 
 // CompileProgress::phase, while the plugin compiles.

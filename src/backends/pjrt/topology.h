@@ -14,10 +14,11 @@ namespace weft::pjrt {
 // Immutable. Thread rule: any thread.
 class Topology {
  public:
-  // Of a name: "v5e:2x2". Names of TPUs are checked here, because libtpu takes an empty one for a v2.
+  // Makes the topology of a name: "v5e:2x2". Names of TPUs are checked here, because libtpu takes an empty one for a
+  // v2.
   static absl::StatusOr<std::unique_ptr<Topology>> Create(const Plugin& plugin, std::string_view platform,
                                                           std::string_view name, const CreateOptions& options);
-  // Of a client, which owns what it is made of. UNIMPLEMENTED where the plugin does not tell.
+  // Makes the topology of a client, which owns the plugin's object. UNIMPLEMENTED where the plugin does not tell.
   static absl::StatusOr<std::unique_ptr<Topology>> Of(const Plugin& plugin, api::Client* client);
   ~Topology();
   Topology(const Topology&) = delete;
@@ -31,7 +32,7 @@ class Topology {
   // Returns the id that the plugin gives a device.
   int64_t IdOf(size_t device) const { return ids_[device]; }
   int64_t first_id() const { return ids_.empty() ? 0 : ids_[0]; }
-  // What code for it depends on, the same for a name and for the machine of that name.
+  // Names everything that code for it depends on, the same for a name and for the machine of that name.
   std::string fingerprint() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a plugin's device holds for us, counted here, because not every plugin counts; and how much it may.
+// Counts the bytes that a plugin's device holds for us, because not every plugin counts, and holds them to a limit.
 #pragma once
 
 #include <atomic>

@@ -22,7 +22,7 @@ struct Entry {
   bool over = false;  // done or given up
 };
 
-// What a device has to do, in order; the first of it is not over.
+// The work of one device, in order; the first entry is not over.
 struct Line {
   std::deque<std::shared_ptr<Entry>> entries;
   int64_t began_ns = 0;  // when the first one's turn came

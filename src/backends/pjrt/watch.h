@@ -26,7 +26,7 @@ class Watch {
   void Over(int device, const Ref<Event>& event, std::string what, Ref<Event> to, Ref<Event> late = nullptr);
   // Ends the thread: from now on nothing is given up. Once.
   void Close();
-  // Whether anything that was given up has not ended since.
+  // Tells whether any work that was given up still runs.
   bool AnyRuns() const;
 
  private:

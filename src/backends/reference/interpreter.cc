@@ -25,7 +25,7 @@ HostTensor Elements(const HostTensor& x, int64_t begin, int64_t count) {
   return {x.dtype(), {count}, x.bytes().subspan(begin * bytes, count * bytes)};
 }
 
-// Whether an operation on each element by itself can be done for some of them after the others.
+// Tells whether an elementwise operation can be done for some elements after the others.
 bool RunsInPieces(const ir::ReferenceCall& call) {
   if (call.op.lowering != ir::Lowering::kScalar || !call.regions.empty() || call.results.size() != 1) return false;
   const HostTensor& y = call.results[0];

@@ -25,7 +25,7 @@ class CancelScope {
   explicit CancelScope(const CancelToken& token) : look_(token) {}
   CancelScope(const CancelScope&) = delete;
   static absl::Status Look();
-  // Of an operation that may have stopped halfway.
+  // Returns the launch's end as an error, if the operation that just ran may have stopped halfway.
   static absl::Status Stopped();
 
  private:

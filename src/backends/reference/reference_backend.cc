@@ -90,7 +90,8 @@ void Fill(Buffer& buffer, std::span<const std::byte> bytes) {
 
 constexpr double kMost = 0x1p62;
 
-// What the interpreter holds at most: its copies of the arguments, and every value whole until its last user has run.
+// Returns the peak of bytes that the interpreter holds: its copies of the arguments, and every value whole until its
+// last user has run.
 int64_t PeakBytes(const ir::Function& function) {
   HashMap<const ir::Node*, size_t> last_user;
   for (size_t i = 0; i < function.nodes().size(); ++i) {
@@ -124,7 +125,7 @@ int64_t WithResults(const ir::Function& function, int64_t temporary_bytes) {
   return static_cast<int64_t>(std::min(sum, kMost));
 }
 
-// What launches of one backend share; they may outlive it.
+// Launches of one backend share this; they may outlive the backend.
 struct Shared {
   const std::shared_ptr<ops::CustomFunctions> custom;
   const BackendServices services;

@@ -98,7 +98,7 @@ absl::Status CheckDimension(const InferCall& call, std::string_view name) {
   return absl::OkStatus();
 }
 
-// What a share becomes in groups of this size.
+// Changes the type of one process's share to that of its result in groups of this size.
 absl::Status Resize(const InferCall& call, int64_t size, Type* x) {
   const auto dimension = [&](std::string_view name) {
     const size_t at = PositionOf(call.op, name);
@@ -150,7 +150,7 @@ absl::Status InferOwn(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Of a program of one process; others are never expanded.
+// Expands a collective of a program of one process. In programs of several none is expanded.
 absl::Status ExpandOwn(const ExpandCall& call, std::span<Value> results) {
   WEFT_RETURN_IF_ERROR(CheckProcesses(call.op, call.attrs, 1));
   std::ranges::copy(call.operands.first(results.size()), results.begin());

@@ -1,5 +1,5 @@
-// What operations say of the processes that run a program together. An operation's own rule sees its groups alone; how many
-// processes there are is the module's to say.
+// These functions say what operations have to do with the processes that run a program together. An operation's own
+// rule sees its groups alone; only the module knows how many processes there are.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace weft::ops {
 
-// Whether the operation means another thing where there are several processes: it talks to others, or says which one this
-// is.
+// Tells whether the operation means another thing where there are several processes: it talks to others, or says which
+// one this is.
 bool IsCollective(const ir::OpDef& op);
 // The same, or it says how a value lies on them. Where there is more than one process, none of these is expanded.
 bool SpeaksOfProcesses(const ir::OpDef& op);
@@ -39,11 +39,11 @@ using OfProcesses = std::vector<ir::Values>;
 absl::StatusOr<OfProcesses> Together(ir::Builder& b, const ir::Node& node, const OfProcesses& operands,
                                      size_t processes);
 
-// Of a node that has the attributes `handle` and `type`: its channel_handle, or "" where it has none and the program needs
-// none. Among partitions each collective has one: libtpu waits for ever without.
+// Returns the channel_handle of a node that has the attributes `handle` and `type`, or "" where it has none and the
+// program needs none. Among partitions each collective has one: libtpu waits for ever without.
 std::string ChannelOf(const ir::Node& node, ir::StableHloWriter& writer);
-// Whether groups are written as those of devices, whatever the node says: among the partitions of one replica these are the
-// same.
+// Tells whether groups are written as groups of devices, whatever the node says. Among the partitions of one replica
+// the two are the same.
 inline bool NamesDevices(const ir::Participants& who) { return who.partitions > 1 && who.replicas == 1; }
 
 // UNIMPLEMENTED for a module of more than one process; names its first collective. For platforms that run one.

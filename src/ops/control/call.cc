@@ -53,7 +53,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   WEFT_ASSIGN_OR_RETURN(const Ref<const SplitGradient> split,
                         again ? RecomputeSplit(call, static_cast<Keep>(Attr<kCallAttrs, "keep">(attrs)), flows)
                               : call.region_split(callee, call.wanted, flows));
-  // What backward may read, in its numbers.
+  // The backward step may read these values, by SplitGradient's numbers.
   Values known(call.operands.begin(), call.operands.end());
   if (split->forward == nullptr) {
     known.insert(known.end(), call.results.begin(), call.results.end());
@@ -67,9 +67,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   WEFT_RETURN_IF_ERROR(call.b.status());
   Values operands;
   for (const uint32_t number : split->reads) operands.push_back(known[number]);
-  // What is computed again reads everything behind a barrier, together with the cotangents: nothing merges it with the run
-  // forwards, nothing starts it before the cotangents are there, and whoever cuts a function in what needs them and what does
-  // not finds that it does.
+  // A recomputation reads everything behind a barrier, together with the cotangents. So nothing merges it with the
+  // forward run, nothing starts it before the cotangents are there, and code that splits a function by what needs
+  // cotangents finds that it does.
   if (again && !operands.empty()) operands = CallAll(call.b, kOp_optimization_barrier, std::move(operands));
   WEFT_RETURN_IF_ERROR(call.b.status());
   const Values found = CallAll(call.b, kOp_call, std::move(operands), attrs, {&split->backward, 1});
@@ -98,7 +98,7 @@ absl::Status Expansion(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-// What was read as a composite is one again.
+// Writes a call that was read as a composite as one again.
 void StableHlo(const Node& node, StableHloWriter& writer) {
   bool composite = false;
   if (node.extras() != nullptr) {

@@ -7,7 +7,7 @@
 
 namespace weft::ops {
 
-// What control flow lacks, where it is expanded its reference, too.
+// Control flow lacks these parts of a definition. Where it is expanded it lacks its reference, too.
 inline constexpr ir::Absent kCarriesFunctions[] = {{ir::Part::kSamples, ir::Reason::kCarriesFunctions},
                                                    {ir::Part::kExample, ir::Reason::kCarriesFunctions}};
 inline constexpr ir::Absent kExpandsToOthers[] = {{ir::Part::kSamples, ir::Reason::kCarriesFunctions},
@@ -18,7 +18,7 @@ inline constexpr ir::Absent kExpandsToOthers[] = {{ir::Part::kSamples, ir::Reaso
 // the operands.
 absl::Status CheckParameters(const ir::Function& function, size_t first, std::span<const ir::Type* const> operands);
 
-// What a loop carries first is of the type of what its body carries on.
+// Checks that the initial value of a carried value has the type that the body gives for the next one.
 absl::Status CheckCarried(const ir::Function& body, size_t i, const ir::Type& first);
 
 }  // namespace weft::ops

@@ -70,7 +70,7 @@ bool MeetsBound(int64_t step, const At& bound) {
   return number.has_value() && *number <= (int64_t{1} << std::min(bits, 62)) - 1 - step;
 }
 
-// What the loop asks: whether a value that it carries is below a bound that all runs have in common.
+// The condition of such a loop: a carried value is below a bound that all runs have in common.
 struct Question {
   size_t counter = 0;
   At bound;

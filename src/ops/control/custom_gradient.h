@@ -28,19 +28,20 @@ struct TakenInputs {
 absl::StatusOr<CustomParts> CustomPartsOf(ir::RegionSpan regions, size_t inputs, const TakenInputs* taken = nullptr);
 
 bool HasRule(const ir::Node& node);
-// Of such a node: which operands forward is called with where its gradient is taken.
+// Returns the operands of such a node with which forward is called where its gradient is taken, as positions.
 absl::StatusOr<std::vector<size_t>> ForwardPlaces(const ir::Node& node);
 
-// What a rule gives is differentiated as what it is: forward and backward, functions like any other, in reverse and forward mode
-// (JAX's custom_vjp: there, forward runs in the place of the function once a gradient is taken). So the gradient by a rule must not
-// read the function's results, whose derivative would be the rule again, but forward's, and what was computed of those. A settled
-// node computes the same by the same function; its derivatives are those of forward. In one program it is the same value.
+// The result of a custom rule is differentiated as it was computed: by forward and backward, functions like any other,
+// in reverse and forward mode (JAX's custom_vjp: there, forward runs in the place of the function once a gradient is
+// taken). So a gradient by a rule must not read the function's results, whose derivative would be the rule again, but
+// forward's, and values computed of those. A settled node computes the same by the same function; its derivatives are
+// those of forward. In one program both are one value.
 bool IsSettled(const ir::Node& node);
 
 // Thread rule: one thread.
 class Settler {
  public:
-  // Whether the node, or a function that it runs, has a rule by which no gradient was taken yet.
+  // Tells whether the node, or a function that it runs, has a rule by which no gradient was taken yet.
   bool Needs(const ir::Node& node);
   bool Carries(const ir::Function& function);
   // The node on these operands, and all that it runs, settled.

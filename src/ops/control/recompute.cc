@@ -13,7 +13,8 @@ using namespace ir;
 
 bool IsProduct(const Node& node) { return &node.op() == &kOp_dot_general || &node.op() == &kOp_convolution; }
 
-// What forward gives backward is computed in backward, from the function's parameters and, where they are kept, products.
+// The backward step computes again what the forward step would have kept, from the function's parameters and, where
+// they are kept, products.
 Ref<const SplitGradient> KeepLess(const Function& callee, const SplitGradient& split, Keep keep) {
   const Ref<const Function> own = OwnNodes(split.forward != nullptr ? *split.forward : callee);
   const size_t count = own->parameters().size(), first_cotangent = count + own->results().size();

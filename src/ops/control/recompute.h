@@ -5,7 +5,7 @@
 
 namespace weft::ops {
 
-// What the gradient of a call keeps, beside its operands. An absent attribute: whatever is dear to compute.
+// The values that a call's gradient keeps, beside its operands. An absent attribute: everything expensive to compute.
 enum class Keep : int64_t {
   kOperands = 0,  // nothing else
   kProducts = 1,  // results of dot_general and convolution

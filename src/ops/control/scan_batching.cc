@@ -13,7 +13,8 @@ absl::Status ScanBatching(const BatchCall& call, std::span<Value> results) {
   WEFT_ASSIGN_OR_RETURN(const ScanParts p, PartsOf(call.node.attrs(), body));
   // Examples that run different numbers of times go one after the other: what is kept for gradients has one number of rows.
   if (p.counted != 0 && call.batched[0]) return absl::OkStatus();
-  // Of the body's parameters. A carried value differs as soon as one that it is made of does.
+  // These flags belong to the body's parameters. A carried value has examples as soon as one value that it is made of
+  // has.
   absl::InlinedVector<bool, 8> batched(p.indexed, false), wanted;
   const auto given = call.batched.subspan(p.counted, p.carried + p.scanned + p.captures);
   batched.insert(batched.end(), given.begin(), given.end());

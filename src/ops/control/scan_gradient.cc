@@ -35,8 +35,9 @@ struct Signature {
   }
 };
 
-// What the loop backwards consists of. It carries cotangents of what was carried, sums for the captures and what the run before
-// carried out, which is what the one after it carried in. Rows are all else that a run reads of its own.
+// The parts of the backward loop. It carries cotangents of the carried values, sums for the captures, and the carried
+// results of the run before, which are the carried inputs of the run after it. Rows are all other values that a run
+// reads of its own.
 struct Backward {
   const GradCall& call;
   const ScanParts& p;
@@ -67,7 +68,7 @@ struct Backward {
     for (size_t i = 0; i < scanned.size(); ++i) grads[first + scanned[i]] = found[all_carried + i];
   }
 
-  // Of a number of SplitGradient: the body's parameters, results forwards, cotangents.
+  // Translates a number of SplitGradient: the body's parameters, forward results, cotangents.
   Read Numbered(size_t i) const {
     const size_t cotangents = forward().results().size();
     if (i < p.indexed) return {Read::kIndex, 0};
@@ -212,7 +213,7 @@ class Segments {
   }
 
  private:
-  // What all runs have in common.
+  // The values that all runs have in common.
   struct Around {
     Value count;                             // how often the body runs, where that is known at run time
     std::vector<Value> scanned, cotangents;  // whole
@@ -265,7 +266,7 @@ class Segments {
     return Sub(b, Sub(b, around.count ? around.count : Number(b, p_.length), Number(b, 1)), run);
   }
 
-  // What either body begins with: the index, what comes next, slices.
+  // The arguments that either body begins with: the index, the carried values, the slices.
   std::vector<Value> Arguments(Builder& b, const Around& around, const Value& at, std::span<const Value> next) const {
     std::vector<Value> arguments;
     if (p_.indexed != 0) arguments.push_back(at);
@@ -274,7 +275,7 @@ class Segments {
     return arguments;
   }
 
-  // Whether the run forwards within the segment has to give it, and not what is around.
+  // Tells whether the forward run within the segment has to give this row; otherwise the values around the loop do.
   static bool Inside(const Read& row) { return row.from == Read::kCarriedIn || row.from == Read::kSlice; }
 
   // One run forwards: its number in the segment, what is carried, the segment's first run and what is around in; what is carried next

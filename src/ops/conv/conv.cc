@@ -19,7 +19,7 @@ constexpr AttrDef kAttrs[] = {
     kPrecisionAttr,
 };
 
-// Whether the features agree; if not, most likely somebody's data is channels-first.
+// Checks that the features agree. If they do not, the data is most likely channels-first.
 absl::Status CheckFeatures(const Dims& x, const Dims& w, int64_t groups) {
   const size_t n = x.size() - 2;
   const int64_t features = x.back(), taken = w[n];

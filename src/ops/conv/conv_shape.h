@@ -41,7 +41,7 @@ inline constexpr std::array<ir::AttrDef, 12> kConvAttrs = {{
     {"dtype", ir::AttrType::kDType, kResultDTypeDoc},
     kPrecisionAttr,
 }};
-// Of the transposes.
+// The attributes of the transposes.
 constexpr std::array<ir::AttrDef, 13> ConvBackwardAttrs() {
   std::array<ir::AttrDef, 13> attrs = {};
   for (size_t i = 0; i < kConvAttrs.size(); ++i) attrs[i] = kConvAttrs[i];

@@ -133,7 +133,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 
 Values Read(StableHloOp& op) {
   Attrs attrs = op.SchemaAttrs();
-  // Of bools there is the general form alone.
+  // For bools there is the general form alone.
   if (!op.operands.empty() && IsBool(op.operands[0].dtype())) return ReadByBody(op, kOp_reduce_window_by);
   return ReadReduction(op, kOp_reduce_window_by, [&](const Value& x, Reducer reducer) {
     attrs.set(AttrPosition<kAttrs, "reducer">(), static_cast<int64_t>(reducer));

@@ -160,8 +160,9 @@ double LargestNumber(DType dtype) {
   }
 }
 
-// What `>=` selects from as `largest` does from x: NaN becomes infinite, and what is infinite the largest number. Plugins do not
-// all know other comparisons than >=. A window with both inf and that number, in the other order, is the one that differs.
+// Makes an operand from which `>=` selects as `largest` does from x: NaN becomes infinite, and infinity the largest
+// finite number. Not all plugins know comparisons other than >=. Only a window that holds both inf and that number, in
+// the other order, gives another result.
 std::string NanLargest(StableHloWriter& writer, const Value& x) {
   const Type& type = x.type();
   const auto full = [&](double value) {

@@ -168,7 +168,7 @@ constinit const OpDef kOp_select_and_scatter_by = {
 
 namespace {
 
-// Whether the function compares its two scalars by >=.
+// Tells whether the function compares its two scalars by >=.
 bool ComparesGe(const Function& select) {
   if (select.parameters().size() != 2 || select.results().size() != 1) return false;
   const Node& node = *select.results()[0].node;

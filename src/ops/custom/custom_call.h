@@ -1,5 +1,5 @@
-// What a custom_call node says: the function's name and signature, and what it gives. Whoever records one and whoever runs it
-// meet here.
+// The contents of a custom_call node: the function's name and signature, and its results. Recording and execution meet
+// here.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ absl::StatusOr<CustomSignature> CustomSignatureOf(const ir::Attrs& attrs);
 inline absl::StatusOr<CustomSignature> CustomSignatureOf(const ir::Node& node) {
   return CustomSignatureOf(node.attrs());
 }
-// Whether the function, or one that it calls or carries, has one.
+// Tells whether the function, or one that it calls or carries, has a custom call.
 bool CallsCustom(const ir::Function& function);
 
 // The gradient's parameters for such a call: operands, results, and cotangents of float results; and how many results it has.
@@ -35,7 +35,8 @@ absl::Status RefuseCustomCalls(const ir::Module& module, std::string_view platfo
 // NOT_FOUND or INVALID_ARGUMENT unless all that the function calls is registered, with the same signature.
 absl::Status CheckCustomCalls(const ir::Function& function, const CustomFunctions& registered);
 
-// What the reader of StableHLO text adds to a custom call whose target is registered (OpDef::read asks for it).
+// The reader of StableHLO text adds these attributes to a custom call whose target is registered (OpDef::read asks for
+// them).
 inline constexpr std::string_view kShloSignature = "weft.signature";
 inline constexpr std::string_view kShloKind = "weft.kind";
 inline constexpr std::string_view kShloBatches = "weft.batches";

@@ -1,4 +1,4 @@
-// What a signature makes of operands' types: names get sizes, results types, parameters numbers.
+// Applies a signature to operands' types: names get sizes, results get types, parameters get numbers.
 #include "src/ops/custom/signature.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using Op = CustomExpression::Op;
 bool IsOperand(Role role) { return role == Role::kInput || role == Role::kInputValue || role == Role::kInOut; }
 bool IsResult(Role role) { return role == Role::kResult || role == Role::kInOut; }
 
-// What names stand for in one call.
+// The values of a signature's names in one call.
 class Bound {
  public:
   explicit Bound(const CustomSignature& signature)
@@ -39,7 +39,7 @@ class Bound {
     return absl::OkStatus();
   }
 
-  // Whether the tensor has the shape that the signature says, now that names are bound.
+  // Checks that the tensor has the shape that the signature says, now that names are bound.
   absl::Status Check(const CustomParameter& p, const Dims& dims, std::string_view what, size_t i) const {
     WEFT_ASSIGN_OR_RETURN(const Dims wanted, ShapeOf(p));
     if (wanted == dims) return absl::OkStatus();

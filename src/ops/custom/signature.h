@@ -77,9 +77,9 @@ struct CustomSignature {
 
   size_t operands() const;
   size_t results() const;
-  // Whether results' shapes follow from operands': otherwise an error that says what does not.
+  // Checks that the results' shapes follow from the operands'; the error says which one does not.
   absl::Status CheckShapesFollow() const;
-  // Whether all tensors begin with the same `name...`, so that one call does for any number of examples.
+  // Tells whether all tensors begin with the same `name...`, so that one call does for any number of examples.
   bool BatchesItself() const;
 
   // Checks the operands and gives the results' types. `said` are what somebody else says they are (a callback, a node), or none.

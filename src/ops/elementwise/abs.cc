@@ -17,7 +17,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Of a complex x the length grows along x: |x| changes by the real part of conj(sign x) dx.
+// The modulus of a complex x grows along x: |x| changes by the real part of conj(sign x) dx.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value &g = call.cotangents[0], sign = Unary(b, kOp_sign, call.operands[0]);

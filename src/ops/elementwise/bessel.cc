@@ -62,7 +62,7 @@ struct Fit {
 };
 constexpr Fit kI0e = {kI0eNear, kI0eFar, kI0eNear32, kI0eFar32}, kI1e = {kI1eNear, kI1eFar, kI1eNear32, kI1eFar32};
 
-// Of |x|, times it or not up to 8.
+// Computes the function of a = |x| by its two fits, up to 8 and beyond; `times` multiplies the first by a.
 Value OfSize(Builder& b, const Value& a, const Fit& fit, bool times) {
   const bool wide = a.dtype() == DType::kF64;
   Value small = Series(b, Add(b, Mul(b, a, 0.25), -1), wide ? fit.near : fit.near.first(fit.near32));

@@ -20,7 +20,7 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-// What the three have in common; each says its names.
+// The three operations have this in common; each says its names.
 template <typename Op, ScalarOp op>
 consteval OpDef Bitwise(OpDef named) {
   named.operands = kOperands;

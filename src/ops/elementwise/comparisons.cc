@@ -16,7 +16,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-// What the six have in common; each says its names.
+// The six comparisons have this in common; each says its names.
 template <Direction direction>
 consteval OpDef Comparison(OpDef named) {
   named.kind = Kind::kMacro;

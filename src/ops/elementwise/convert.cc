@@ -106,7 +106,7 @@ Splits OnPlanes(const PlanesCall& call) {
   return Real(Call(call.b, kOp_bitwise_or, {re, Convert(call.b, x.planes.im, to)}));
 }
 
-// Whether every value of `a` exists in `b`.
+// Tells whether every value of `a` exists in `b`.
 bool Holds(DType a, DType b) {
   if (a == b) return true;
   if (IsBool(b) || !IsComputable(a) || !IsComputable(b)) return false;

@@ -36,7 +36,7 @@ constexpr double kErfcR32[] = {-1.047766399936249e+1, 1.297719955372516e+1, -7.4
                                2.921019019210786,     -1.015265279202700,   4.218463358204948e-1,
                                -2.820767439740514e-1, 5.641895067754075e-1};
 
-// Of |x| >= 1, where 1 - erf(x) would cancel.
+// Computes erfc for |x| >= 1, where 1 - erf(x) would cancel.
 Value ErfcTail(Builder& b, const Value& a) {
   const Value square = Mul(b, a, a), bell = Exp(b, Neg(b, square));
   if (a.dtype() == DType::kF64) {

@@ -65,7 +65,7 @@ constexpr double kBernoulli[] = {-7.1661652561756670113e18,
                                  -720.0,
                                  12.0};
 
-// Of x < 1/2 by the reflection log(pi / |sin(pi x)|) - lgamma(1 - x).
+// x < 1/2 goes by the reflection log(pi / |sin(pi x)|) - lgamma(1 - x).
 Value Lgamma(Builder& b, const Value& x) {
   const Value reflect = Compare(b, Direction::kLt, x, 0.5);
   const Value z = Select(b, reflect, Neg(b, x), Add(b, x, -1));
@@ -80,7 +80,7 @@ Value Lgamma(Builder& b, const Value& x) {
   return Select(b, Compare(b, Direction::kEq, a, kInf), FullLike(b, x, kInf), finite);
 }
 
-// Of x < 1/2 by the reflection digamma(1 - x) - pi / tan(pi x).
+// x < 1/2 goes by the reflection digamma(1 - x) - pi / tan(pi x).
 Value Digamma(Builder& b, const Value& x) {
   const Value reflect = Compare(b, Direction::kLt, x, 0.5);
   const Value z = Select(b, reflect, Neg(b, x), Add(b, x, -1));
@@ -112,7 +112,7 @@ Value ZetaSum(Builder& b, const Value& x, const Value& q) {
     rest = Add(b, Mul(b, Mul(b, factor, inverse), rest), 1 / kBernoulli[i]);
   }
   const Value tail = Add(b, Add(b, Div(b, a, Add(b, x, -1)), Mul(b, Div(b, x, a), rest)), 0.5);
-  // What remains is nothing where its first power is, though the tail be infinite.
+  // The remainder is nothing where its first power is 0, even where the tail is infinite.
   return Select(b, Compare(b, Direction::kEq, power, 0), sum, Add(b, sum, Mul(b, power, tail)));
 }
 

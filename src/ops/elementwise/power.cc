@@ -34,7 +34,7 @@ double SmallestNormal(DType dtype) {
   }
 }
 
-// Whether y is a real number of at least 0.
+// Tells whether y is a real number of at least 0.
 Value NotBelow(Builder& b, const Value& y) {
   if (!IsComplex(y.dtype())) return Compare(b, Direction::kGe, y, 0);
   const Planes planes = PlanesOf(b, y);

@@ -10,7 +10,8 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kF | kSI | kC, "operand"}};
 
-// Of a real x it is flat. A complex one's turns with x: its change is i s Im(conj(s) dx) / |x| for s = sign x, at 0 none.
+// The sign of a real x is flat. The sign of a complex x turns with x: its change is i s Im(conj(s) dx) / |x| for s =
+// sign x, and none at 0.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value &x = call.operands[0], &s = call.results[0];
   if (!IsComplex(x.dtype())) return absl::OkStatus();

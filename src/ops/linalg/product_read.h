@@ -5,7 +5,8 @@
 
 namespace weft::ops {
 
-// What the text says of the precision: of two factors the more exact. HIGHEST reads as absent, which is written as that.
+// Reads the precision that the text gives: the more exact one of two factors. HIGHEST reads as absent, which is written
+// as that.
 ir::AttrValue ReadPrecision(ir::StableHloOp& op);
 
 // `product` of two factors, both of one type, with sums of the type that the text says (attribute `dtype_at`); where no product of such

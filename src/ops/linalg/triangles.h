@@ -1,4 +1,4 @@
-// What cholesky and triangular_solve share: checks of stacks of square matrices, and masks of their triangles.
+// cholesky and triangular_solve share these: checks of stacks of square matrices, and masks of their triangles.
 #pragma once
 
 #include "src/ops/families.h"

@@ -41,7 +41,7 @@ constexpr OperandDef kGradientOperands[] = {kOperands[0],
 constexpr AttrDef kGradientAttrs[] = {kAttrs[0], kAttrs[1], kAttrs[3], kAttrs[4], kAttrs[5]};
 constexpr std::string_view kGradientResults[] = {"grad_q", "grad_k", "grad_v"};
 
-// What both operations are told.
+// The attributes that attention and its gradient have in common.
 struct Scores {
   int64_t alignment = kNone;
   double scale = 1;
@@ -142,8 +142,9 @@ Values Computed(Builder& b, std::span<const Value> operands, const Attrs& attrs)
   return computed;
 }
 
-// Of a product whose left side has a row for each of `x`'s queries: one of them for all the heads that share a key head, so
-// that k and v are not repeated. [..., heads, queries, n] and [..., key heads, heads / key heads * queries, n] lie alike.
+// Prepares the left side of a product that has a row for each of `x`'s queries: one product for all heads that share a
+// key head, so that k and v are not repeated. [..., heads, queries, n] and [..., key heads, heads / key heads *
+// queries, n] have the same layout.
 Value ByKeyHead(Builder& b, const Value& x, const Value& of_keys) {
   const size_t rank = x.dims().size();
   if (rank < 3 || x.dims()[rank - 3] == of_keys.dims()[rank - 3]) return x;

@@ -41,8 +41,9 @@ ir::Value StreamOf(ir::Builder& b, const ir::Value& state, const ir::Value& numb
 // bits an element of the results, or of that operand (an operation may draw for each element and give one for each row).
 uint64_t RandomBlocks(uint64_t largest, std::span<const ir::Value> results);
 
-// What rng_bit_generator with PHILOX comes to, where compilers do better with each block computed once and put in order than with
-// each element computing its own, and in 32 bits alone, as TPUs compute; and whether it is one, of fewer than 2^32 blocks.
+// The first tells whether a node is rng_bit_generator with PHILOX of fewer than 2^32 blocks. The second computes the
+// same by blocks: each block once, put in order, and in 32 bits alone, as TPUs compute. Compilers do better with that
+// than with each element computing its own block.
 bool GoesByBlocks(const ir::Node& node);
 ir::Values PhiloxByBlocks(ir::Builder& b, const ir::Value& state, const Dims& dims, DType dtype);
 

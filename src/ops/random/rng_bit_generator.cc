@@ -57,7 +57,7 @@ Value High(Builder& b, const Value& x) {
   return Convert(b, Call(b, kOp_shift_right_logical, {x, U64(b, 32)}), DType::kU32);
 }
 Value Xor(Builder& b, const Value& x, const Value& y) { return Call(b, kOp_bitwise_xor, {x, y}); }
-// Of two u32, the low one first.
+// Joins two u32, the low one first.
 Value Join(Builder& b, const Value& low, const Value& high) {
   const Value wide = Convert(b, high, DType::kU64);
   return Call(b, kOp_bitwise_or, {Call(b, kOp_shift_left, {wide, U64(b, 32)}), Convert(b, low, DType::kU64)});
@@ -272,7 +272,7 @@ constexpr Sample kSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
                                {"u64[2]<0:1000> shape=[] dtype=i8 rng_algorithm=THREE_FRY"},
                                {"u64[2]<0:1000> shape=[0,3] rng_algorithm=THREE_FRY"}};
 
-// Of x and a constant, 32 bits each, the low and the high word of the product, by halves.
+// Returns the low and the high word of the product of x and a constant, 32 bits each, computed by halves.
 std::pair<Value, Value> MulWide(Builder& b, const Value& x, uint32_t by) {
   const auto lower = [&](const Value& y) { return And(b, y, U32(b, 0xFFFF)); };
   const auto upper = [&](const Value& y) { return Call(b, kOp_shift_right_logical, {y, U32(b, 16)}); };

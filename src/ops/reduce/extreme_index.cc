@@ -1,4 +1,4 @@
-// What argmax and argmin share.
+// argmax and argmin share this code.
 #include "src/ops/reduce/extreme_index.h"
 
 #include "src/ops/axes.h"

@@ -1,4 +1,4 @@
-// What argmax and argmin share: attributes, shape rule and expansion.
+// argmax and argmin share these: attributes, shape rule and expansion.
 #pragma once
 
 #include "src/ops/families.h"

@@ -284,7 +284,8 @@ constinit const OpDef kOp_reduce_by = {
 Values ReduceBy(Builder& b, std::span<const Value> inputs, std::span<const Value> inits,
                 const Ref<const Function>& body, const Ints& dimensions, std::span<const Value> captures) {
   if (!b.ok()) return Values(inputs.size());
-  // Of one element there is nothing to combine, and the first values, being neutral, change nothing: XLA leaves them out.
+  // A reduction of no dimensions combines nothing, and the initial values, being neutral, change nothing: XLA leaves
+  // them out.
   if (dimensions.empty() && inputs.size() == body->results().size()) return {inputs.begin(), inputs.end()};
   const std::optional<Reducer> plain = PlainReducer(*body);
   if (plain && inputs.size() == 1 && inits.size() == 1 && captures.empty()) {

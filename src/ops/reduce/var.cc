@@ -13,7 +13,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-// Of the expansion's two ways one would be infinite times 0.
+// The expansion has two ways; the gradient of one of them would be infinite times 0. So var has a rule of its own.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.node.attrs()));

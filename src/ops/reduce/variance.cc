@@ -1,4 +1,4 @@
-// What var and std share.
+// var and std share this code.
 #include "src/ops/reduce/variance.h"
 
 #include <algorithm>

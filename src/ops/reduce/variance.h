@@ -1,4 +1,4 @@
-// What var and std share: attributes, shape rule and the variance itself.
+// var and std share these: attributes, shape rule and the variance itself.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -27,9 +27,10 @@ struct MeanSquare {
   // mean(x^2), as far as the type has it.
   ir::Value Plain(ir::Builder& b) const;
 };
-// Of x less `mean`, which may be absent, with `plain` as the mean that comes out without a factor. `reduce` gives the mean of what is
-// shaped like x; mean and factor spread over x by `spread`. The CPU backend leaves the second sum out where no row needs it: it begins
-// at x again, so that nothing is kept for it. Where `epsilon` is added, small squares matter as far as they stand out from it.
+// Computes the mean square of x minus `mean`, which may be absent, where `plain` is the mean that comes out without a
+// factor. `reduce` gives the mean of a tensor shaped like x; mean and factor spread over x by `spread`. The CPU backend
+// omits the second sum where no row needs it: it begins at x again, so that nothing is kept for it. Where `epsilon` is
+// added, small squares matter as far as they stand out from it.
 struct SquareCall {
   ir::Value x, mean, plain;
   double epsilon = 0;

@@ -1,4 +1,5 @@
-// What StableHLO's operations of run-time shapes and amounts share. The type of their result must be known all the same.
+// StableHLO's operations of run-time shapes and amounts share these. The type of their result must be known all the
+// same.
 #pragma once
 
 #include <optional>

@@ -28,7 +28,7 @@ absl::Status CheckGather(const GatherDims& dims, const Dims& operand, const Dims
 // The result of a gather, the updates of a scatter.
 Dims GatheredDims(const GatherDims& dims, const Dims& operand, const Dims& indices);
 
-// Of a scatter: boxes with the sizes of the updates' window.
+// Sets the box of a scatter to the sizes of the updates' window.
 void SizeByUpdates(GatherDims& dims, const Dims& operand, const Dims& updates);
 // StableHLO's dimension numbers of a scatter.
 std::string ShloScatterDims(const GatherDims& dims);

@@ -58,7 +58,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Of each update: whether its whole box lies inside, as bool of the updates' shape.
+// Tells of each update whether its whole box lies inside, as bool of the updates' shape.
 Value Inside(Builder& b, const GatherDims& dims, const Value& indices, const Value& held, const Dims& updates) {
   Value same = Compare(b, Direction::kEq, indices, held);
   if (dims.index_vector < static_cast<int64_t>(indices.dims().size())) {

@@ -89,7 +89,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value>) {
                      " has no gradient; what adds, compares or replaces one tensor's elements is scatter, which has");
 }
 
-// What the function captures are scalars: examples with their own go one after the other.
+// The function's captures are scalars: examples that have captures of their own go one after the other.
 absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   Attrs attrs = call.node.attrs();
   for (const size_t i : {0, 1, 2, 4, 5}) attrs.set(i, Shifted(attrs.IntList(i)));

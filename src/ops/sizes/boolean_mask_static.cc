@@ -62,7 +62,7 @@ absl::Status ExpandAlong(const ExpandCall& call, std::span<Value> results) {
   const Places places = FirstTrue(b, Reshape(b, mask, {n}), size);
   results[1] = places.count;
   if (n == 0) {
-    // Of nothing, but x's all the same, for the gradient.
+    // The result of no elements still depends on x, for the gradient.
     const Dims none = Chosen(x.dims(), axis, rank, 0);
     Ints low(none.size(), 0), high = low;
     high[axis] = size;

@@ -1,5 +1,6 @@
-// What the operations share whose results have as many elements as the data say: here so many as the caller says, and a count
-// beside them, so that shapes are known when a program is recorded. Their exact forms are src/c_api/sizes.cc.
+// Operations whose results have as many elements as the data say share these. Here the caller gives the size and a
+// count comes beside the result, so that shapes are known when a program is recorded. Their exact forms are
+// src/c_api/sizes.cc.
 #pragma once
 
 #include "src/ops/families.h"

@@ -30,7 +30,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Of a sorted row: whether an element differs from the one before it.
+// Tells for each element of a sorted row whether it differs from the one before it.
 Value Begins(Builder& b, const Value& sorted, bool equal_nan) {
   const int64_t n = sorted.dims()[0];
   const Value before = Slice(b, sorted, {0}, {n - 1}, {1}), after = Slice(b, sorted, {1}, {n}, {1});

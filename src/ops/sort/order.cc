@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-// What is compared in place of x, as whole numbers where x is a float: its bits, where they count down below 0.
+// Makes the key that is compared in place of x. The key of a float is a whole number: its bits, counting down below 0.
 Value KeyOf(Builder& b, Value x) {
   if (IsNarrow(x.dtype())) x = Convert(b, x, ComputeType(x.dtype()));
   const DType dtype = x.dtype();

@@ -5,8 +5,8 @@
 
 namespace weft::ops {
 
-// Of 2n scalars, two of each type: whether the first of the first pair comes before the second. Floats: -0 equals 0, NaN comes
-// behind everything (descending: before). The other types do not matter.
+// A function of 2n scalars, two of each type, that tells whether the first of the first pair comes before the second.
+// Floats: -0 equals 0, NaN comes last (descending: first). The other types do not matter.
 absl::StatusOr<Ref<const ir::Function>> Comparator(std::span<const DType> types, bool descending);
 
 // sort_by the first tensor, stable; the others move along. Empty after a failure.

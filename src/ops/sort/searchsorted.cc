@@ -30,7 +30,7 @@ absl::Status InferSearch(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Whether x stands before y: NaN is larger than everything.
+// Tells whether x stands before y: NaN is larger than everything.
 Value Before(Builder& b, const Value& x, const Value& y) {
   const Value less = Compare(b, Direction::kLt, x, y);
   if (!b.ok() || !IsFloat(x.dtype())) return less;

@@ -20,7 +20,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// What recomputes stays apart from what it would be merged with, in the gradient too: the cotangents pass one barrier.
+// A recomputation stays apart from the computation that it would be merged with, in the gradient too: the cotangents
+// pass one barrier.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Values present;
   for (size_t i = 0; i < grads.size(); ++i) {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-// What LDTILECFG reads.
+// The memory operand of LDTILECFG.
 struct WeftTileConfig {
   uint8_t palette = 0;  // 1: eight tiles of up to 16 rows of 64 bytes
   uint8_t start_row = 0;

@@ -142,7 +142,8 @@ class Pixels : public TileOperands {
     for (int d = 0; d < kDims; ++d) offset += place.at[d] * dims_[d]->in_step * in_stride_[d];
     return offset;
   }
-  // Of all taps; the first and last offsets of a dimension are its smallest and largest.
+  // Tells whether all taps lie inside the image; the first and last offsets of a dimension are its smallest and
+  // largest.
   bool Inside(const Place& place) const {
     for (int d = 0; d < kDims; ++d) {
       if (dims_[d]->inside) continue;

@@ -126,7 +126,7 @@ class Driver {
   int64_t Rows(int64_t row_block) const { return std::min(kTileBlockSide, p_.m - row_block * kTileBlockSide); }
   bool InPlace(int64_t row_block) const { return p_.a_in_place && Rows(row_block) % kTileSide == 0; }
 
-  // Of 32 rows and one block of K.
+  // The packed bytes of 32 rows and one block of K.
   int64_t PackedBlockBytes() const { return 2 * TileSteps(k_block_) * kTileBytes; }
   // Where A is read in place: one block whose rows fill no tile, and the last elements of K of another.
   int64_t PackedABytes() const {

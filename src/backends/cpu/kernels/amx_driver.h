@@ -11,7 +11,7 @@
 
 namespace weft::cpu {
 
-// Whether products of these types run on tiles.
+// Tells whether products of these types run on tiles.
 inline bool AmxServes(const CpuTarget& target, DType input, DType output) {
   return target.tiles != TileUnit::kNone && input == DType::kBF16 && (output == DType::kBF16 || output == DType::kF32);
 }
@@ -51,8 +51,8 @@ struct TileProduct {
   int64_t column0 = 0;  // likewise, of C's first column
 };
 
-// Whether tiles had better read rows of A where they are. So far apart, rows share so few sets of L1 that it does not keep 32
-// of them: then A is copied, unless it is passed over twice at most.
+// Tells whether tiles had better read rows of A where they are. Rows this far apart share so few sets of L1 that it
+// does not keep 32 of them: then A is copied, unless it is passed over twice at most.
 inline bool ReadsInPlace(int64_t stride_bytes, int64_t n) {
   constexpr int64_t kCrowded = 2048;
   return stride_bytes % kCrowded != 0 || n <= 2 * kTileBlockSide;
@@ -71,7 +71,7 @@ absl::Status RunTiles(KernelSet::State& state, const TileProduct& product, const
 bool IsLong(const TileProduct& product);
 absl::Status RunLong(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt);
 
-// What entry points call where AmxServes.
+// Entry points call these where AmxServes.
 absl::Status RunTileGemm(KernelSet::State& state, const GemmCall& call, const Duty& duty);
 void PackTileB(const CpuTarget& target, const GemmCall& call, void* packed, ThreadPool& pool);
 absl::Status RunTileGather(KernelSet::State& state, const GatherCall& call, const Duty& duty);

@@ -275,8 +275,8 @@ class Driver {
     return absl::OkStatus();
   }
 
-  // What few queries' exponentials and what rounding them took away give by the values, which are read once: `rest` lies behind
-  // `narrow`, as more rows of it.
+  // Multiplies few queries' exponentials, and their rounding errors, by the values, which are read once: `rest` lies
+  // behind `narrow`, as more rows of it.
   absl::Status AddBoth(const MatrixView& of_values, int64_t keys, bool accumulate, const Space& space) {
     const int64_t rows = call_.queries;
     GemmCall both = Values(2 * rows, keys, false);
@@ -318,7 +318,7 @@ class Driver {
     rows_.finish(run);
   }
 
-  // What one part of the keys gives few queries: maxima, sums, values.
+  // The bytes of one part of the keys' results for few queries: maxima, sums, values.
   int64_t PartBytes() const { return kFewQueries * (1 + kAttentionLanes + value_stride_) * 4; }
   float* Part(int64_t member, int64_t part) const {
     return reinterpret_cast<float*>(static_cast<char*>(call_.space) + (member * parts_ + part) * PartBytes());

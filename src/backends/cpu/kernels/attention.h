@@ -40,10 +40,10 @@ struct AttentionCall {
   void* space = nullptr;  // AttentionSpace bytes
 };
 
-// Of k and v in the order that tiles read them, or of partial results: for AttentionCall::space.
+// Bytes for AttentionCall::space: k and v in the order that tiles read them, or partial results.
 int64_t AttentionSpace(const CpuTarget& target, const AttentionCall& call);
 absl::Status RunAttention(KernelSet& kernels, const AttentionCall& call, ThreadPool& pool);
-// What a run asks for; see KernelSet::PrepareGemm.
+// Prepares a run; see KernelSet::PrepareGemm.
 absl::Status PrepareAttention(KernelSet& kernels, const AttentionCall& call, ScratchNeeds& needs);
 
 // The cotangents of q, k and v by that of the result, in f32, dense as their operands are: the scores of some queries and all

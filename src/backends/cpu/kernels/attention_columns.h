@@ -1,6 +1,6 @@
-// What attention's gradient does to scores between its products. They lie turned round, a row for each key and a column
-// for each query, so that maxima and sums of queries run down columns, a query a lane. These are the inner loops, one set
-// per instruction set; attention_gradient.cc drives them.
+// The work of attention's gradient on scores between its products. Scores lie transposed, a row for each key and a
+// column for each query, so that maxima and sums of queries run down columns, a query a lane. These are the inner
+// loops, one set per instruction set; attention_gradient.cc drives them.
 #pragma once
 
 #include <cstdint>

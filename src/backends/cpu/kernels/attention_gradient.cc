@@ -116,7 +116,7 @@ class Driver {
     call.c_row_stride = RoundUp(rows, kAttentionLanes);
     return call;
   }
-  // What scores times queries (or cotangents) add to the keys' sums.
+  // Adds the products of scores with queries (or cotangents) to the keys' sums.
   GemmCall Sums(int64_t width, int64_t rows, int64_t keys) const {
     GemmCall call;
     call.m = keys;

@@ -1,4 +1,4 @@
-// What attention and its gradient share behind attention.h.
+// Attention and its gradient share this behind attention.h.
 #pragma once
 
 #include "src/backends/cpu/kernels/attention.h"
@@ -10,7 +10,7 @@ namespace weft::cpu {
 inline constexpr int64_t kManyTasks = 16;
 // Between rows of one matrix: a power of two would crowd them into few sets of the first cache.
 inline constexpr int64_t kRowGap = 16;
-// Of parts of scratch, in bytes.
+// The alignment of parts of scratch, in bytes.
 inline constexpr int64_t kAlign = 64;
 inline int64_t RoundUp(int64_t n, int64_t unit) { return CeilDiv(n, unit) * unit; }
 
@@ -29,7 +29,7 @@ inline int64_t Members(const AttentionCall& call) {
   for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
   return members;
 }
-// Of k and v.
+// The members of k and v.
 inline int64_t KeyMembers(const AttentionCall& call) { return Members(call) / call.group; }
 
 // Where a member begins; `written`: of the result, or of its cotangent.
@@ -49,7 +49,7 @@ inline AttentionOffsets OffsetsOf(const AttentionCall& call, const AttentionMatr
   return at;
 }
 
-// What a task asks for that runs such products: each thread has all of it.
+// Adds the workspace of a task that runs such products: each thread has all of it.
 inline void AddEach(const ScratchNeeds& products, ScratchNeeds& needs) {
   for (size_t slot = 0; slot < products.once.size(); ++slot) {
     needs.Each(static_cast<ScratchSlot>(slot), products.Of(0, static_cast<ScratchSlot>(slot)));

@@ -1,5 +1,6 @@
-// What attention does to scores between its two products: scale, mask, exponentials with the running maximum and sum of each
-// query, and in the end the division. These are the inner loops, one set per instruction set; attention.cc drives them.
+// The work of attention on scores between its two products: scale, mask, exponentials with the running maximum and sum
+// of each query, and in the end the division. These are the inner loops, one set per instruction set; attention.cc
+// drives them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace weft::cpu {
 
-// Of the running sums of one query, and what rows of scores and values are padded to: the most lanes of any set.
+// The number of running sums of one query, to which rows of scores and values are padded: the most lanes of any set.
 inline constexpr int64_t kAttentionLanes = 16;
 
 enum class AttentionMask : uint8_t {
@@ -54,7 +55,7 @@ struct AttentionKernels {
               int64_t count) = nullptr;  // of what is not positive; count a multiple of the lanes
 };
 extern const AttentionKernels kAttentionPortable, kAttentionAvx2, kAttentionAvx512;
-// Of a CpuTarget's isa.
+// The loops for a CpuTarget's isa.
 const AttentionKernels& AttentionKernelsOf(Isa vectors);
 
 }  // namespace weft::cpu

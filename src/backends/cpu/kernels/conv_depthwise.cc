@@ -347,8 +347,8 @@ void Deal(int64_t count, int64_t products, bool whole, ThreadPool& pool, Fn fn) 
   }
 }
 
-// Whether sums are ended where they are in registers. Loops there round as if a NaN had no low digits; sums of
-// bf16 have none, and the other numbers are looked at.
+// Tells whether the epilogue runs where sums are in registers. Loops there round as if a NaN had no low digits; sums of
+// bf16 have none, and the other numbers are checked.
 bool Ends(const GatherCall& call) {
   if (call.ending.kind != EndingKind::kAffine || (call.output != DType::kF32 && call.output != DType::kBF16))
     return false;

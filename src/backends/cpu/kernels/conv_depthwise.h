@@ -18,11 +18,11 @@ struct ChannelRun {
   int64_t taps = 0;
   T* y = nullptr;
   int64_t pixels = 0, x_step = 0, y_step = 0, channels = 0;
-  // Of `gather` in f32: x is bf16 in truth, its steps count those.
+  // For `gather` in f32: x really is bf16, and its steps count bf16.
   bool halves = false;
-  // Of `gather`: taps come in rows of three that are one pixel apart, which is x_step over this; 0 if they do not.
+  // For `gather`: taps come in rows of three that are one pixel apart, which is x_step over this; 0 if they do not.
   int64_t stride = 0;
-  // Of `gather_pairs`, in rows of three: the first pixel's first tap of each row is padding, the last one's last.
+  // For `gather_pairs`, in rows of three: the first pixel's first tap of each row is padding, the last one's last.
   bool lacks_first = false, lacks_last = false;
   // Instead of y, of `gather` in f32: where sums go as bf16 or f16.
   uint16_t* narrow = nullptr;
@@ -74,7 +74,7 @@ struct ChannelKernels {
 // As gather_pairs of kChannelsAvx512, where the processor converts to bf16 and takes denormals for zeros.
 void GatherPairsBF16(const ChannelRun<float>& run);
 extern const ChannelKernels kChannelsPortable, kChannelsAvx2, kChannelsAvx512;
-// Of a CpuTarget's isa.
+// The loops for a CpuTarget's isa.
 const ChannelKernels& ChannelKernelsOf(Isa vectors);
 
 }  // namespace weft::cpu

@@ -14,7 +14,7 @@ namespace {
 
 using Sums = Lanes<float, 16>::V;
 using SumBits = Lanes<uint32_t, 16>::V;
-// Of a vector of sums that are bf16, and become one again, in the high half.
+// Ends a vector of sums that are bf16, and become one again, in the high half.
 [[gnu::always_inline]] inline SumBits EndedBits(const EndingVectors<Sums>& ending, Sums sum) {
   const SumBits rounded = RoundedBits(Load<SumBits>(&sum)) & 0xFFFF0000u;
   sum = Load<Sums>(&rounded) * ending.factor + ending.summand;

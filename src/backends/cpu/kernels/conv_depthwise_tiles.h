@@ -1,5 +1,5 @@
-// What the loops of conv_depthwise.h share between conv_depthwise_lanes.h and conv_depthwise_pairs_lanes.h: tiles of pixels and
-// the arithmetic of endings. Included by them alone; everything is in an anonymous namespace.
+// The loops of conv_depthwise_lanes.h and conv_depthwise_pairs_lanes.h share this: tiles of pixels and the arithmetic
+// of epilogues. Included by them alone; everything is in an anonymous namespace.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,8 @@ struct GatherCall {
 
   int64_t FromChannels() const { return groups * group_from; }
   int64_t ToChannels() const { return groups * group_to; }
-  // Whether the ending makes the same of sums that are denormal as of zeros, and no results before something is added that
-  // are denormal: such numbers vanish beside summands of a usual size.
+  // Tells whether the epilogue makes the same of denormal sums as of zeros, and makes no denormal results before
+  // something is added: such numbers vanish beside summands of a usual size.
   bool DenormalsVanish() const;
 };
 

@@ -109,7 +109,7 @@ int64_t PaddedLines::Tiles(const Phase& phase) {
 int64_t PaddedLines::Most() const {
   const PhaseDim& dim = phase_.dims[kInner - 1];
   const int64_t lines = (Tiles(phase_) * rows_ - 1) / phase_.dims[kInner].count + 2;
-  // What a window reaches comes at the end, and again where tiles go on to another member.
+  // The reach of a window comes at the end, and again where tiles go on to another member.
   return (lines - 1) * dim.in_step + 1 + Reach(dim) * (lines / dim.count + 2);
 }
 

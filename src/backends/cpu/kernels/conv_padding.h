@@ -18,7 +18,8 @@ class PaddedImage {
   int64_t line_bytes() const { return line_; }
   int64_t lines() const { return batch_ * image_lines_; }
   int64_t image_lines() const { return image_lines_; }  // of one member
-  // Whether lines are short enough to be made several at a time in a near cache, and follow each other as windows move.
+  // Tells whether lines are short enough to be made several at a time in a near cache, and follow each other as windows
+  // move.
   bool Flows() const;
   void Copy(int64_t begin, int64_t end, char* to) const;
 

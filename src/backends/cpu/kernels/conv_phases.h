@@ -56,8 +56,8 @@ struct Phase {
 // is then a matrix product over one line of pixels. Their order in memory stays.
 void JoinLines(GatherCall* call);
 
-// Whether neighbouring output pixels read neighbouring elements, everywhere: one channel, moved by one, without padding
-// along the line. A tile then needs no pointer for each of its pixels.
+// Tells whether neighbouring output pixels read neighbouring elements, everywhere: one channel, moved by one, without
+// padding along the line. A tile then needs no pointer for each of its pixels.
 bool RunsAlongPixels(const GatherCall& call);
 
 // The kernel's columns in panels: as wide as registers allow, unless somewhat narrower ones make tiles of whole lines. Such
@@ -67,12 +67,12 @@ ColumnCut CutColumns(const CpuTarget& target, const GatherCall& call, MicroForm 
 // `rows`: of a tile, at most.
 std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, int rows);
 
-// Whether sums are rounded by the tiles: those that are done with one block of K. Others wait for the next one in f32.
+// Tells whether tiles round the sums: those that are done with one block of K. Others wait for the next one in f32.
 bool RoundsSums(const GatherCall& call, const Phase& phase);
-// Whether tiles do what follows, in the last block of K; of one of `phases` phases.
+// Tells whether tiles do the epilogue, in the last block of K of one of `phases` phases.
 bool EndsSums(const GatherCall& call, const Phase& phase, size_t phases);
 
-// Whether panels of the kernel are dealt to threads, rather than tiles of pixels.
+// Tells whether the work is partitioned over threads by panels of the kernel, rather than by tiles of pixels.
 bool DealsPanels(const GatherCall& call, const ColumnCut& columns, const Phase& phase, int threads);
 
 }  // namespace weft::cpu

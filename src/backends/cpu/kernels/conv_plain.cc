@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kLast = kMaxSpatialDims;
 
-// What all three directions walk over: every (output pixel, tap) with the input pixel it reads.
+// All three directions walk over this: every (output pixel, tap) with the input pixel it reads.
 struct Walk {
   explicit Walk(const ConvCall& call) : call(call), geometry(PadRank(call.spatial_rank, call.dims)) {
     group_in = call.in_channels / call.feature_groups;

@@ -296,7 +296,7 @@ class Weights {
     if (runs_.empty()) return absl::OkStatus();
     return FetchTiles(state_, types_.micro, form_, rows, count, columns_, Masks(), &set_);
   }
-  // Whether the last vector of dy may end where nothing must be read.
+  // Tells whether the last vector of dy may end where nothing must be read.
   bool Masks() const { return !pairs_ && columns_.columns % columns_.lanes != 0; }
 
   // Bytes before what the first tap of `run` reads for output line `line`, -1 where the line falls on padding.

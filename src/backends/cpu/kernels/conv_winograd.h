@@ -23,7 +23,7 @@ struct WinogradKernels {
 };
 extern const WinogradKernels kWinogradPortable, kWinogradAvx2, kWinogradAvx512;
 
-// Whether this call is done so: by its types, its shape and what it allows alone.
+// Tells whether this call runs so: by its types, its shape and its permission alone.
 bool WinogradServes(const GatherCall& call);
 absl::Status RunWinograd(KernelSet::State& state, const GatherCall& call, const Duty& duty);
 

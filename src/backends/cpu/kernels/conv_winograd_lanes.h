@@ -9,7 +9,7 @@ namespace {
 // The points' sizes, and what polynomials through them have as coefficients: all exact in f32.
 constexpr float kA = 0.625f, kB = 1.5f;
 constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
-// Of the taps' values at the points: the product of a point's distances from the others, inverted.
+// The factors of the taps' values at the points: the product of a point's distances from the others, inverted.
 constexpr float kAt0 = 1 / (kA2 * kB2), kAtA = 1 / (2 * kA2 * (kA2 - kB2)), kAtB = 1 / (2 * kB2 * (kB2 - kA2));
 
 template <typename V>

@@ -94,18 +94,20 @@ bool HasInfinities(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
-// Whether the forward pass reads padding: tap 0 reads it at the first output position, or the last tap at the last one.
+// Tells whether the forward pass reads padding: tap 0 reads it at the first output position, or the last tap at the
+// last one.
 bool ReadsOutside(const SpatialDim& dim) {
   return dim.lhs_dilation > 1 || dim.pad_lo > 0 ||
          (dim.out - 1) * dim.stride - dim.pad_lo + (dim.window - 1) * dim.rhs_dilation >= dim.in;
 }
-// Whether the gradient of x does: a position of x and a tap name a position in y, whose elements the stride spreads.
+// Tells whether the gradient of x reads zeros: a position of x and a tap name a position in y, whose elements the
+// stride spreads.
 bool GathersOutside(const SpatialDim& dim) {
   return dim.stride > 1 || dim.pad_lo < (dim.window - 1) * dim.rhs_dilation ||
          (dim.in - 1) * dim.lhs_dilation + dim.pad_lo >= dim.out;
 }
 
-// Whether an output position reads zeros alone, through all taps.
+// Tells whether an output position reads zeros alone, through all taps.
 bool IsBlind(const SpatialDim& dim) {
   for (int64_t out = 0; out < dim.out; ++out) {
     int64_t tap = 0;

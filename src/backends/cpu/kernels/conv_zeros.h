@@ -14,12 +14,12 @@ namespace weft::cpu {
 // Which operand of a ConvCall is computed from the other two: y, x or w. The kernel is w; for kWeights, y takes its place.
 enum class Direction : uint8_t { kForward, kData, kWeights };
 
-// Whether a kernel's element meets such a zero at all; false for types without infinities.
+// Tells whether a kernel's element meets such a zero at all; false for types without infinities.
 bool MeetsZeros(const ConvCall& call, Direction direction);
-// Whether this stored tap reads such a zero at this pixel of the result; for kWeights, at this pixel of y.
+// Tells whether this stored tap reads such a zero at this pixel of the result; for kWeights, at this pixel of y.
 bool MeetsZero(const Geometry& geometry, Direction direction, int64_t pixel, int64_t stored_tap);
 
-// Whether one of `count` elements is infinite or NaN.
+// Tells whether one of `count` elements is infinite or NaN.
 bool AnyNotFinite(DType dtype, const void* elements, int64_t count);
 bool AnyNotFinite(DType dtype, const void* elements, int64_t count, ThreadPool& pool);
 

@@ -15,8 +15,8 @@ namespace {
 
 // With more rows arithmetic decides, and packing is repaid.
 constexpr int64_t kFewRows = 8;
-// Of what can be read in place, by rows of B: more sums than registers hold go to a near cache and back, which register tiles
-// need not.
+// The limit of rows where B can be read in place, by rows of B: more sums than registers hold go to a near cache and
+// back, which register tiles need not.
 constexpr int64_t kFewInPlace = 4;
 // A smaller B that can be read in place is in a near cache, and register tiles that keep their sums over all of K are
 // quicker.

@@ -1,5 +1,6 @@
-// What a matrix product's tiles ask for as they run, a line of a cache with each step: what is packed or read in place after them, from
-// memory where rows are further apart than they are long, which no processor follows by itself. (Of many requests at once it drops most.)
+// Prefetches for a matrix product: tiles ask, a line of a cache with each step, for operands that are packed or read in
+// place after them, from memory where rows are further apart than they are long, which no processor follows by itself.
+// (Of many requests at once it drops most.)
 #pragma once
 
 #include <algorithm>
@@ -46,7 +47,7 @@ class NextReads {
   int64_t asked_ = 0, row_ = 0;  // bytes of each row; the next row
 };
 
-// What is read after the tiles that run, and asked for by them.
+// The operands that are read after the running tiles, which prefetch them.
 struct Coming {
   const char* panels = nullptr;  // of a packed operand
   NextReads reads;               // to be packed, or in place

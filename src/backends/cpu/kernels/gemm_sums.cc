@@ -14,7 +14,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kMostSteps = 64;
-// Of A, so that a thread's share stays in L2.
+// The limit of A's bytes, so that a thread's share stays in L2.
 constexpr int64_t kMostBytes = 256 << 10;
 
 int64_t RowStride(const GemmCall& call) { return call.c_row_stride != 0 ? call.c_row_stride : call.n; }

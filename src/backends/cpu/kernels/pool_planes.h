@@ -51,7 +51,7 @@ struct PlaneKernels {
 };
 extern const PlaneKernels kPlanesPortable, kPlanesAvx2, kPlanesAvx512;
 
-// Whether they serve: max-pools of one channel over rows and columns.
+// Tells whether these loops serve: max-pools of one channel over rows and columns.
 bool PoolsPlanes(const PoolCall& call, bool backward);
 int64_t BytesOfPlanes(const PoolCall& call, Isa isa, bool backward);  // of a share's scratch, in kTables
 absl::Status PoolPlanes(const PoolCall& call, Isa isa, ThreadPool& pool);

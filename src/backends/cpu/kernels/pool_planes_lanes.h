@@ -135,7 +135,7 @@ struct EvenOdd {
   int64_t even, odd;
 };
 
-// Whether there was a NaN.
+// Copies elements to f32, and tells whether there was a NaN.
 template <int kLanes, typename T>
 [[gnu::always_inline]] inline unsigned Copy(const T* from, int64_t count, float* to) {
   unsigned nan = 0;
@@ -312,7 +312,7 @@ template <int kLanes, int kWindow>
   for (int64_t j = 0; j < w.out; j += kLanes) {
     I which;
     if (nan == 0) {
-      // What is first among equals of -inf, beside which padding lies, is chosen from the start.
+      // The first of equal elements of -inf, beside which padding lies, is chosen from the start.
       F best = F{} - std::numeric_limits<float>::infinity();
       which = Load<I>(p.first + j) + before;
       each([&](int64_t a, int64_t b) __attribute__((always_inline)) {
@@ -355,7 +355,8 @@ struct Seen {
   int64_t count = 0;
 };
 
-// What elements of one phase were given by the windows that chose them, in their order. kRows: those that are seen; 0: any.
+// Adds up the cotangents that elements of one phase got from the windows that chose them, in their order. kRows: those
+// that are seen; 0: any.
 template <int kLanes, int kWindow, int kStride, int kRows>
 [[gnu::always_inline]] inline Floats<kLanes> Given(const PlaneRun& p, const Seen& seen, int64_t phase, int64_t q) {
   using F = Floats<kLanes>;
@@ -461,7 +462,7 @@ void Backward(const PlaneRun& p) {
   const SpatialDim& h = p.rows;
   int64_t ready = 0, done = 0;  // rows of the image that are split, of dx that are written
   unsigned nan = 0;             // there was one
-  // What is written is read a step later: loads that lie across two stores wait for them.
+  // Written lines are read a step later: loads that lie across two stores wait for them.
   const auto split = [&](int64_t o) __attribute__((always_inline)) {
     const int64_t first = o * h.stride - h.pad_lo;
     if (ready < first) ready = first;

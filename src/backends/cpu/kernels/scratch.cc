@@ -13,7 +13,7 @@ constexpr size_t kSlots = static_cast<size_t>(ScratchSlot::kCount);
 
 int64_t Pages(int64_t bytes) { return (bytes + 4095) & ~int64_t{4095}; }
 
-// Of a thread that runs kernels outside any launch (tests, benchmarks).
+// The scratch of a thread that runs kernels outside any launch (tests, benchmarks).
 struct OwnScratch {
   struct Slot {
     void* memory = nullptr;

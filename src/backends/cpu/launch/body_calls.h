@@ -18,7 +18,7 @@ struct SortCall {
   int64_t rows() const { return outer * inner; }
   // Positions in a row fit 32 bits, and so does a key.
   bool narrow() const { return length <= UINT32_MAX && key_bytes <= 4; }
-  // Of the space that sorting needs, for all rows.
+  // The bytes per item of the space that sorting needs, for all rows.
   int64_t ItemBytes() const { return (narrow() ? 4 : 8) * (key_bytes > 0 ? 2 : 1); }
 };
 std::vector<int64_t> EncodeSort(const SortCall& call);

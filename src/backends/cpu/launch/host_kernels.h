@@ -21,12 +21,12 @@ struct HostCall {
   ThreadPool& pool;
   const BlockLoop* epilogue = nullptr;  // of products; of kernels that call generated code, that code
   const void* packed = nullptr;         // what HostKernel::pack wrote, instead of the operand that it packs
-  // Of kernels that read pieces: bytes of the first operand from one on, instead of where it lies.
+  // For kernels that read pieces: gives the bytes of the first operand from one on, in place of memory where it lies.
   const std::function<void(int64_t first, std::span<std::byte> to)>* piece = nullptr;
 };
 using HostFn = absl::Status (*)(const HostCall& call);
 
-// What a call that will be made is to find ready.
+// A call that will be made: preparing it makes its tiles and scratch ready.
 struct HostPreparation {
   std::span<const int64_t> params;
   KernelSet& kernels;
@@ -48,7 +48,7 @@ struct HostKernel {
   HostFn run;
   // Generates the micro-kernels that the call needs, says how much scratch, and refuses what cannot run. Null: it needs none.
   absl::Status (*prepare)(const HostPreparation& call) = nullptr;
-  // Of kernels that take an operand packed: which, if it is worth keeping so; and how it is packed.
+  // For kernels that take an operand packed: which one, if it is worth keeping so; and how it is packed.
   PackedOperand (*packs)(std::span<const int64_t> params, const CpuTarget& target) = nullptr;
   absl::Status (*pack)(const HostCall& call, void* to) = nullptr;
   // The operand's bytes from `first` on, as they lay before they were packed; whole elements.

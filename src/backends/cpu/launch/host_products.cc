@@ -231,7 +231,7 @@ absl::Status RunPackB(const HostCall& call) {
   return call.kernels.PackB(c, call.buffers[1], call.pool);
 }
 
-// Whether tiles may do what follows: nobody else reads the product.
+// Tells whether tiles may do the epilogue: nobody else reads the product.
 bool EndsIn(const BlockLoop* epilogue) { return epilogue != nullptr && epilogue->product >= 0; }
 
 // Buffers: the two that are read, then the written one.

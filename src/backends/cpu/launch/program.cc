@@ -93,7 +93,7 @@ absl::Status CheckTree(const Program& p) {
   return absl::OkStatus();
 }
 
-// Whether nobody knows how long it takes, whatever its cost says.
+// Tells whether nobody knows how long the entry takes, whatever its cost says.
 bool MayNeverEnd(const Program& p, const Entry& e) {
   if (!IsControl(e)) return e.type == Entry::Type::kHost && p.host_kernels[e.code].starts_with("custom:");
   const Control& control = p.controls[e.code];

@@ -1,5 +1,5 @@
-// What the data of a compiled program (serialization/cpu_program.h) mean: costs, the walk over its tree of lists, whether
-// references make sense. Execution is in executable.h.
+// The meaning of a compiled program's data (serialization/cpu_program.h): costs, the walk over its tree of lists,
+// whether references make sense. Execution is in executable.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a repeat with a condition has for the number of its trips.
+// A repeat with a condition has one of these for its number of runs (trips).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// What rounding to bf16 has to do, as far as a kernel's expressions show it. Nearest even is four integer operations; NaN asks
-// for three more, unless its low digits are zeros, which an addition of half a step leaves alone.
+// Decides how a rounding to bf16 is computed, as far as a kernel's expressions show what is needed. Nearest even is
+// four integer operations; NaN asks for three more, unless its low digits are zeros, which an addition of half a step
+// leaves alone.
 #pragma once
 
 #include <vector>

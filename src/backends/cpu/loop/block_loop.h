@@ -10,11 +10,12 @@
 
 namespace weft::cpu {
 
-// Whether there are as many integers as such a loop has, whatever they are.
+// Tells whether there are as many integers as such a loop has, whatever they are.
 bool IsBlockLoop(std::span<const int64_t> params);
 
-// Whether a kernel walks a rows x columns result element by element and reads buffer `product` only where it stands, so
-// that any block of it can be done as soon as the product's block is. `kernel` comes back with two dimensions.
+// Tells whether a kernel walks a rows x columns result element by element and reads buffer `product` only at the same
+// place, so that any block of it can be done as soon as the product's block is. `kernel` comes back with two
+// dimensions.
 bool ToBlockLoop(LoopKernel& kernel, int64_t rows, int64_t columns, uint32_t product);
 // The same of a kernel that walks rows x columns / parts and reads `product` there in some of its equal parts, side by side.
 // How many parts; 0 where it is no such kernel.
@@ -28,7 +29,7 @@ struct BlockLoop {
   size_t buffer_count = 0;
   int32_t product = -1;  // the buffer that nothing else reads, if that is so: the product may leave it out
 
-  // Of the loop over everything.
+  // The columns of the loop over everything.
   int64_t columns() const;
 
   // `c` stands for the product's buffer if it is not null.

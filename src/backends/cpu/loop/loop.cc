@@ -52,7 +52,7 @@ bool CanMerge(LoopKernel& kernel, size_t d) {
   return same;
 }
 
-// What the expression does with its arguments.
+// Appends the operation that the expression applies to its arguments.
 void AppendOperation(std::string& text, const Expr& e) {
   switch (e.kind) {
     case ExprKind::kUnary:
@@ -213,7 +213,8 @@ bool IsGuarded(const LoopKernel& kernel) {
 
 namespace {
 
-// Whether rows lie side by side: all that changes along them is read in runs along the last parallel dimension.
+// Tells whether rows lie side by side: everything that changes along them is read in runs along the last parallel
+// dimension.
 bool RowsLieAcross(const LoopKernel& kernel) {
   constexpr int64_t kFewRows = 4;
   const size_t across = kernel.parallel_dims() - 1, along = kernel.dims.size() - 1;
@@ -334,7 +335,7 @@ SplitKernel SplitReduction(const LoopKernel& kernel, int64_t chunks) {
     split.second_buffers.push_back(~0u - k);
     reduced_exprs.push_back(second_builder.Reduce(r.op, x).id);
   }
-  // What follows the reductions moves over whole.
+  // The expressions behind the reductions move over as a whole.
   std::map<uint32_t, uint32_t> moved, moved_buffers;
   const auto buffer = [&](uint32_t original) {
     auto [it, fresh] = moved_buffers.try_emplace(original, second.buffers);

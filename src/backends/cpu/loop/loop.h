@@ -61,8 +61,8 @@ struct Dim {
   // A chunk of a longer dimension: `chunk_dim` counts chunks of `size`, and the last chunk ends at `total`.
   int32_t chunk_dim = -1;
   int64_t total = 0;
-  // Of a reduced dimension: others stood between it and the one before, so the two are two whatever a layout makes of them, and
-  // sums keep their order.
+  // Set for a reduced dimension that others separated from the one before it: the two stay two whatever a layout makes
+  // of them, so that sums keep their order.
   bool apart = false;
 };
 
@@ -73,8 +73,8 @@ struct Reduction {
   int stage = 0;                  // set by Finish
 };
 
-// What goes through the reduced dimensions in their order, one step after the other: a reduction by any function. `start` does
-// not depend on them; `next` may depend on all carries.
+// A value carried through the reduced dimensions in their order, one step after the other: a reduction by any function.
+// `start` does not depend on them; `next` may depend on all carries.
 struct Carry {
   uint32_t start = kNoExpr, next = kNoExpr;
   DType dtype = DType::kInvalid;  // computed type
@@ -134,7 +134,7 @@ struct Guard {
 // Per stage. A stage has a guard where all that it reduces goes into the same arm of selects by the same condition, which is known
 // before: what norms compute again where squares have left their type's range. The code leaves the pass out then.
 std::vector<Guard> GuardsOf(const LoopKernel& kernel);
-// Whether every pass has one.
+// Tells whether every pass has a guard.
 bool IsGuarded(const LoopKernel& kernel);
 
 // Drops dimensions of size 1, merges neighbours that all accesses walk as one, sets stages and vector_dim.
@@ -192,8 +192,8 @@ class LoopBuilder final : public ir::ScalarBuilder {
   bool for_16_bits_ = false;
 };
 
-// Whether f32 arithmetic could round a 16-bit result of these expressions wrongly: a function, or more roundings than one. One
-// addition, product, quotient or root in f32 of 16-bit operands rounds as if it had been exact.
+// Tells whether f32 arithmetic could round a 16-bit result of these expressions wrongly: a function, or more than one
+// rounding. One addition, product, quotient or root in f32 of 16-bit operands rounds as if it had been exact.
 bool NeedsF64For16Bits(const std::vector<Expr>& exprs);
 
 }  // namespace weft::cpu

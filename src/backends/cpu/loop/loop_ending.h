@@ -15,7 +15,8 @@ struct LoopEnding {
   float least = -std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::infinity();
 };
 
-// Whether `kernel`, which ToBlockLoop has made, is one of the buffer `product`, and which; of f32 and bf16 alone.
+// Tells whether `kernel`, which ToBlockLoop has made, is an epilogue of the buffer `product` that tiles do in
+// registers, and which one; f32 and bf16 alone.
 bool ToEnding(const LoopKernel& kernel, uint32_t product, LoopEnding* ending);
 
 }  // namespace weft::cpu

@@ -104,7 +104,7 @@ V ScalarCode::F32RoundedToOdd(DType from, V x) {
   V wide = x;
   if (!IsFloat(from)) {
     if (BitsOf(from) == 64) {
-      // What f64 has no room for goes into bit 11, which it has room for.
+      // The digits that f64 has no room for go into bit 11, which it has room for.
       V magnitude = IsSigned(from) ? b_.CreateSelect(b_.CreateICmpSLT(x, Int(x, 0)), b_.CreateNeg(x), x) : x;
       V dropped = b_.CreateICmpNE(b_.CreateAnd(magnitude, Int(x, 0x7FF)), Int(x, 0));
       V odd = b_.CreateOr(b_.CreateAnd(magnitude, Int(x, ~int64_t{0x7FF})),
@@ -291,7 +291,7 @@ V ScalarCode::Binary(const Expr& e, DType from, V x, V y) {
 }
 
 V ScalarCode::Combine(ops::Reducer op, DType dtype, V x, V y) {
-  // Of the zeros of a reduction any may come out.
+  // A reduction may give either of two zeros of different sign.
   if (IsFloat(dtype) && op == ops::Reducer::kMax) return math_.Max(x, y);
   if (IsFloat(dtype) && op == ops::Reducer::kMin) return math_.Min(x, y);
   static constexpr ScalarOp kOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax,

@@ -17,7 +17,7 @@ int VectorsSideBySide(const LoopKernel& kernel, const std::vector<bool>& needed,
 // Reductions of fewer tasks are cut into pieces.
 inline constexpr int64_t kFewTasks = 8;
 
-// Of a loop over columns: those whose sums go down side by side, a task's.
+// Returns the vectors whose sums go down side by side in one task of a loop over columns.
 int VectorsOfPanel(const LoopKernel& kernel, const CpuTarget& target, int lanes);
 
 }  // namespace weft::cpu

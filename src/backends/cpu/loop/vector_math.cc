@@ -98,7 +98,7 @@ V VectorMath::Minimum(V x, V y) {
   return OfEqual(x, y, Min(x, y), llvm::Instruction::Or);
 }
 
-// Of two zeros the one whose sign both or either has.
+// Chooses between two zeros: the sign that both have (And), or either has (Or).
 V VectorMath::OfEqual(V x, V y, V other, llvm::Instruction::BinaryOps join) {
   llvm::Type* type = x->getType();
   llvm::Type* bits = type->getWithNewType(b_.getIntNTy(type->getScalarSizeInBits()));

@@ -77,7 +77,7 @@ class VectorMath {
   V SiluF32(V x);
   V GeluTanhF32(V x);
   V GeluF32(V x);
-  // Of bf16.
+  // The functions of bf16.
   V Pow2Below1(V y, std::initializer_list<double> fit);
   V ShareOfBF16(V numerator, V power, V y);
   V TanhOfBF16(V x);

@@ -66,7 +66,8 @@ class Lowering::CarryPlanner {
       for (const int child : drafts[e].lists) Collect(child, at, uses);
     }
   }
-  // What joined another storage since is found under its old name, which no search comes across any more.
+  // Returns a list's uses. A storage that has joined another one since is found under its old name, which no search
+  // meets any more.
   Uses& UsesOf(int list) {
     const auto [it, fresh] = uses_.try_emplace(list);
     if (fresh) Collect(list, -1, it->second);
@@ -124,7 +125,7 @@ class Lowering::CarryPlanner {
     return false;
   }
 
-  // What an entry, the first to write `written`, might overwrite with it.
+  // Returns the storages that an entry, the first to write `written`, might overwrite with it.
   std::vector<StorageId> Candidates(const Draft& draft, StorageId written, StorageId from) const {
     std::vector<StorageId> found;
     if (draft.entry.type == Entry::Type::kBranch) {
@@ -145,7 +146,7 @@ class Lowering::CarryPlanner {
     return found;
   }
 
-  // Whether the entry is right with `written` in place of `read`, which nothing reads afterwards.
+  // Tells whether the entry is right with `written` in place of `read`, which nothing reads afterwards.
   bool Overwrites(const Draft& draft, StorageId read, StorageId written, std::vector<StorageId>* joined) {
     for (int a = 0; a < static_cast<int>(draft.storages.size()); ++a) {
       if (l_.Root(draft.storages[a]) != read) continue;
@@ -212,7 +213,7 @@ class Lowering::CarryPlanner {
   absl::flat_hash_set<StorageId> sources_;
 };
 
-// What a list's last copies bring out of it is written outside at once.
+// Values that a list's last copies would bring out of it are written outside at once.
 void Lowering::WriteOutside(int list) {
   Drafts& drafts = lists_[list];
   for (auto draft = drafts.rbegin(); draft != drafts.rend() && draft->copy; ++draft) {

@@ -135,7 +135,7 @@ absl::StatusOr<std::vector<StorageId>> AddReduction(Lowering& lowering, Fold fol
   const int64_t piece = PieceOf(length, results, std::max(1, BytesOf(TypeOf(fold, 0))));
   const int64_t pieces = length / piece;
   if (pieces < 2) return AddFold(lowering, fold);
-  // What does not fill a piece follows one by one.
+  // The elements that do not fill a piece follow one by one.
   Fold rest = Like(fold);
   rest.kept = fold.kept;
   rest.reduced = {length - pieces * piece};

@@ -8,7 +8,7 @@
 namespace weft::cpu {
 namespace {
 
-// Whether a loop does nothing but to add two storages of so many elements, element by element.
+// Tells whether a loop only adds two storages of so many elements, element by element.
 bool Adds(const LoopKernel& kernel, int64_t elements) {
   if (kernel.reduces() || kernel.ParallelCount() != elements || kernel.dims.size() != 1 || kernel.buffers != 3 ||
       kernel.loads.size() != 2 || kernel.stores.size() != 1 || kernel.exprs.size() != 3) {
@@ -107,7 +107,7 @@ class Lowering::SumJoiner {
            x.b.col_stride == y.b.col_stride;
   }
 
-  // Whether nothing between a sum's entries and the place minds that both stand there.
+  // Tells whether a sum's two entries may both stand at the place: nothing between them touches what they use.
   static bool CanStandAt(const Drafts& drafts, const Sum& sum, size_t place) {
     const auto touches = [&](const Draft& draft, StorageId s, bool writes) {
       if (IsControl(draft.entry)) return true;

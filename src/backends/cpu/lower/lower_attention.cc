@@ -19,8 +19,8 @@ constexpr int64_t kMostWidth = 256;
 constexpr const ir::OpDef *kForward = &ops::kOp_scaled_dot_product_attention,
                           *kGradient = &ops::kOp_scaled_dot_product_attention_gradient;
 
-// Of either operation. The one query of each of several heads that share a key head counts as one of so many queries of that
-// head, where it sees all keys: these are read once then.
+// The operands and sizes of either operation. The one query of each of several heads that share a key head counts as
+// one of so many queries of that head, where it sees all keys: the keys are read once then.
 struct Attention {
   const Value &q, &k, &v, *mask = nullptr;
   bool causal = false;
@@ -58,7 +58,7 @@ Attention AttentionOf(const Node& node) {
   return a;
 }
 
-// What the kernels can do.
+// Tells whether the kernels can compute the node.
 bool CanServe(const Node& node) {
   const Attention a = AttentionOf(node);
   const DType dtype = a.q.dtype();
@@ -72,8 +72,9 @@ bool CanServe(const Node& node) {
   return &node.op() == kForward ? node.results()[0].dtype == dtype : !a.nan_if_unseen;
 }
 
-// What they do faster than the expansion, alone and both of a training step: measured (benchmarks/kernels/attention.cc).
-// Products of f32 decide where scores fit a cache. Of bf16 the values are multiplied twice, which only pairs repay.
+// Tells whether the kernels are faster than the expansion, alone and both of a training step: measured
+// (benchmarks/kernels/attention.cc). Products of f32 decide where scores fit a cache. In bf16 the values are multiplied
+// twice, which only products of pairs repay.
 bool Serves(const Node& node, const CpuTarget& target) {
   if (!CanServe(node)) return false;
   const Attention a = AttentionOf(node);
@@ -91,7 +92,7 @@ AttentionMatrix MatrixOf(std::span<const int64_t> strides) {
   std::copy(strides.begin(), strides.end() - 2, matrix.batch_strides.begin());
   return matrix;
 }
-// Of what has as many heads as q.
+// The matrix of an operand that has as many heads as q.
 AttentionMatrix OfQueries(const Attention& a, std::span<const int64_t> strides) {
   AttentionMatrix matrix = MatrixOf(strides);
   if (!a.heads_are_queries) return matrix;
@@ -104,7 +105,8 @@ AttentionMatrix OfQueries(const Attention& a, std::span<const int64_t> strides) 
 // Rows so far apart fall into few sets of the first cache, where a product reads several at once.
 constexpr int64_t kCrowdedBytes = 4096;
 
-// Whether an operand is read through a view: rows are contiguous. What is not packed or streamed is read again and again.
+// Tells whether an operand is read through a view: rows are contiguous. An operand that is neither packed nor streamed
+// is read again and again.
 bool Reads(const Node& node, size_t operand, const View& view) {
   const Attention a = AttentionOf(node);
   const size_t row = a.q.dims().size() - 2;
@@ -124,7 +126,7 @@ AttentionMatrix Read(Lowering& lowering, const Node& node, size_t operand, std::
   return matrix;
 }
 
-// What both kernels are told, but for q, k and v.
+// The fields that both kernels get, except q, k and v.
 AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   const size_t rank = a.q.dims().size();
   AttentionCall call;
@@ -154,7 +156,7 @@ AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   return call;
 }
 
-// Of one pass over the scores.
+// Returns the work of one pass over the scores.
 double WorkOf(const Attention& a, const AttentionCall& call) {
   return static_cast<double>(a.q.type().count() / call.width) * static_cast<double>(call.keys) *
          static_cast<double>(call.width + call.value_width + 16);

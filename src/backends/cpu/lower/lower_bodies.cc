@@ -72,7 +72,8 @@ absl::Status MakeElementCode(const ir::Function& body, ElementCode* code) {
 
 // --- sort
 
-// Whether expression `a` is of parameter `x` alone what `b` is of parameter `y`. Iterative: a body may be one long chain.
+// Tells whether expression `a` computes of parameter `x` alone what `b` computes of parameter `y`. Iterative: a body
+// may be one long chain.
 bool SameOf(const LoopKernel& kernel, uint32_t a, uint32_t b, uint32_t x, uint32_t y) {
   std::set<std::pair<uint32_t, uint32_t>> asked = {{a, b}};
   std::vector<std::pair<uint32_t, uint32_t>> open = {{a, b}};
@@ -101,7 +102,7 @@ bool SameOf(const LoopKernel& kernel, uint32_t a, uint32_t b, uint32_t x, uint32
   return true;
 }
 
-// What a comparator compares where it asks whether f(x) < f(y), or f(x) > f(y), of one pair.
+// The key of a comparator that asks whether f(x) < f(y), or f(x) > f(y), of one pair.
 struct SortKey {
   uint32_t expr = kNoExpr;  // f
   uint32_t tensor = 0;

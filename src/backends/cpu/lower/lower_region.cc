@@ -100,7 +100,7 @@ class RegionLowering {
   }
 
  private:
-  // Whether the reduced dimension d has a kept one between it and the reduced one before.
+  // Tells whether the reduced dimension d has a kept one between it and the reduced one before.
   bool KeptBefore(size_t d) const {
     bool kept = false;
     while (d-- > 0) {

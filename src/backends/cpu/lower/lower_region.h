@@ -15,9 +15,10 @@ absl::StatusOr<LoopKernel> LowerRegion(const ir::Function& region);
 absl::StatusOr<std::vector<ir::ScalarValue>> EvalBody(LoopBuilder& builder, const ir::Function& body,
                                                       std::span<const ir::ScalarValue> arguments);
 
-// Whether a region of this one node is something LowerRegion takes.
+// Tells whether LowerRegion takes a region of this one node.
 bool IsLoopNode(const ir::Node& node);
-// Whether LowerRegion takes a node as a result of a region over the elements of one of its parts (passes::FuseOptions).
+// Tells whether LowerRegion takes a node as a result of a region over the elements of one of its parts
+// (passes::FuseOptions).
 bool JoinsParts(const ir::Node& node);
 
 }  // namespace weft::cpu

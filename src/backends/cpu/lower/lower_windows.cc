@@ -96,8 +96,9 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   return absl::OkStatus();
 }
 
-// Whether the kernel is packed from where it lies: an argument that nobody else reads, as weights of inference are, comes again
-// and stays packed. In training it is another one in each step, and turned faster than packed from there.
+// Tells whether the kernel is packed from where it lies: an argument that nobody else reads, as weights of inference
+// are, comes again and stays packed. In training it is another one in each step, and is transposed faster than packed
+// from there.
 bool ReadsOutFirst(const Lowering& lowering, const Node& node, const Geometry& g) {
   const Value& w = node.operands()[1];
   const size_t spatial = g.w_order.size() - 2;

@@ -22,7 +22,8 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-// Whether a kernel may write `out` over `in`: every element is read, for the last time, by the task that writes it.
+// Tells whether a kernel may write `out` over `in`: every element is read, for the last time, by the task that writes
+// it.
 bool SafeInPlace(const LoopKernel& kernel, uint32_t in, uint32_t out) {
   const Store* store = nullptr;
   for (const Store& s : kernel.stores) {

@@ -30,7 +30,7 @@ struct LoweredModule {
 absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target,
                                           const ProgramOptions& options = {});
 
-// What a value lies in; several values may share one (a reshape and its operand).
+// Numbers the memory that a value lies in; several values may share one (a reshape and its operand).
 using StorageId = int;
 
 struct Storage {
@@ -69,7 +69,7 @@ class Lowering {
   // For a part of what a stack lies in, to be read where it is; -1 where it may be overwritten meanwhile.
   StorageId RowOf(StorageId stack, int64_t bytes);
   StorageId Constant(const HostTensor& tensor);
-  // Whether a value is the program's argument and one node alone reads it, once.
+  // Tells whether a value is the program's argument and one node alone reads it, once.
   bool IsArgumentReadOnce(const ir::Value& value) const;
   // The function's nodes, where `arguments` are its parameters; the storages of its results.
   absl::StatusOr<std::vector<StorageId>> Body(const ir::Function& function, std::span<const StorageId> arguments);
@@ -90,9 +90,10 @@ class Lowering {
   Entry& HostWith(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
                   const std::vector<StorageId>& captures, StorageId space, std::vector<int64_t> params, double cost,
                   LoopKernel body);
-  // What `body` adds runs so many times. What it reads before it writes is the run's before, or the initial value written
-  // before the repeat. Of a carry, runs find the value in `now`, where it was written before the repeat, and leave the next
-  // in `next`, any storage (it is asked for after `body`); in the end it is in `now`. The plan makes them one where it can.
+  // Repeats the entries that `body` adds. A storage that a run reads before it writes has the value of the run before,
+  // or the initial value written before the repeat. Runs find a carried value in `now`, where it was written before the
+  // repeat, and leave the next one in `next`, any storage (it is asked for after `body`); in the end the value is in
+  // `now`. The plan makes the two one where it can.
   struct Carry {
     StorageId now = -1, next = -1;
   };
@@ -143,7 +144,7 @@ class Lowering {
     StorageId first = 0, end = 0;
   };
 
-  // What is known of one kernel. Each keeps what its key points to.
+  // Remembers the kernel of a node. Each entry keeps the node that its key points to.
   struct KernelOfNode {
     Ref<const ir::Node> node;
     absl::StatusOr<SharedKernel> kernel;
@@ -169,7 +170,8 @@ class Lowering {
   void AddLoop(SharedKernel kernel, const std::vector<StorageId>& buffers);
   void DropLost();
   void PackOutside();
-  // Whether a small loop behind a product may as well run before it, so that what follows the product does so at once.
+  // Tells whether a small loop behind a product may as well run before it, so that what follows the product becomes its
+  // epilogue.
   static bool RunsBefore(const Draft& loop, const Draft& product);
   bool FindsRow(const Draft& draft) const;
   // The last two of a list, products whose results the second's epilogue reads, as one entry, where they are alike.
@@ -177,7 +179,7 @@ class Lowering {
   // Products of runs that are added to what the runs carry, as one entry where they read the same factor.
   void JoinSums();
   uint32_t HostKernelOf(std::string_view name);
-  // Whether a loop reads a small product's result in parts, and how many (Epilogue::parts).
+  // Tells whether a loop reads a small product's result in parts, and in how many (Epilogue::parts).
   bool ReadsParts(const Draft& product, const LoopKernel& loop, uint32_t buffer, int64_t* parts) const;
   void FuseEpilogues(Drafts& list);
   void PlanLoops(Drafts& list);
@@ -240,9 +242,9 @@ struct OpRule {
   bool ends_sums = false;                             // what follows it alone is done where its sums are in registers
 };
 Views::Reads ReadsOf(const ir::OpDef& op);
-// Whether a node's sums may be ended where they are in registers, by what follows it alone (passes::FuseOptions).
+// Tells whether what follows a node alone may be done where its sums are in registers (passes::FuseOptions).
 bool EndsSums(const ir::Node& node);
-// Whether a composite of this backend's code stays whole.
+// Tells whether a composite of this backend's code stays whole.
 bool HasLowerRule(const ir::Node& node, const CpuTarget& target);
 // One list a file.
 #define WEFT_CPU_RULES(name) std::span<const OpRule> name##Rules();

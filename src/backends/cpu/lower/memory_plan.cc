@@ -85,8 +85,8 @@ class Shelf {
   std::multimap<int64_t, Block> blocks_ = {{0, Block()}};  // by the least offset there may be
 };
 
-// What has been placed: all of it, and that of each stretch of time, so that a short life is compared with its contemporaries
-// only (n to the power 1.5 instead of n squared: a million kernels take a second).
+// The placed storages: all of them, and those of each stretch of time, so that a short life is compared with its
+// contemporaries only (n to the power 1.5 instead of n squared: a million kernels take a second).
 class Placed {
  public:
   explicit Placed(int entries)
@@ -98,7 +98,7 @@ class Placed {
     // Window w reaches two strides from w * stride_, so that every life of at most one stride lies in the one where it begins.
     for (int w = std::max(0, spot.first / stride_ - 1); w <= spot.last / stride_; ++w) windows_[w].Add(spot);
   }
-  // What may hold anything that lives at the same time.
+  // Returns a set that holds everything that lives at the same time, and perhaps more.
   const Shelf& Around(const Lifetime& one) const {
     return one.last - one.first <= stride_ ? windows_[one.first / stride_] : all_;
   }

@@ -60,7 +60,7 @@ void Lowering::Lifetimes() {
       for (const Carry& carry : lists_[l][e].carries) Use(Root(carry.now), l, e);
     }
   }
-  // Of those that change places, any may hold a value as long as one is used.
+  // Storages that change places live together: any of them may hold a value as long as one is used.
   for (const std::vector<StorageId>& ring : rings_) {
     for (const StorageId s : ring) {
       const Storage used = storages_[s];
@@ -146,7 +146,7 @@ void Lowering::ShareInPlace(int list) {
       if (from == to || from_storage.place != BufferRef::Place::kArena || from_storage.list != list ||
           from_storage.bytes != to_storage.bytes)
         continue;
-      // What a product writes may be overwritten by its own epilogue, block by block.
+      // A product's own epilogue may overwrite the product's result, block by block.
       const bool own = draft.product >= 0 && Root(draft.storages[draft.product]) == from;
       if (from_storage.last != static_cast<int>(e) || (from_storage.first >= static_cast<int>(e) && !own)) continue;
       if (std::find(taken.begin(), taken.end(), from) != taken.end()) continue;

@@ -19,7 +19,7 @@ bool IsStep(const Node& node) {
   return &op == &ops::kOp_transpose || &op == &ops::kOp_slice || &op == &ops::kOp_reshape;
 }
 
-// What a node does to its operand, if that is to number its elements in another way; empty: something else.
+// Returns the steps by which a node only renumbers its operand's elements; empty: it does something else.
 std::vector<const Node*> StepsOf(const Node& node) {
   if (IsStep(node)) return {&node};
   if (&node.op() != &ops::kOp_fusion || node.operands().size() != 1 || node.results().size() != 1) return {};

@@ -1,6 +1,6 @@
-// What is read and written where it lies. Some kernels take strides (OpRule::reads): an operand of theirs that is another value,
-// turned, cut or reshaped, is read there, and a result that is only turned round is written as it is wanted. The loops that
-// would have copied are left out.
+// Strided reads and writes in place of copies. Some kernels take strides (OpRule::reads): an operand of theirs that is
+// another value, transposed, cut or reshaped, is read where it lies, and a result that is only transposed is written as
+// it is wanted. The loops that would have copied are left out.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
@@ -19,10 +19,11 @@ struct View {
 
 class Views {
  public:
-  // Whether the kernel of a node reads an operand so.
+  // Tells whether the kernel of a node reads an operand so.
   using Reads = bool (*)(const ir::Node& node, size_t operand, const View& view);
 
-  // Of a fused function, before its nodes are lowered. `reads` has one for each operation that takes strides, and null for others.
+  // Finds the views of a fused function, before its nodes are lowered. `reads` has one for each operation that takes
+  // strides, and null for others.
   void Find(const ir::Function& function, Reads (*reads)(const ir::OpDef& op));
   // Such a node is not lowered.
   bool LeavesOut(const ir::Node& node) const { return left_out_.contains(&node); }
