@@ -1,11 +1,14 @@
-// See fork.h.
+// See fork.h and fork_waits.h.
 #include "src/runtime/fork.h"
 
 #include <pthread.h>
 
 #include <array>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
+#include "src/runtime/fork_waits.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -24,8 +27,18 @@ struct ProcessLocks {
 constinit ProcessLocks g_locks[4];
 constinit Mutex g_forking;  // of `taken`, and held by the forking thread
 
+// How many threads do work that a fork waits for. The gate is taken to begin such work, and by a fork from before it waits
+// until it is over. Waiting is polling: a condition variable that others wait for is not whole in the child.
+constinit Mutex g_gate;
+constinit std::atomic<int> g_workers{0};
+constinit thread_local int t_works = 0;  // how many ForkWaits of this thread live
+constexpr std::chrono::microseconds kPoll{50};
+
 void TakeAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   g_forking.Lock();
+  g_gate.Lock();
+  const int own = t_works > 0 ? 1 : 0;
+  while (g_workers.load(std::memory_order_acquire) > own) std::this_thread::sleep_for(kPoll);
   for (ProcessLocks& of_order : g_locks) {
     for (of_order.taken = 0; of_order.taken < of_order.locks.size(); ++of_order.taken) {
       Mutex* const mutex = of_order.locks[of_order.taken].load(std::memory_order_acquire);
@@ -41,6 +54,7 @@ void LetGoOfAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
       of_order.locks[of_order.taken - 1].load(std::memory_order_relaxed)->Unlock();
     }
   }
+  g_gate.Unlock();
   g_forking.Unlock();
 }
 
@@ -70,6 +84,17 @@ void HoldOverFork(Mutex& mutex, ForkOrder order) {
     if (place.compare_exchange_strong(free, &mutex, std::memory_order_release, std::memory_order_relaxed)) return;
     if (free == &mutex) return;
   }
+}
+
+ForkWaits::ForkWaits() {
+  if (t_works++ > 0) return;
+  (void)ForkGeneration();  // from now on forks are noticed
+  MutexLock lock(g_gate);
+  g_workers.fetch_add(1, std::memory_order_relaxed);
+}
+
+ForkWaits::~ForkWaits() {
+  if (--t_works == 0) g_workers.fetch_sub(1, std::memory_order_release);
 }
 
 void ForkGuard::StartedNow() {

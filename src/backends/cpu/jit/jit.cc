@@ -31,6 +31,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "src/backends/cpu/jit/amx_model.h"
 #include "src/backends/cpu/jit/jit_llvm.h"
+#include "src/runtime/fork_waits.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
@@ -167,6 +168,10 @@ std::span<const RuntimeSymbol> RuntimeSymbols() {
 
 // One linking session a Jit, one JITDylib a library: a session costs 0.5 ms, a library about 30 us.
 struct JitSession {
+  ~JitSession() {
+    const ForkWaits fork_waits;
+    jit.reset();
+  }
   std::unique_ptr<llvm::orc::LLJIT> jit;
   std::atomic<uint64_t> next_library{0};
 };
@@ -177,6 +182,7 @@ struct JitLibrary::Impl {
 
   ~Impl() {
     if (dylib == nullptr) return;
+    const ForkWaits fork_waits;
     llvm::consumeError(session->jit->getExecutionSession().removeJITDylib(*dylib));
   }
 };
@@ -204,6 +210,7 @@ JitLibrary::JitLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 JitLibrary::~JitLibrary() = default;
 
 absl::StatusOr<void*> JitLibrary::Lookup(std::string_view symbol) const {
+  const ForkWaits fork_waits;
   auto address = impl_->session->jit->lookup(*impl_->dylib, llvm::StringRef(symbol.data(), symbol.size()));
   if (!address) {
     if (absl::Status denied = CheckExecutableMemory(); !denied.ok()) {
@@ -249,6 +256,7 @@ absl::StatusOr<std::shared_ptr<JitSession>> StartSession() {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<JitSession>> Jit::Session() const {
+  const ForkWaits fork_waits;
   MutexLock lock(session_mutex_);
   if (session_ == nullptr) {
     WEFT_ASSIGN_OR_RETURN(session_, StartSession());
@@ -303,6 +311,7 @@ absl::StatusOr<std::unique_ptr<JitLibrary>> Jit::Load(std::span<const std::byte>
   if (header.e_machine != llvm::ELF::EM_X86_64 || header.e_type != llvm::ELF::ET_REL) {
     return UserErrorOf(absl::StatusCode::kDataLoss, "compiled object is not an x86-64 relocatable file");
   }
+  const ForkWaits fork_waits;
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<JitSession> session, Session());
   llvm::orc::LLJIT& jit = *session->jit;
   auto dylib = jit.createJITDylib("library" + std::to_string(session->next_library.fetch_add(1)));

@@ -15,14 +15,17 @@
 #include "llvm/IR/MDBuilder.h"
 #include "llvm/IR/Module.h"
 #include "src/backends/cpu/jit/jit.h"
+#include "src/runtime/fork_waits.h"
 
 namespace weft::cpu {
 
-// A module owns its context, so that modules can be built and compiled on several threads.
+// A module owns its context, so that modules can be built and compiled on several threads. It is made and ended on one of them,
+// because it holds up forks: a child must not find LLVM's locks taken.
 struct JitModule {
   explicit JitModule(const std::string& name) : context(std::make_unique<llvm::LLVMContext>()) {
     module = std::make_unique<llvm::Module>(name, *context);
   }
+  const ForkWaits fork_waits;
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
 };
