@@ -1,4 +1,4 @@
-// What a fork waits for. See fork.h for what it takes with it.
+// Work that a fork waits for before it copies the process. fork.h has the locks that it takes.
 #pragma once
 
 namespace weft {
