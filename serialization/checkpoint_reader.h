@@ -46,7 +46,7 @@ class CheckpointReader {
   uint64_t tensor_bytes() const { return footer_.raw_bytes; }
   uint64_t file_bytes() const { return file_bytes_; }
   const File& file() const { return file_; }
-  // By path; an alias gives the tensor that it stands for. From then on entry(id) is known.
+  // Finds a tensor by path; an alias gives the tensor that it stands for. From then on entry(id) is known.
   absl::StatusOr<std::optional<uint32_t>> Find(std::string_view name);
   // Makes all entries known, and the tree. Opening with Verify::kAll has done it.
   absl::Status LoadAll();

@@ -314,7 +314,7 @@ absl::StatusOr<uint64_t> CompileCacheStore::Impl::WriteEntry(const CacheEntry& e
   return bytes.size();
 }
 
-// On a thread of its own, out of which nothing may come.
+// Runs on a thread of its own, out of which no exception may come.
 void CompileCacheStore::Impl::Store(CacheEntry entry) {
   MutexLock store_lock(store_mutex);
   try {

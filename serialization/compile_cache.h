@@ -31,7 +31,7 @@ struct CompileCacheOptions {
   std::function<void(std::string_view warning)> warn;
   std::function<void()>
       write_failed;  // for each entry that could not be written; from the writing thread, with no lock held
-  // For each entry that is on disk now, and its bytes there; as write_failed.
+  // Called for each entry that is on disk now, with its bytes there; as write_failed.
   std::function<void(const Hash128& key, uint64_t bytes)> published;
 };
 

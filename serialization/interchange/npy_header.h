@@ -47,7 +47,7 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view bytes, uint64_t size, 
 // Version 1.0, a multiple of 64 bytes.
 std::string NpyHeaderText(DType dtype, std::span<const int64_t> dims);
 
-// From columns first, as Fortran has them, to rows first. Both have CountOf(dims) elements and do not overlap.
+// Reorders from columns first, as Fortran has them, to rows first. Both have CountOf(dims) elements and do not overlap.
 void RowsFirst(std::span<const std::byte> in, std::span<const int64_t> dims, size_t width, std::span<std::byte> out);
 
 }  // namespace weft

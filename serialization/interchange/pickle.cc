@@ -228,7 +228,7 @@ absl::Status PickleMachine::Collect(Kind kind) {
   return Push(std::move(value));
 }
 
-// To the list or dict that is then on top.
+// Appends to the list or dict that is then on top.
 absl::Status PickleMachine::Append(std::vector<PickleId> items, Kind kind) {
   if (Above() == 0) return Empty();
   PickleValue& to = out_->values_[stack_.back()];

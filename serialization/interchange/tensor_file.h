@@ -56,7 +56,7 @@ class TensorFile {
   virtual const Tree& tree() const = 0;  // tensor leaf i is tensor(i)
   virtual size_t tensor_count() const = 0;
   virtual FileTensor tensor(uint32_t id) const = 0;
-  // By name, or by path as Tree::PathOf writes it; an alias gives the tensor that it stands for.
+  // Finds a tensor by name, or by path as Tree::PathOf writes it; an alias gives the tensor that it stands for.
   virtual absl::StatusOr<std::optional<uint32_t>> Find(std::string_view name) = 0;
   virtual uint64_t tensor_bytes() const = 0;
   virtual uint64_t file_bytes() const = 0;  // of all files where there are several
@@ -76,7 +76,7 @@ class TensorFile {
   virtual std::optional<Lying> LyingAt(uint32_t /*id*/) const { return std::nullopt; }
   // Checks all bytes of a tensor that somebody found there as ReadTensor would.
   virtual absl::Status CheckBytes(uint32_t id, std::span<const std::byte> bytes) = 0;
-  // Its bytes as they lie in the file, tensor(id).file_bytes of them.
+  // Reads its bytes as they lie in the file, tensor(id).file_bytes of them.
   virtual absl::Status ReadStored(uint32_t id, std::span<std::byte> out) = 0;
   // Reads every payload once and checks what can be checked.
   virtual absl::Status Verify() = 0;

@@ -384,7 +384,7 @@ absl::StatusOr<std::vector<Value>> OpGradient(Builder& b, OpGradientCall call) {
                         UserErrorOf(absl::StatusCode::kUnimplemented,
                                     "it draws random numbers, which its inputs and results do not say; use weft_grad"));
   }
-  // On stand-ins: an input that is given twice is two, and nothing that was recorded is walked.
+  // Records on stand-ins: an input that is given twice is two, and no recorded node is walked.
   Builder scratch(b.location());
   ir::ValueMap map;
   ir::Values parameters;

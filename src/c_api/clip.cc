@@ -26,7 +26,7 @@ class CallList {
     return calls_.size() - 1;
   }
   Input Of(size_t call) const { return {.call = call}; }
-  // Its result comes out of Record, in the order of the calls.
+  // Keeps a call's result, which then comes out of Record, in the order of the calls.
   void Keep(size_t call) { calls_[call].drop = false; }
 
   absl::StatusOr<std::vector<Ref<lazy::Tensor>>> Record(lazy::Engine& engine, lazy::Frame* frame) {

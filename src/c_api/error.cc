@@ -28,7 +28,7 @@ namespace {
 constexpr char kOutOfMemoryText[] = "out of memory";
 constexpr char kNoErrorText[] = "this is no live weft_error";
 constexpr std::string_view kPayloadData = "weft.data";
-// Its address is the error that needs no memory. Handles never look like addresses.
+// The address of this variable is the error that needs no memory. Handles never look like addresses.
 constinit char g_out_of_memory = 0;
 
 }  // namespace

@@ -42,7 +42,7 @@ struct HandleTraits<weft_event> {
   static const ForkGuard* ForkOf(const EventObject& object) { return &object.engine().services().fork(); }
 };
 
-// For the optional out-parameter of asynchronous calls: nothing if out is NULL.
+// Makes the optional out-parameter of asynchronous calls: nothing if out is NULL.
 absl::Status MakeEvent(Context& context, Ref<Event> event, weft_event** out);
 
 }  // namespace weft::c_api

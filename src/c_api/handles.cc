@@ -111,7 +111,7 @@ Slot* AnySlot(const void* handle, HandleType* type) {
   return slot;
 }
 
-// For retaining and releasing, which need not know of poison.
+// Serves retaining and releasing, which need not know of poison.
 bool LivesAs(uint64_t word, const void* handle, HandleType wanted) {
   return Lives(word, Above(handle, wanted)) ||
          (wanted == HandleType::kTensor && Lives(word, Above(handle, HandleType::kPoison)));

@@ -110,7 +110,7 @@ class [[nodiscard]] Pin {
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
   explicit operator bool() const { return slot_ != nullptr; }
-  // For what is kept longer, or in numbers: a handle can be pinned 32,767 times at once.
+  // Returns a reference, for objects that are kept longer, or in numbers: a handle can be pinned 32,767 times at once.
   Ref<T> Share() const { return Ref<T>::Share(object_); }
   Slot* Release() { return std::exchange(slot_, nullptr); }
 

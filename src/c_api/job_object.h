@@ -25,7 +25,8 @@ class JobObject final : public RefCounted {
     MutexLock lock(mutex_);
     return cancel_;
   }
-  // By which programs know it: among the jobs of this process that are there at once, the smallest that is free.
+  // The number by which programs know the job: the smallest that is free among the jobs of this process that are there
+  // at once.
   int64_t number() const { return number_; }
 
   const std::unique_ptr<distributed::Job> job;

@@ -13,7 +13,7 @@ struct ReduceHow {
   int64_t first_bucket_bytes = int64_t{1} << 20, bucket_bytes = int64_t{25} << 20;
 };
 
-// For each tensor its sum or mean over all processes, recorded where the tensors are. Each bucket is one custom
+// Returns each tensor's sum or mean over all processes, recorded where the tensors are. Each bucket is one custom
 // operation, whose function runs the collective; programs know it by the job's number and say FAILED_PRECONDITION where
 // that job has been released.
 absl::StatusOr<std::vector<Ref<lazy::Tensor>>> ReduceOver(const JobObject& job, std::span<lazy::Tensor* const> tensors,

@@ -20,7 +20,7 @@ class Context;
 class OpCall {
  public:
   OpCall(const ir::OpDef& op, weft_context* ctx);
-  // For who records it otherwise: Record is not for these, TakeAttrs and FindOperands are.
+  // Serves code that records the operation otherwise: it may call TakeAttrs and FindOperands, but not Record.
   explicit OpCall(const ir::OpDef& op) : op_(op) {}
 
   void Operand(weft_tensor* tensor) { operands_.push_back(Unfound(tensor != nullptr ? tensor : Missing())); }
@@ -53,7 +53,7 @@ class OpCall {
   absl::Status Record(std::initializer_list<weft_tensor**> outs, weft_device* device);
   // Results may be NULL, but not all of them.
   absl::Status RecordSome(std::initializer_list<weft_tensor**> outs);
-  // For weft_op_apply: any number of results. `infos` and `device` may be NULL.
+  // Records for weft_op_apply: any number of results. `infos` and `device` may be NULL.
   absl::Status RecordInto(weft_tensor** outs, weft_tensor_info* infos, size_t capacity, size_t* out_count,
                           weft_device* device);
 

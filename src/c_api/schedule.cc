@@ -9,7 +9,7 @@
 namespace weft::c_api {
 namespace {
 
-// From a to b along half a wave; part runs from 0 to 1.
+// Goes from a to b along half a wave; part runs from 0 to 1.
 double Between(double a, double b, double part) { return b + (a - b) * 0.5 * (1 + std::cos(std::numbers::pi * part)); }
 
 // Smith 2018, as PyTorch's OneCycleLR: up over a share of the steps and down to almost nothing.

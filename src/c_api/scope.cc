@@ -64,7 +64,7 @@ class Scope final : public RefCounted {
     std::move(release).Cancel();
     return absl::OkStatus();
   }
-  // So that as many more need no memory.
+  // Makes room, so that as many more tensors need no memory.
   void Reserve(size_t more) {
     engine_->Locked([&] {
       const size_t size = tensors_.size() + more;

@@ -54,7 +54,7 @@ class Exact {
     const std::string what = absl::StrCat(name_, ": the size of the result");
     return context_->WithPressure(0, [&] { return context_->engine().Size(count, what); });
   }
-  // For all that needs no more than a count before: the first result, of its size.
+  // Finishes operations that need no more than a count before: the first result, of its size.
   absl::Status Finish(const ir::Attrs& attrs, weft_tensor** out) {
     WEFT_ASSIGN_OR_RETURN(const lazy::Tensors counted, Padded(0, attrs));
     WEFT_ASSIGN_OR_RETURN(const int64_t size, Size(counted[1].get()));

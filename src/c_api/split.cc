@@ -110,7 +110,7 @@ weft_error* weft_chunk(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_
     WEFT_NOT_NULL(outputs);
     WEFT_ASSIGN_OR_RETURN(const Cut cut, Begin(ctx, x, axis));
     if (chunks < 1) return UserError("chunks is ", chunks, "; it must be at least 1");
-    // As many parts as are asked for, or fewer that are full; of nothing all are empty.
+    // There are as many parts as are asked for, or fewer that are full; if there are no elements, all are empty.
     const int64_t most = std::max<int64_t>(cut.size / chunks + (cut.size % chunks != 0 ? 1 : 0), 1);
     const int64_t count = cut.size == 0 ? chunks : (cut.size - 1) / most + 1;
     WEFT_RETURN_IF_ERROR(CheckCapacity(cut, static_cast<size_t>(count), capacity));

@@ -162,7 +162,7 @@ bool Fits(DType dtype, int64_t value) {
   return std::isfinite(rounded.GetDouble(0));
 }
 
-// As an element of the dtype: floats round, integers must hold it.
+// Makes an element of the dtype: floats round, integers must hold it.
 absl::StatusOr<HostTensor> NumberOf(DType dtype, double value) {
   const FloatScope floats;
   HostTensor number(dtype, {});

@@ -13,7 +13,7 @@ static_assert(WEFT_NOT_MAPPED == transforms::kNotMapped);
 static_assert(WEFT_KEEP_INPUTS == static_cast<int>(ops::Keep::kOperands));
 static_assert(WEFT_KEEP_PRODUCTS == static_cast<int>(ops::Keep::kProducts));
 
-// As given; all 0 where there is none.
+// Reads the axes as given; all 0 where there are none.
 absl::StatusOr<std::vector<int64_t>> Axes(const int64_t* axes, size_t count, size_t wanted, std::string_view name) {
   if (axes == nullptr && count == 0) return std::vector<int64_t>(wanted, 0);
   if (axes == nullptr) return NullArgument(name);

@@ -50,7 +50,7 @@ inline constexpr int kMisused = 2;
 struct Registration {
   explicit Registration(Command command);
 };
-// By name.
+// All commands, sorted by name.
 std::vector<Command> AllCommands();
 
 // The candidate that was probably meant, or nothing: at most one edit away for short words, a third of the letters for long.

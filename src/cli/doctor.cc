@@ -179,7 +179,7 @@ struct Doctor {
   }
 };
 
-// Who this process would be in a job, by which rule, and why the rules before did not apply.
+// Reports who this process would be in a job, by which rule, and why the rules before did not apply.
 int ExamineJob() {
   weft_blob* found = nullptr;
   if (const std::string message = MessageOf(weft_job_find(nullptr, &found)); !message.empty()) {

@@ -15,7 +15,7 @@ class Progress {
 
   // At most ten times a second something is written.
   void Tell(uint64_t done, uint64_t total);
-  // For weft_convert_options.progress; user_data is the Progress.
+  // A callback for weft_convert_options.progress; user_data is the Progress.
   static int32_t Told(void* user_data, uint64_t done, uint64_t total) noexcept;
 
  private:

@@ -171,7 +171,7 @@ class TraceWriter {
     if (Trace::IsArgument(reference)) fresh_ = std::max(fresh_, Trace::IndexOf(reference) + 1);
   }
 
-  // From the first argument that nobody has used, or from the last value.
+  // Writes a reference relative to the first argument that nobody has used, or to the last value.
   void Start(Trace::Reference reference) {
     if (reference == Trace::kAbsent) return w_.Signed(0);
     const int64_t index = Trace::IndexOf(reference);
@@ -182,7 +182,8 @@ class TraceWriter {
   const Trace& trace_;
   ir::CodeWriter w_;
   std::vector<const Trace::Argument*> kinds_;
-  // By function: the operands of its last call, and what is added to them in the next one if all goes on like that.
+  // Maps a function to the operands of its last call, and to the steps that they take to the next call if all goes on
+  // like that.
   HashMap<const ir::Function*, std::vector<Trace::Reference>> reached_, stride_;
   const ir::Function* counted_ = nullptr;  // whose calls are being counted
   uint64_t calls_ = 0;

@@ -1,5 +1,5 @@
-// From a trace to a module that passes and backends can have: fresh nodes, parameters in place of everything that already
-// has a value. Only on a miss of the program cache.
+// Turns a trace into a module that passes and backends can have: fresh nodes, parameters in place of everything that
+// already has a value. Only on a miss of the program cache.
 #pragma once
 
 #include "src/compiler/trace.h"

@@ -9,7 +9,7 @@
 namespace weft::compiler {
 namespace {
 
-// So many of the programs that were used last are compared with one that has the structure of none.
+// The number of programs used last that are compared with one whose structure no program has.
 constexpr size_t kLatest = 8;
 
 constexpr Counter CounterOf(Reason reason) {

@@ -74,7 +74,7 @@ struct Loader::Core {
     changed.NotifyAll();
     return dropped;
   }
-  // From when all slots are taken and ready the threads wait for the caller.
+  // Notes when all slots are taken and ready: from then the threads wait for the caller.
   void NoteFull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const auto ready = [](const std::shared_ptr<Slot>& one) { return one->ready; };
     if (!HasRoom() && std::ranges::all_of(slots, ready)) full_since_ns = MonotonicNow();

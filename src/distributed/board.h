@@ -59,7 +59,7 @@ class BoardMember : public Communicator {
   // A rank whose process has ended, or -1; asked each LooksEveryNs of a wait.
   virtual int EndedRank() const { return -1; }
   virtual int64_t LooksEveryNs() const { return 1'000'000'000; }
-  // For the engine's destructor, while its other functions still work.
+  // The engine's destructor calls this, while its other functions still work.
   void Leave();
 
   // Poisons the group with this, or returns what it is poisoned with.

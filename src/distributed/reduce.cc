@@ -42,7 +42,7 @@ struct Product {
     else
       return x * y;
   }
-  // As StableHLO's multiply, without C's way out for infinities.
+  // Multiplies as StableHLO does, without C's way out for infinities.
   template <typename T>
   std::complex<T> operator()(std::complex<T> x, std::complex<T> y) const {
     return {x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real()};

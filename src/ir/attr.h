@@ -45,7 +45,7 @@ class Attrs {
   size_t size() const { return values_.size(); }
   bool empty() const { return values_.empty(); }
 
-  // For attributes that the schema requires or gives a default (recording fills defaults in); the type must fit.
+  // These read attributes that the schema requires or gives a default (recording fills defaults in); the type must fit.
   int64_t Int(size_t i) const { return std::get<int64_t>(values_[i]); }
   bool Bool(size_t i) const { return std::get<int64_t>(values_[i]) != 0; }
   double Double(size_t i) const { return std::get<double>(values_[i]); }

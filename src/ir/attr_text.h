@@ -7,7 +7,8 @@
 
 namespace weft::ir {
 
-// As texts of programs have it; a literal of one value, or of one value again and again, is that value, a longer one its type.
+// Writes the value as texts of programs have it; a literal of one value, or of one value again and again, is that
+// value, a longer one its type.
 std::string AttrText(const OpDef& op, size_t i, const AttrValue& value);
 
 }  // namespace weft::ir

@@ -67,7 +67,7 @@ namespace {
 struct Interned {
   Mutex deriving;  // one function at a time is given something to keep; taken before any other
   Mutex mutex;
-  // By their bytes; a function without references is on the way out.
+  // All functions by their bytes; a function without references is on the way out.
   HashMap<std::string, const Function*> functions ABSL_GUARDED_BY(mutex);
   uint64_t process ABSL_GUARDED_BY(mutex) = ForkGeneration();
 

@@ -48,8 +48,8 @@ Ref<const Node> CopyNode(const Node& node, Values operands, std::span<const Ref<
 // The function's results at these arguments, on nodes of their own.
 Values Inline(const Function& function, std::span<const Value> arguments);
 
-// So many nodes are the function with what it carries written out at each place that carries it; INT64_MAX: at least so many.
-// Twenty functions that each call the next one twice are a million.
+// Returns the number of nodes of the function with the functions that it carries written out at each place; INT64_MAX:
+// at least so many. Twenty functions that each call the next one twice are a million.
 int64_t WrittenOut(const Function& function);
 
 // The function on nodes of its own. Functions that the nodes carry stay as they are.

@@ -28,7 +28,7 @@ class CutPolicy {
   void Recorded(uint32_t signature, int64_t nodes, int64_t bytes);
   // Asked before the next operation is recorded, when the caller has let go of what it no longer needs.
   std::optional<CutReason> Due();
-  // So many of the pending nodes were computed because somebody asked for a value.
+  // Hears that so many of the pending nodes were computed because somebody asked for a value.
   void Computed(int64_t nodes);
   // The nodes and bytes recorded since the last cut, at one moment; others may record on while a cut is on its way.
   struct Mark {

@@ -49,7 +49,7 @@ class Data final : public ir::Payload {
   bool held() const {
     return std::ranges::any_of(shards_, [](const Ref<Buffer>& shard) { return shard->held(); });
   }
-  // On the device that has most of it.
+  // The bytes on the device that has most of the value.
   int64_t bytes() const {
     int64_t most = 0;
     for (const Ref<Buffer>& shard : shards_) most = std::max(most, shard->bytes());
@@ -76,7 +76,7 @@ class Data final : public ir::Payload {
     return copy;
   }
   bool gone() const { return word_count == 0 && (shards_.empty() || (taken_ != nullptr && *taken_)); }
-  // It has been made again.
+  // Takes the shards of a value that was made again.
   void Replace(const Shards& shards) {
     shards_ = shards;
     taken_ = nullptr;
@@ -99,7 +99,7 @@ class Data final : public ir::Payload {
 
  private:
   ~Data() override {
-    // On any thread: results of launches that have run go where they end.
+    // Runs on any thread: results of launches that have run go where they end.
     if (metrics_ != nullptr) metrics_->Add(Counter::kDataHandlesReleased);
   }
 
@@ -131,7 +131,7 @@ inline bool AllKnown(const ir::Node& node) {
   return true;
 }
 
-// So that Bind allocates nothing.
+// Makes room, so that Bind allocates nothing.
 inline void MakeRoom(const ir::Node& node) {
   if (node.results().size() == 1 || node.payload()) return;
   Ref<DataList> list = MakeRef<DataList>();

@@ -34,7 +34,7 @@ class Donation {
     tensor.state.expired = tensor.state.donated = true;
     recorder_.Show(tensor, {});
   }
-  // It is on its way; should it fail, they are shown again (recovery.cc).
+  // The launch is on its way; should it fail, the inputs are shown again (recovery.cc).
   void Keep(const Data& result) {
     const std::vector<std::pair<Tensor*, ir::Value>> given = std::exchange(given_, {});
     auto* const launched = static_cast<Launched*>(result.launched.get());

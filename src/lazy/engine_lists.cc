@@ -8,10 +8,10 @@ namespace weft::lazy {
 
 namespace {
 
-// So many dropped results stay until somebody else has had a turn.
+// The number of dropped results that stay until somebody else has had a turn.
 constexpr size_t kMostDead = 512;
 
-// By call: the last one that has its results as operands, itself if none has.
+// Maps each call to the last one that has its results as operands, itself if none has.
 std::vector<size_t> LastUses(std::span<const Engine::Call> calls) {
   std::vector<size_t> last(calls.size());
   for (size_t i = 0; i < calls.size(); ++i) {

@@ -12,7 +12,7 @@
 namespace weft::lazy {
 namespace {
 
-// So many times the nodes of an automatic cut may be pending while another cut is on its way: 320,000 nodes are 80 MB.
+// The nodes of an automatic cut may be pending so many times while another cut is on its way: 320,000 nodes are 80 MB.
 constexpr int64_t kPatience = 16;
 
 constexpr int64_t kProgressNs = 1'000'000'000;
@@ -244,7 +244,7 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     if (cut.empty()) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(const bool restored, RestoreArguments(lock, state, reason, cut));
     if (restored) {
-      // As it is now, since the lock may have been open.
+      // Plans the graph as it is now, since the lock may have been open.
       WEFT_RETURN_IF_ERROR(Make(lock, state, reason, plan, &cut));
       if (cut.empty()) return absl::OkStatus();
       if (!AskedByName(reason) && reason != CutReason::kEager) {

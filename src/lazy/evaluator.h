@@ -68,7 +68,8 @@ class Evaluator {
   // Looks how launches went. Tensors assigned by failed ones get their values from a launch without the rest or show
   // what they showed before. An error means that the waiting call gave up.
   absl::Status Settle(Lock& lock, MeshState& state);
-  // For who asks by name: a value that a failed launch was to make is made by itself. Why not is what comes out, and told.
+  // Serves a call that asks by name: a value that a failed launch should have made is made by itself. The error says
+  // why it cannot be, and the failure counts as told.
   absl::Status Restore(Lock& lock, MeshState& state, Data& data);
   // How a launch went that failed and of which nobody has been told; from here on somebody has.
   static absl::Status Tell(MeshState& state);

@@ -14,7 +14,7 @@ void Frame::Open() {
 }
 
 void Frame::End(State how) {
-  // As deep as bodies nest, which is bounded.
+  // The recursion is as deep as bodies nest, which is bounded.
   while (!inside_.empty()) inside_.back()->End(State::kAbandonedAround);
   state_ = how;
   if (parent != nullptr) {

@@ -18,7 +18,7 @@ struct GeneratorState {
     counter_low += blocks;
     if (counter_low < blocks) ++counter_high;
   }
-  // As rng_bit_generator PHILOX lays it out, ui64[3], each low half first.
+  // The words as rng_bit_generator PHILOX lays them out, ui64[3], each low half first.
   std::array<uint32_t, 6> Words() const {
     auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
     auto high = [](uint64_t x) { return static_cast<uint32_t>(x >> 32); };

@@ -125,7 +125,7 @@ struct HostCalls::Job {
 };
 
 HostCalls::~HostCalls() {
-  // Its thread stayed in the fork's parent: nobody to join.
+  // The queue's thread stayed in the fork's parent: nobody to join.
   if (!queue_->CheckProcess().ok()) static_cast<void>(queue_.release());
 }
 

@@ -396,7 +396,7 @@ absl::Status Inspector::Look(Lock& lock, MeshState& state, const compiler::Progr
     return absl::OkStatus();
   });
   for (const auto& [number, buffer] : held) buffer->Unhold();
-  // That it failed is said where every launch's failure is.
+  // Every launch's failure is reported elsewhere, this one's too.
   if (!status.ok() || found.empty()) return absl::OkStatus();
   const Looks looks;
   return FirstOf(lock, state, program, arguments, found);

@@ -25,8 +25,8 @@ class Launched final : public RefCounted {
   // How it goes, then how it went.
   Ref<Event> done;
   bool failed = false;
-  // It did not fail by itself: a request or a deadline ended it. Its results are not computed again unless somebody
-  // asks.
+  // The launch did not fail by itself: a request or a deadline ended it. Its results are not computed again unless
+  // somebody asks.
   bool gave_up = false;
   bool told = false;  // somebody knows that it failed
 
@@ -34,11 +34,11 @@ class Launched final : public RefCounted {
   std::span<const Ref<Data>> arguments() const { return arguments_; }
   // A launch has taken over what an argument was.
   void Takes(Ref<Data> data, Shards shards) { taken_.emplace_back(std::move(data), std::move(shards)); }
-  // It has left that as it was: so it is again.
+  // Gives the memory back that the failed launch took over and left unchanged.
   void GiveBack();
-  // It went through: nothing is to be made again, and nobody asks what of.
+  // Releases everything: the launch went through, so nothing is to be made again.
   void Release();
-  // So does the program go.
+  // Releases the program, too.
   void Forget();
 
   // Remembers the value that a tensor, by the number of its assignments, showed before it was assigned a result.

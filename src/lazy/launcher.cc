@@ -90,7 +90,7 @@ Ref<Launched> Launcher::Remember(MeshState& state, const std::shared_ptr<const c
       const Data& data = *cut.arguments[i];
       launched->Takes(cut.arguments[i], Shards(data.shards().begin(), data.shards().end()));
     }
-    // On a plugin's thread nothing may go that is the plugin's: there it goes when somebody waits or the next step comes.
+    // A plugin's thread must not release objects of the plugin: they go when somebody waits or the next step comes.
     if (state.mesh.devices()[0]->is_host()) {
       Ref<Event> released = MakeRef<Event>();
       done->OnDone([launched, released](const absl::Status& status) {

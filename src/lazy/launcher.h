@@ -33,8 +33,8 @@ class Launcher {
  private:
   // Chooses, of the arguments whose types allow donation, those that nobody needs any more.
   void ChooseDonations(MeshState& state, const Cut& cut);
-  // Its results and what it takes over, as long as it may fail; null if it has gone through, or there is no memory for that.
-  // `settled`: when it is done and, on a host, has let go of what it was launched on.
+  // Remembers the launch's results and the memory that it takes over, as long as it may fail; null if it has gone
+  // through, or there is no memory for that. `settled`: when it is done and, on a host, has released its arguments.
   Ref<Launched> Remember(MeshState& state, const std::shared_ptr<const compiler::Program>& program, const Cut& cut,
                          const Ref<Event>& done, Ref<Event>* settled);
 

@@ -36,7 +36,7 @@ std::string BarriersOf(const LiveReport::Group& group) {
 LiveReport LiveReportOf(const LiveList& live) {
   LiveReport report;
   HashSet<const Data*> seen;
-  // By maker, place and type's text in short; groups are few, tensors many.
+  // Groups tensors by maker, place and type's text in short; groups are few, tensors many.
   HashMap<std::pair<std::pair<const void*, uint64_t>, uint64_t>, std::vector<size_t>> index;
   for (const Tensor& tensor : live) {
     const Data* const data = tensor.value() ? DataOf(tensor.value()) : nullptr;

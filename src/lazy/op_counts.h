@@ -24,7 +24,7 @@ class OpCounts {
     if (op == nullptr || op->c_name != name.substr(kOfOperation.size())) return std::nullopt;
     return SlotOf(*op).count;
   }
-  // Those that are not 0, by name.
+  // Adds the counts that are not 0, by name.
   void AddTo(Snapshot* snapshot) const {
     std::vector<Slot> used;
     std::ranges::copy_if(slots_, std::back_inserter(used), [](const Slot& slot) { return slot.count > 0; });

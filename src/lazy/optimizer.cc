@@ -45,7 +45,7 @@ struct ParameterRule {
   const OptimizerOptions& o;
   std::span<const Value> s;  // scalars
 
-  // From parameter, gradient and slots to parameter and slots.
+  // Turns parameter, gradient and slots into parameter and slots.
   void Update(std::span<const Value> in, std::span<Value> out) const {
     const DType stored = in[0].dtype();
     const DType dtype = ComputeType(stored);
@@ -237,7 +237,7 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       optimizer->slots_.push_back(std::move(slot));
     }
   }
-  // By a program of their own, so that the first step is the same program as all others.
+  // A program of their own computes them, so that the first step is the same program as all others.
   if (!recorded.empty()) WEFT_RETURN_IF_ERROR(engine.Eval(recorded).status());
   return optimizer;
 }

@@ -330,7 +330,7 @@ absl::StatusOr<Recorder::Finished> Recorder::Finish(Frame& frame, std::span<Tens
   }
   finished.draws = !(frame.drawn == GeneratorState{});
   if (finished.draws) parameters.push_back(frame.Stream());
-  // On nodes of its own: a finished function goes through threads that hold no lock.
+  // The function gets nodes of its own: a finished function goes through threads that hold no lock.
   const Ref<const ir::Function> body = ir::Function::Create(frame.name, parameters, std::move(results));
   finished.function = ir::Intern(ir::OwnNodes(*body));
   frame.End(Frame::State::kFinished);
@@ -345,7 +345,7 @@ ir::Value Recorder::ValueIn(Frame* frame, const Tensor* tensor) {
   if (tensor == nullptr) return {};
   ir::Value value = tensor->value();
   if (tensor->frame_.get() == frame) return value;
-  // From the outside in: each body captures what the one around it has.
+  // The frames from the outside in: each body captures what the one around it has.
   std::vector<Frame*> within;
   for (Frame* at = frame; at != tensor->frame_.get(); at = at->parent.get()) within.push_back(at);
   for (; !within.empty(); within.pop_back()) {

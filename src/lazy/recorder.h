@@ -96,7 +96,7 @@ class Recorder {
   absl::Status CheckTensor(const Tensor* tensor, std::string_view what) const;
   // Besides, that it has a value: one in a body has none.
   absl::Status CheckKnowable(const Tensor* tensor, std::string_view what) const;
-  // For what no body can do: reads, waits, barriers.
+  // Refuses what no body can do: reads, waits, barriers.
   static absl::Status CheckProgram(const Frame* frame, std::string_view what);
   void Close() { Held(), closed_ = true; }
   bool closed() const { return Held(), closed_; }
@@ -125,11 +125,11 @@ class Recorder {
     tensor.Show(std::move(value));
     tensor.state.changed = ++time_;
   }
-  // For who looks at one that may be pending: what was deferred is recorded.
+  // Call before inspecting a tensor that may be pending: records the deferred calls.
   void MustShow(const Tensor& tensor, Replay::Miss why) {
     if (!tensor.value() || DataOf(tensor.value()) == nullptr) StateOf(tensor.sharding()).replay->Interrupt(why);
   }
-  // For who uses some in a body: what lies outside and is deferred is recorded.
+  // Call before using tensors in a body: records the deferred calls if some tensor from outside is a result of one.
   void MustShowOutside(std::span<Tensor* const> tensors) {
     for (const Tensor* tensor : tensors) {
       if (tensor == nullptr || tensor->frame() != nullptr || tensor->value()) continue;
@@ -198,7 +198,8 @@ class Recorder {
   };
   // Draws for a deferred operation.
   void Advance(uint64_t blocks) { generator.Advance(blocks); }
-  // So that a call that failed draws the same numbers when it is repeated, unless somebody else has drawn since.
+  // Takes a draw back, so that a call that failed draws the same numbers when it is repeated, unless somebody else has
+  // drawn since.
   void Undraw(const Draw& draw);
   // These tags replace an operation in the policy's signatures where many are recorded at once.
   static constexpr char kGradientTag = 0, kUpdateTag = 0;
@@ -237,8 +238,8 @@ class Recorder {
   absl::StatusOr<ir::Value> Assignable(const Tensor& dst, const Tensor& src, Past past, ir::Location location);
   void Assign(Tensor& dst, ir::Value value);
 
-  // For code that records many operations as one (optimizers): see UpdateRule. New values of targets are assigned like Assign
-  // does; a failure leaves every target as it was.
+  // Records many operations as one (optimizers): see UpdateRule. New values of targets are assigned like Assign does; a
+  // failure leaves every target as it was.
   struct Scalars {
     std::vector<ir::Value> f32, f64;
   };

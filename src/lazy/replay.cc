@@ -253,7 +253,7 @@ void Replay::Record() {
     const Entry& entry = current_->entries[recorded_];
     ir::Builder b(deferred_[recorded_]);
     std::vector<ir::Value> made;
-    // It went through when it was noted, and nothing that it depends on is another now.
+    // The call succeeded when it was noted, and nothing that it depends on has changed.
     const absl::Status status = RecordOne(entry, WordsOf(*current_, recorded_), b, &made);
     if (!status.ok() || values_.size() + made.size() != entry.results_end) throw std::bad_alloc();
     std::vector<ir::Value> there;

@@ -89,7 +89,7 @@ class Replay {
   // Tells whether the call is the noted one at this place, and so deferred: no nodes are made for its results. If it is
   // not, the deferred calls have been recorded, and this call is to be recorded and then Noted.
   bool Defer(const Call& call, std::span<const Result>* results);
-  // It has been recorded, in so many nodes. Its results, or none if the step is not noted any more.
+  // The call has been recorded, in so many nodes. Returns its results, or none if the step is not noted any more.
   std::span<const Result> Noted(const Call& call, std::span<const ir::Value> results, int64_t nodes);
   void Number(Tensor& tensor, uint32_t number) const {
     tensor.state.step = step_;
@@ -130,7 +130,7 @@ class Replay {
   // not noted, and which tensors they have left is looked at here.
   void BarrierBegins();
   void Planned(const Cut& cut, const std::shared_ptr<const compiler::Program>& program);
-  // It is through. `clean`: whatever is live is known.
+  // The step is through. `clean`: all live values are known.
   void Start(bool clean);
 
   bool IsDeferred(const Tensor& tensor) const {
@@ -180,7 +180,7 @@ class Replay {
     ir::Location location = {};
   };
   void Missed(const Cause& cause);
-  // So many different steps are kept, of so many calls.
+  // The numbers of different steps that are kept, and of calls in each.
   static constexpr size_t kSteps = 4, kMostCalls = 65'536;
   // After so many steps in a row that were noted in vain, so many are not.
   static constexpr uint32_t kTries = 8, kPause = 32;

@@ -34,7 +34,7 @@ class Services {
   // --- Messages ------------------------------------------------------------------------------------------------------
   // Kept until somebody leaves the engine; a hook may do whatever it likes.
   void Log(LogLevel level, std::string text);
-  // For what happens often: `text()` is asked only if somebody listens.
+  // Logs frequent messages: `text()` is asked only if somebody listens.
   template <typename Text>
   void LogLazily(LogLevel level, Text&& text) {
     if (Logs(level)) Log(level, std::forward<Text>(text)());
@@ -51,7 +51,7 @@ class Services {
   // Asks waits to give up, and launches that run. One atomic step: signal handlers may.
   void Cancel() { cancels_->fetch_add(1, std::memory_order_relaxed); }
   uint32_t cancels() const { return cancels_->load(std::memory_order_relaxed); }
-  // For work that is being launched: whether a request has come since.
+  // Returns a token for a launch that begins: it tells whether a request has come since.
   CancelToken StartToken(int64_t deadline_ms) const { return CancelToken(cancels_, deadline_ms); }
   // CANCELLED if a request came since `before` (an earlier cancels()) or nobody has noticed it yet, which now has happened.
   absl::Status CheckCancelled(uint32_t before);
@@ -79,7 +79,7 @@ class Services {
   // locks of its own or call us again. The result may be called once, from anywhere, and may outlive these services. With a
   // queue it is done there.
   std::function<void()> Later(std::function<void()> release);
-  // For who leaves the engine: does what has become due.
+  // Call when leaving the engine: runs the releases that have become due.
   void RunReleases() {
     if (releases_->any()) RunReleasesIfAllowed();
   }
@@ -95,7 +95,7 @@ class Services {
     void Add(std::list<std::function<void()>> release);
     bool any() const { return any_.load(std::memory_order_acquire); }
     void Run();
-    // From here on at once: there is no engine any more whose lock could matter.
+    // Runs releases at once from here on: there is no engine any more whose lock could matter.
     void Close();
 
    private:

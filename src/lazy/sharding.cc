@@ -83,7 +83,7 @@ ByteRange RangeOfPart(const ir::Box& box, const Dims& dims, int64_t element, int
 
 namespace {
 
-// From the first byte of the box to behind the last, in the bytes of what it lies in.
+// Returns the range from the first byte of the box to behind the last, in the bytes of the part that holds it.
 ByteRange RangeOfPart(const ir::Box& box, const Dims& dims, int64_t element) {
   ByteRange range = {-1, -1};
   ForEachRun(dims, box, [&](int64_t at, int64_t, int64_t count) {

@@ -56,7 +56,7 @@ class DeviceMesh {
 class Placement {
  public:
   static Placement Whole(const DeviceMesh& mesh) { return Placement(&mesh, mesh.whole()); }
-  // Under the engine's lock. The sharding suits the mesh and the value (ir::Check).
+  // Call under the engine's lock. The sharding suits the mesh and the value (ir::Check).
   static Placement Of(const DeviceMesh& mesh, const ir::Sharding& sharding) {
     return Placement(&mesh, mesh.Intern(sharding));
   }

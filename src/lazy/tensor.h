@@ -19,7 +19,7 @@ class Tensor final : public RefCounted {
   DType dtype() const { return type_.dtype; }
   const Dims& dims() const { return type_.dims; }
   const Placement& sharding() const { return sharding_; }
-  // That has all of it.
+  // The device that has all of the value.
   Device* device() const { return sharding_.mesh().devices()[sharding_.whole_at()]; }
   Engine& engine() const { return *engine_; }
   // Whose body it belongs to; null: the program.
@@ -70,7 +70,8 @@ class Tensor final : public RefCounted {
   Tensor* previous_ = nullptr;  // of the live list
   Tensor* next_ = nullptr;
   mutable Tensor* next_dead_ = nullptr;  // of the list of the dead
-  // By how many calls that have the lock open, and whether the last reference went meanwhile. Under the engine's lock.
+  // Counts the calls that borrow the tensor with the lock open, and remembers whether the last reference went
+  // meanwhile. Under the engine's lock.
   uint32_t borrowed_ = 0;
   bool dead_ = false;
 };

@@ -176,7 +176,7 @@ Planes ComplexLog1p(Builder& b, const Planes& x) {
 }
 
 Planes ComplexSqrt(Builder& b, const Planes& x) {
-  // By a power of 4 to where |x| neither overflows nor loses digits.
+  // Scales x by a power of 4, so that |x| neither overflows nor loses digits.
   const bool wide = Wide(x.re);
   const double huge = wide ? 0x1p1020 : 0x1p124, tiny = wide ? 0x1p-960 : 0x1p-80;
   const double grow = wide ? 0x1p120 : 0x1p60, shrink = wide ? 0x1p-60 : 0x1p-30;

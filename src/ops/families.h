@@ -58,10 +58,10 @@ constexpr std::array<ir::Sample, 5> BinarySamples(double low = -2, double high =
            {"T[130] T[130]", low, high, gradient}}};
 }
 
-// For OpDef::indices: whether all are 0 to `most`.
+// Serves OpDef::indices: checks that all are 0 to `most`.
 absl::Status CheckIndices(std::string_view name, const HostTensor& values, int64_t most);
 
-// That elements of the type can be combined so: complex ones have no order, floats no bits.
+// Checks that elements of the type can be combined so: complex ones have no order, floats no bits.
 absl::Status CheckReducer(std::string_view reducer, DType dtype);
 
 // Result type = first operand's; all operands must have its shape (CheckCall has matched the dtypes of a

@@ -16,7 +16,7 @@ namespace weft::ops {
 // In the order of ops.list.
 std::span<const ir::OpDef* const> AllOps();
 
-// By StableHLO's name or the C name; null if unknown. Constant time, any thread.
+// Finds an operation by StableHLO's name or the C name; null if unknown. Constant time, any thread.
 const ir::OpDef* FindOp(std::string_view name);
 // The same where what users call it counts first.
 const ir::OpDef* FindCalled(std::string_view name);

@@ -27,7 +27,7 @@ inline absl::Status CheckResultDType(DType dtype, DType operands) {
 
 // Returns the type to compute in.
 inline DType Wider(DType a, DType b) { return BitsOf(b) > BitsOf(a) ? b : a; }
-// Likewise of integers, whose products no float but f64 adds up without a word.
+// Does the same for integers, whose products no float but f64 adds up without a word.
 inline DType SumDType(DType operands, DType result) {
   return IsInteger(operands) && IsFloat(result) ? DType::kF64 : Wider(operands, result);
 }

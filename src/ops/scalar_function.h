@@ -16,10 +16,10 @@ namespace weft::ops {
 absl::StatusOr<ir::Values> AtEveryElement(ir::Builder& b, const ir::Function& function,
                                           std::span<const ir::Value> inputs, const Dims& dims);
 
-// That it works element by element, and is of a size that can run at every one.
+// Checks that it works element by element, and is of a size that can run at every one.
 absl::Status CheckElementwise(const ir::Function& function);
 
-// That the function takes scalars of these types and gives scalars of those, element by element.
+// Checks that the function takes scalars of these types and gives scalars of those, element by element.
 absl::Status CheckScalarFunction(const ir::Function& function, std::span<const DType> parameters,
                                  std::span<const DType> results);
 

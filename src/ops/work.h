@@ -15,7 +15,7 @@ absl::StatusOr<ir::Work> WorkOfDearest(const ir::WorkCall& call);
 
 // The operation runs its last function `times` times; without one it computes on scalars as often.
 ir::Work WorkOfTimes(const ir::WorkCall& call, double times);
-// So often as elements vanish; as there are updates, the last operand; as there are elements in operand 0.
+// The work is counted by vanishing elements; by updates, the last operand; or by elements of operand 0.
 absl::StatusOr<ir::Work> WorkOfReduction(const ir::WorkCall& call);
 absl::StatusOr<ir::Work> WorkOfUpdates(const ir::WorkCall& call);
 absl::StatusOr<ir::Work> WorkOfElements(const ir::WorkCall& call);

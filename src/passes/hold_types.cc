@@ -59,7 +59,7 @@ class Holder {
   // The results as they are held; those that are known as they are seen, too, are put into `names`.
   absl::StatusOr<Values> Rewritten(Builder& b, const Node& node, const HeldTypes& held, const Functions& carried,
                                    Names& names);
-  // On the types that the caller wrote.
+  // Makes the node on the types that the caller wrote.
   Values AsSeen(Builder& b, const Node& node, Names& names);
   Value Seen(Builder& b, const Value& value, Names& names);
 
@@ -128,7 +128,8 @@ absl::StatusOr<Values> Holder::Rewritten(Builder& b, const Node& node, const Hel
   bool fits = trial.ok() && results.size() == node.results().size();
   for (size_t i = 0; fits && i < results.size(); ++i) fits = results[i].type().dims == node.type(i).dims;
   if (fits) return results;
-  // It takes no such type: a transform of f32 into complex numbers, the random numbers of a range that bf16 has none in.
+  // The operation takes no such type: a transform of f32 into complex numbers, the random numbers of a range that bf16
+  // has none in.
   if (regions.empty()) return AsSeen(b, node, names);
   return trial.ok() ? InternalError(op.name, " has other results on the types of the device") : trial.status();
 }

@@ -19,7 +19,7 @@ using ir::Function;
 using ir::Node;
 using ir::Value;
 
-// For each result of one function the number of the other's that is the same, or nothing if one has none.
+// Maps each result of one function to the number of the other's that is the same; nothing if one has none.
 using Places = std::optional<std::vector<uint32_t>>;
 
 // The function's results on these parameters, on nodes of which no two are equal.
@@ -109,7 +109,7 @@ class Merger {
       return hash;
     }
   };
-  // But for their functions.
+  // Compares calls without their functions.
   struct SameCall {
     bool operator()(const Node* a, const Node* b) const {
       return &a->op() == &b->op() && std::ranges::equal(a->operands(), b->operands()) && a->attrs() == b->attrs();

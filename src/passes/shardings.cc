@@ -52,12 +52,14 @@ class Walk {
 
   // Maps a node that draws to the best sharding of its draws, for functions that have run.
   const HashMap<const Node*, Sharding>& drawn() const { return drawn_; }
-  // By the node whose results are whole though what they are made of is cut: the first on the way that no rule speaks of.
+  // Maps a node whose results are whole though its operands are cut to the first node on the way that no rule speaks
+  // of.
   const HashMap<const Node*, const Node*>& unknown() const { return unknown_; }
 
  private:
   using Known = HashMap<const Node*, Shardings>;
-  // From what is cut back to what it is computed from element by element, until it is drawn: wherever that is whole by itself.
+  // Walks from a cut value back to the values that it is computed from element by element, until one is drawn: wherever
+  // that is whole by itself.
   void LookBack(const Function& function, const Known& known) {
     HashMap<ir::Value, Sharding> wanted;
     const std::span<const Node* const> nodes = function.nodes();

@@ -21,7 +21,7 @@ absl::Status NoLargeMemory(std::string_view what);
 // `bytes` as given to AllocateLarge. nullptr is allowed.
 void FreeLarge(void* memory, size_t bytes);
 
-// For containers that may hold anything from a number to a network's weights: blocks that count are AllocateLarge's.
+// Serves containers that may hold anything from a number to a network's weights: large blocks are AllocateLarge's.
 template <typename T>
 struct LargeStdAllocator {
   using value_type = T;

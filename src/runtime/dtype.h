@@ -75,8 +75,8 @@ constexpr DType ComputeType(DType dtype) {
 // Tells whether that is another type.
 constexpr bool IsWidened(DType dtype) { return ComputeType(dtype) != dtype; }
 
-// As the C interface calls it (WEFT_U8), in small letters: "f32", "bf16", "i32", "u8", "bool", "f8e4m3fn", "c64". What
-// callers read.
+// Returns the C interface's name (WEFT_U8), in small letters: "f32", "bf16", "i32", "u8", "bool", "f8e4m3fn", "c64".
+// Callers read it.
 std::string_view NameOf(DType dtype);
 // StableHLO's spelling: "ui8", "i1", "f8E4M3FN", "complex<f32>". The texts of the IR use it.
 std::string_view StableHloNameOf(DType dtype);

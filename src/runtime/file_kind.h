@@ -15,7 +15,7 @@ inline constexpr uint8_t kCacheMagic[8] = {0xD7, 'T', 'C', 'E', '\r', '\n', 0x1A
 inline constexpr size_t kCacheEntryKindAt = 11;  // of the byte that says what such an entry holds,
 inline constexpr uint8_t kFunctionKind = 2;      // and of a function
 
-// So many bytes are enough to know.
+// The number of bytes that is enough to know.
 inline constexpr size_t kSniffedBytes = 16;
 
 // The kind of a file by its first bytes: a short name ("npy", "checkpoint"; empty if nobody knows), and the sentence of KindOfFile.

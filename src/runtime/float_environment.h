@@ -12,7 +12,7 @@
 
 namespace weft {
 
-// For good, on threads of ours.
+// Sets the default for good, on threads of ours.
 void SetDefaultFloats();
 
 // The caller's environment while one of the scopes below holds the default. A stack per thread: callbacks may call

@@ -24,7 +24,7 @@ enum class ForkOrder : uint8_t { kFirst, kThen, kLater, kLast };
 // it guards whole. For locks of process-wide tables that are held for a moment; the lock must last as long as the process.
 void HoldOverFork(Mutex& mutex, ForkOrder order);
 
-// For an object that starts threads. Thread rule: any thread.
+// Guards an object that starts threads. Thread rule: any thread.
 class ForkGuard {
  public:
   // Threads have been started, or locks may be held: from now on a fork's child must not wait for them.

@@ -61,7 +61,7 @@ class PieceLook {
   int64_t left_ = every_;
 };
 
-// For generated code.
+// Generated code calls this.
 extern "C" int32_t weft_launch_ends();
 
 }  // namespace weft

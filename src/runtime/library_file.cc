@@ -35,7 +35,7 @@ std::span<std::byte> BytesOf(Value* values, size_t count = 1) {
   return std::as_writable_bytes(std::span(values, count));
 }
 
-// As far as the bytes go that the loader will map.
+// Returns the end of the bytes that the loader will map.
 absl::StatusOr<uint64_t> EndOf(const File& file, int64_t size, const Elf64_Ehdr& head) {
   uint64_t end = 0;
   if (head.e_phnum == 0) return end;

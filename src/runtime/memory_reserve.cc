@@ -19,7 +19,7 @@ struct ReserveScope::Slot {
   std::atomic<Starving*> starving{nullptr};
 };
 
-// So that nothing lies in it before it is mapped.
+// No address lies in the reserve before it is mapped.
 constinit std::atomic<uintptr_t> MemoryReserve::begin{UINTPTR_MAX - kReserveBytes};
 
 namespace {

@@ -125,7 +125,8 @@ class Metrics {
   void Add(Counter counter, int64_t amount = 1) {
     values_[static_cast<size_t>(counter)].fetch_add(amount, std::memory_order_relaxed);
   }
-  // For counters that are added to under the recording lock alone: a load and a store, where an atomic addition takes 9 ns.
+  // Adds to counters that are changed under the recording lock alone: a load and a store, where an atomic addition
+  // takes 9 ns.
   void AddAlone(Counter counter, int64_t amount = 1) {
     std::atomic<int64_t>& value = values_[static_cast<size_t>(counter)];
     value.store(value.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// As printf's %.*f, %.*e and %.*g write it in the locale "C"; `number` as it is, float or double.
+// Writes as printf's %.*f, %.*e and %.*g do in the locale "C"; `number` as it is, float or double.
 template <typename Float>
 std::string NumberText(Float number, std::chars_format format, int precision) {
   char buffer[512];  // %f of the largest double: 309 digits before the point, and at most 24 behind it here

@@ -15,7 +15,8 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
 
   void AddRef() const { refs_.fetch_add(1, std::memory_order_relaxed); }
-  // For tables that find what they do not own: false if the last reference is gone, though the object may still be there.
+  // Tables that find objects which they do not own use this: false if the last reference is gone, though the object may
+  // still be there.
   bool TryAddRef() const {
     uint32_t refs = refs_.load(std::memory_order_relaxed);
     while (refs != 0 && !refs_.compare_exchange_weak(refs, refs + 1, std::memory_order_relaxed)) {

@@ -36,7 +36,7 @@ inline std::optional<int64_t> CheckedCount(std::span<const int64_t> dims) {
   return zero ? 0 : count;
 }
 
-// For shapes that inference has already accepted.
+// Counts the elements of shapes that inference has already accepted.
 inline int64_t CountOf(std::span<const int64_t> dims) {
   int64_t count = 1;
   for (int64_t dim : dims) count *= dim;

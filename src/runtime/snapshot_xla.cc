@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// As printf's %.2f and %.6g write it in the C locale.
+// Writes as printf's %.2f and %.6g do in the C locale.
 std::string Number(double value, std::chars_format format, int precision) {
   char text[400];
   return {text, std::to_chars(text, text + sizeof(text), value, format, precision).ptr};

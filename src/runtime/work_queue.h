@@ -30,10 +30,10 @@ class WorkQueue {
   };
   // Runs `work` after all earlier ones. How many may wait is the engine's business (lazy::MeshState::kAhead).
   void Submit(std::function<void()> work, By by);
-  // For who waits: begins what is next, unless it has begun, and ends it. Two threads need not be woken for work that takes less
-  // time than that. False: there is nothing that this thread may do. After a piece that was waited for at once the next one
-  // is expected to be, too, and wakes nobody (which takes 10 us); the queue's thread then looks every millisecond whether it is
-  // wanted, as long as pieces come.
+  // A waiting thread calls this: begins the next piece, unless it has begun, and ends it. Two threads need not be woken
+  // for work that takes less time than that. False: there is nothing that this thread may do. After a piece that was
+  // waited for at once the next one is expected to be, too, and wakes nobody (which takes 10 us); the queue's thread
+  // then looks every millisecond whether it is wanted, as long as pieces come.
   bool Help();
   void Drain();
   // Does what waits, then ends the thread. Later work runs on its caller's thread.

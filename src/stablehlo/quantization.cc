@@ -22,8 +22,8 @@ struct Row {
   size_t begin = 0, end = 1;  // of kMoves: the operands whose elements are moved; the others are plain
 };
 
-// By name. Those that the specification defines by dequantising, computing and quantising compute; so do those that look at no
-// element, and those that make each of a number.
+// The use by name. Operations that the specification defines by dequantising, computing and quantising compute; so do
+// those that look at no element, and those that make each of a number.
 constexpr Row kRows[] = {
     {"func.call", kPasses},
     {"sdy.manual_computation", kPasses},

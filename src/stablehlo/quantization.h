@@ -40,7 +40,7 @@ absl::StatusOr<QuantizedUse> CheckQuantized(const QuantizedCall& call, ir::Stabl
 
 // Same shapes, integers, scales and zero points.
 bool SameType(const TypeText& a, const TypeText& b);
-// For errors: as written where that says more than the IR's type.
+// Writes a type for errors: as the text has it where that says more than the IR's type.
 std::string Spell(const TypeText& type);
 
 // The specification's formulas, of the type that x has or gets. A float has the shape and the expressed type.

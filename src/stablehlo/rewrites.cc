@@ -191,7 +191,7 @@ Values ReadManual(StableHloOp& op) {
   return ReadCall(op);
 }
 
-// On one device every value lies where it should.
+// Reads an operation that changes nothing on one device, where every value lies where it should.
 Values ReadUnchanged(StableHloOp& op) {
   op.Understand({"call_target_name"});
   return Expect(op, 1) ? op.operands : Values();

@@ -44,7 +44,7 @@ class Scanner {
   absl::StatusOr<T> Number(std::string_view what);
   // "…" with its escapes undone.
   absl::StatusOr<std::string> String(std::string_view what);
-  // From an opening bracket to behind the one that closes it; strings and arrows may hold brackets. Iterative.
+  // Skips from an opening bracket to behind the one that closes it; strings and arrows may hold brackets. Iterative.
   absl::Status SkipBalanced();
 
  private:

@@ -47,7 +47,7 @@ class Words {
     if (const auto quoted = Quoted()) return *quoted;
     return *Until(std::min(rest_.find_first_of(" ,>"), rest_.size()), 0);
   }
-  // From '<' to the '>' that closes it, both with it.
+  // Returns the text from '<' to the '>' that closes it, both with it.
   std::optional<std::string_view> Angles() {
     Skip();
     int open = 0;

@@ -25,8 +25,8 @@ struct VmapCall {
   const ir::Function& function;
   bool draws = false;  // its last parameter is a stream of random numbers
   int64_t size = 0;    // examples
-  // For each parameter but the stream the axis along which the examples lie, or kNotMapped. Negative ones count from the end of what
-  // has the axis already.
+  // The axis along which the examples lie, for each parameter but the stream, or kNotMapped. Negative ones count from
+  // the end of a shape that has the axis already.
   std::span<const int64_t> in_axes;
   std::span<const int64_t> out_axes;  // the same for each result
   Randomness randomness = Randomness::kDifferent;

@@ -74,7 +74,7 @@ class LaunchQueue : public WorkQueue {
 
   // The workers that launches run on. Null once the queue is closed.
   std::shared_ptr<ThreadPool> pool() const;
-  // And lets go of the pool.
+  // Closes the queue, and lets go of the pool.
   void Close();
 
   // Temporaries of launches, kept between them: launches do not overlap, so one arena serves all programs. Grows;

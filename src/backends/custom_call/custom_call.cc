@@ -236,7 +236,7 @@ class Call final : public CustomCall {
     Frame frame;
     Fill(frame, numbers);
     const std::vector<CustomParameter>& parameters = function_->signature.parameters;
-    // Those that go on from element to element, and by how much.
+    // The pointers that go on from element to element, and by how much.
     struct Moving {
       void** at;
       int64_t bytes;

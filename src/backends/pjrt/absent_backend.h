@@ -8,8 +8,8 @@
 
 namespace weft::pjrt {
 
-// For options.topology. Programs are compiled and kept in the cache under the key that they have where the devices are; launches do
-// nothing; reads say that there is no device, or give zeros.
+// Makes the backend of options.topology. Programs are compiled and kept in the cache under the key that they have where
+// the devices are; launches do nothing; reads say that there is no device, or give zeros.
 absl::StatusOr<std::unique_ptr<Backend>> NewAbsentBackend(const Plugin& plugin, const Options& options);
 
 }  // namespace weft::pjrt

@@ -99,7 +99,7 @@ std::optional<absl::Status> Client::Begin(int device, std::string what, Begins b
     if (!status.ok()) done->Complete(status);
     return status;
   }
-  // It is over when the device has ended it and the calls have returned.
+  // The call is over when the device has ended it and the calls have returned.
   const Ref<Event> ended = MakeRef<Event>(), over = MakeRef<Event>(), late = MakeRef<Event>();
   const Ref<Event> both[] = {ended, over};
   watch_->Over(device, Event::All(both), std::move(what), done, late);

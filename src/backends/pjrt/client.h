@@ -44,7 +44,7 @@ class Client {
   const std::vector<api::Device*>& devices() const { return devices_; }
   std::string KindOf(api::Device* device) const;
   api::DeviceDescription* DescriptionOf(api::Device* device) const;  // null: the plugin has none
-  // As the plugin counts devices, on all machines.
+  // Returns the device's number as the plugin counts, on all machines.
   int64_t IdOf(int device) const;
   Usage& usage(int device) const { return usage_[device]; }
   // Tells whether the plugin has shown that its programs are each for one device alone.

@@ -36,9 +36,10 @@ class Loaded {
   Loaded(const Loaded&) = delete;
   Loaded& operator=(const Loaded&) = delete;
 
-  // For a launch on the device: the executable for all or, where the plugin has no such programs, Alone.
+  // Returns the executable for a launch on the device: the one for all or, where the plugin has no such programs,
+  // Alone.
   absl::StatusOr<Place> On(int device);
-  // For a launch of a program of several processes, on the devices that it was compiled for.
+  // Returns the executable for a launch of a program of several processes, on the devices that it was compiled for.
   Place OnAll() const { return {first_, nullptr}; }
   // The device's own executable, loaded from the bytes of the first one or, where the plugin does not do that for another device
   // than theirs, compiled when it is first asked for.

@@ -57,7 +57,7 @@ struct HostUpload {
   HostUpload(const HostUpload&) = delete;
   HostUpload& operator=(const HostUpload&) = delete;
 
-  // For Client::Begin, within a deadline or without.
+  // Client::Begin calls this, within a deadline or without.
   absl::Status Begin(const std::string& what, const Ref<Event>& ended);
 
   const std::shared_ptr<Client> client;
@@ -172,7 +172,8 @@ struct Launch {
     kept_alive.push_back(buffer);
     shares[share].arguments.push_back(static_cast<const PjrtBuffer&>(*buffer).get());
   }
-  // For Client::Begin. Where a plugin runs no program for all devices, it is launched once more by one for this device alone.
+  // Client::Begin calls this. Where a plugin runs no program for all devices, it is launched once more by one for this
+  // device alone.
   absl::Status Begin(const std::string& what, const Ref<Event>& ended);
   // INTERNAL where the plugin has not said of all results what they are, or not when they are ready.
   absl::Status CheckOutputs() const;
@@ -558,7 +559,7 @@ absl::Status CheckPlatform(const Plugin& plugin, std::string_view platform, std:
 Target TargetOf(const Plugin& plugin, std::string_view devices, std::string_view precision) {
   Target target{"pjrt", absl::StrCat(plugin.identity(), " ", devices, " ", absl::BytesToHexString(CompileOptionBytes()),
                                      " ", precision)};
-  // By which compilers are told what no option of theirs says.
+  // These variables tell compilers what no option of theirs says.
   for (const char* name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
     if (const char* const flags = std::getenv(name)) absl::StrAppend(&target.fingerprint, " ", name, "=", flags);
   }

@@ -66,7 +66,7 @@ class Plugin {
   const api::Table* table_ = nullptr;
 };
 
-// As PJRT calls it, for messages: "PJRT_Client_Compile".
+// Returns PJRT's name of the function, for messages: "PJRT_Client_Compile".
 std::string_view NameOf(api::Function function);
 
 // When the last of those that live at the same time has gone, the process's signal handlers are what they were before the first.

@@ -239,7 +239,7 @@ class ReferenceExecutable final : public Executable {
  private:
   absl::StatusOr<std::vector<DeviceResults>> Now(const DeviceArguments& given) {
     absl::StatusOr<std::vector<HostTensor>> values = program_->Run(given, nullptr, shared_->services);
-    // It has begun, as on other devices: what it was to compute has this outcome. Memory may be there the next time.
+    // The launch has begun, as on other devices: its results have this outcome. Memory may be there the next time.
     const absl::Status outcome = Intact(values.status());
     if (absl::IsResourceExhausted(outcome)) return outcome;
     WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(given.device, Event::Done(outcome)));
@@ -247,7 +247,7 @@ class ReferenceExecutable final : public Executable {
     return results;
   }
 
-  // On the queue's thread, for which nobody waits under a lock: a caller's function may take as long as it likes.
+  // Runs on the queue's thread, for which nobody waits under a lock: a caller's function may take as long as it likes.
   absl::StatusOr<std::vector<DeviceResults>> Later(const DeviceArguments& given) {
     WEFT_RETURN_IF_ERROR(shared_->queue.NeedThread());
     const Ref<Event> done = MakeRef<Event>();
@@ -297,7 +297,7 @@ class ReferenceBackend final : public Backend {
     if (shared_->queue.CheckProcess().ok()) {
       shared_->queue.Drain();
     } else {
-      // Its thread stayed in the fork's parent: nobody to wait for, nobody to join.
+      // The queue's thread stayed in the fork's parent: nobody to wait for, nobody to join.
       static_cast<void>(new std::shared_ptr<Shared>(shared_));
     }
   }

@@ -21,7 +21,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("source_target_pairs is ", ShortType(Type::Tensor(pairs.dtype(), pairs.dims())),
                      "; it must be i64 [pairs, 2]");
   }
-  // As sources, and as targets.
+  // Counts how often each process is a source, and a target.
   HashMap<int64_t, int64_t> times[2];
   for (int64_t i = 0; i < pairs.count(); ++i) {
     const int64_t process = pairs.GetInt(i);

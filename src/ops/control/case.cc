@@ -127,7 +127,7 @@ void Choose(const BatchCall& call, std::span<const Ref<const Function>> branches
   const Value& choice = call.operands[0];
   size_t first = call.operands.size();
   while (!call.operands[first - 1]) --first;
-  // From the last one, which is also for indices that there are not.
+  // Begins with the last branch, which also serves indices out of range.
   for (size_t k = branches.size(); k-- > 0;) {
     const size_t own = branches[k]->parameters().size();
     first -= own;

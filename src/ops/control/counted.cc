@@ -24,7 +24,7 @@ std::optional<size_t> ParameterOf(const Function& function, const Value& value) 
   return static_cast<size_t>(found - function.parameters().begin());
 }
 
-// As what fusions are made of. They do not nest.
+// Looks through a fusion to the nodes that it is made of. Fusions do not nest.
 At Opened(At at) {
   const Node* node = at.value.node.get();
   if (at.fusion == nullptr && &node->op() == &kOp_fusion) {

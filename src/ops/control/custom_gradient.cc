@@ -82,7 +82,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// That of a call of forward, of whose results the first ones are these.
+// The gradient of a call of forward, whose first results are these.
 absl::Status GradientOfForward(const GradCall& call, std::span<Value> grads) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<size_t> places, ForwardPlaces(call.node));
   Values operands;

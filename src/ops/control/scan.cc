@@ -80,7 +80,7 @@ constexpr RegionDef kRegions[] = {
     {"body", "the index, what is carried, slices, captures in; what is carried next and slices out"}};
 constexpr std::string_view kResults[] = {"results"};
 
-// By unrolling: 256 MB of nodes.
+// The limit of operations written by unrolling: 256 MB of nodes.
 constexpr int64_t kMostWritten = int64_t{1} << 20;
 
 absl::Status CheckScanned(const Function& body, size_t i, const Type& slice, const Type& given, int64_t length) {
@@ -171,7 +171,7 @@ struct Loop {
     return WithRow(b, stack, at, Select(b, begins, carried, Row(b, stack, at)));
   }
 
-  // So many runs of the body, one after the other. `outside`: what is scanned, captures.
+  // Runs the body so many times, one after the other. `outside`: scanned values, captures.
   std::vector<Value> Run(Builder& b, int64_t runs, std::vector<Value> state, const Value& count,
                          std::span<const Value> outside) const {
     for (int64_t i = 0; i < runs && b.ok(); ++i) state = RunOnce(b, state, count, outside);
@@ -198,7 +198,7 @@ struct Loop {
     return next;
   }
 
-  // As long as fewer runs than `limit` have been made.
+  // Repeats the body as long as fewer runs than `limit` have been made.
   absl::StatusOr<std::vector<Value>> Repeat(int64_t runs, std::span<const Value> state, const Value& limit,
                                             const Value& count, std::span<const Value> outside) const {
     std::vector<Type> types;

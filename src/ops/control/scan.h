@@ -30,7 +30,7 @@ struct ScanParts {
 
 absl::StatusOr<ScanParts> PartsOf(const ir::Attrs& attrs, const ir::Function& body);
 
-// So many of a slice.
+// The type of so many slices, stacked.
 ir::Type Stacked(const ir::Type& slice, int64_t length);
 
 // Row `at` of a stack, without its first axis; the stack with another row there.

@@ -24,7 +24,7 @@ Value FoldIn(Builder& b, const Value& x, Fold fold) {
   return Reshape(b, Moved(b, Reshape(b, x, split), 0, fold.at + 1), merged);
 }
 
-// And back.
+// The way back.
 Value FoldOut(Builder& b, const Value& x, Fold fold, int64_t examples) {
   if (!x) return {};
   Dims split = x.dims();

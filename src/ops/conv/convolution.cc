@@ -44,7 +44,7 @@ Value BatchToFeatures(Builder& b, const Value& x, const Ints& positions, int64_t
   merged[feature] *= groups;
   return Reshape(b, Transpose(b, Reshape(b, x, split), order), merged);
 }
-// And back.
+// The way back.
 Value FeaturesToBatch(Builder& b, const Value& x, const Ints& positions, int64_t groups) {
   const auto batch = static_cast<size_t>(positions[0]), feature = static_cast<size_t>(positions[1]);
   Dims split, merged = x.dims();

@@ -30,7 +30,7 @@ std::vector<ir::Type> CustomGradientInputs(std::span<const ir::Type* const> oper
 absl::Status CheckCustomGradient(const ir::Function& gradient, std::string_view name,
                                  std::span<const ir::Type* const> operands, std::span<const ir::Type> results);
 
-// For PJRT plugins: UNIMPLEMENTED if a function of the module calls one.
+// PJRT plugins ask this: UNIMPLEMENTED if a function of the module calls one.
 absl::Status RefuseCustomCalls(const ir::Module& module, std::string_view platform);
 // NOT_FOUND or INVALID_ARGUMENT unless all that the function calls is registered, with the same signature.
 absl::Status CheckCustomCalls(const ir::Function& function, const CustomFunctions& registered);

@@ -23,7 +23,7 @@ class CustomFunction : public RefCounted {
   void* address = nullptr;
   bool many_threads = false;  // may be called from several threads at once
   bool batches = false;       // takes any number of examples in leading dimensions
-  // Those who may not call it at once take turns by it, in whatever contexts they are.
+  // Functions that may not be called at once take turns by this lock, in whatever contexts they are.
   std::shared_ptr<Mutex> turn;
   // The status behind a `weft_error*` that it returned, which ends.
   absl::Status (*take_error)(void* error) = nullptr;

@@ -85,7 +85,7 @@ struct CustomSignature {
   // Checks the operands and gives the results' types. `said` are what somebody else says they are (a callback, a node), or none.
   absl::StatusOr<ir::Types> Results(std::span<const ir::Type* const> operands, std::span<const ir::Type> said) const;
 
-  // For a call of such types: what names stand for, in numbers, and how large scratch is.
+  // The sizes in a call of such types: the numbers that names stand for, and the size of scratch.
   struct Sizes {
     std::vector<int64_t> numbers;        // per kNumber and kNumberBehind, in order; floats as their bits (of a double)
     std::vector<int64_t> scratch_bytes;  // per kScratch, in order

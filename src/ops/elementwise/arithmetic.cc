@@ -72,7 +72,7 @@ Value Reciprocal(Builder& b, const Value& x) { return Div(b, FullLike(b, x, 1), 
 Value Deg2rad(Builder& b, const Value& x) { return Mul(b, x, std::numbers::pi / 180); }
 Value Rad2deg(Builder& b, const Value& x) { return Mul(b, x, 180 / std::numbers::pi); }
 
-// From the nearer end, so that both ends are exact.
+// Interpolates from the nearer end, so that both ends are exact.
 absl::Status ExpandLerp(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value &x = call.operands[0], &y = call.operands[1], &weight = call.operands[2];

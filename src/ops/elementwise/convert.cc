@@ -93,7 +93,8 @@ constexpr Sample kSamples[] = {{"T[2,3] dtype=f32", -2, 2, false},   {"T[5] dtyp
                                {"T[0,3] dtype=bool", -2, 2, false},  {"T[131] dtype=u8", -300, 300, false},
                                {"T[9] dtype=i64", -2, 2, false},     {"T[9] dtype=f16", -2, 2, false}};
 
-// To bool: whether it is not 0. To other real types the imaginary part is dropped, as StableHLO says.
+// A conversion to bool tells whether the number is not 0. To other real types it drops the imaginary part, as StableHLO
+// says.
 Splits OnPlanes(const PlanesCall& call) {
   const DType to = call.node.type().dtype;
   const Split& x = call.operands[0];

@@ -28,7 +28,7 @@ constexpr double kErfcS[] = {1,
                              1.70814450747565897222e1,
                              9.60896809063285878198,
                              3.36907645100081516050};
-// And those in f32, of x exp(x²) erfc(x) by 1 / x²: below and above 2.
+// The coefficients in f32, of x exp(x²) erfc(x) by 1 / x²: below and above 2.
 constexpr double kErfcP32[] = {2.326819970068386e-2,  -1.387039388740657e-1, 3.687424674597105e-1,
                                -5.824733027278666e-1, 6.210004621745983e-1,  -4.944515323274145e-1,
                                3.404879937665872e-1,  -2.741127028184656e-1, 5.638259427386472e-1};

@@ -45,7 +45,7 @@ Value Signbit(Builder& b, const Value& x) {
   return Compare(b, Direction::kLt, IsFloat(x.dtype()) ? Image(b, x) : x, 0);
 }
 
-// By |x|, whose derivative at 0 is 0, as PyTorch's of copysign is there.
+// Goes by |x|, whose derivative at 0 is 0, as PyTorch's of copysign is there.
 Value Copysign(Builder& b, const Value& x, const Value& y) {
   const Value size = Abs(b, x);
   return Select(b, Signbit(b, y), Neg(b, size), size);
@@ -66,7 +66,7 @@ Value Nextafter(Builder& b, const Value& x, const Value& y) {
   const Value i_size = And(b, i, magnitude), j_size = And(b, j, magnitude);
   const Value same_sign = Compare(b, Direction::kEq, And(b, i, sign), And(b, j, sign));
   const Value grows = And(b, same_sign, Compare(b, Direction::kLt, i_size, j_size));
-  // From zero to the smallest number of the other's sign; from both zeros to the other.
+  // Steps from zero to the smallest number of the other's sign; from both zeros to the other.
   const Value from_zero = Select(b, Compare(b, Direction::kEq, j_size, zero), j, Either(b, And(b, j, sign), one));
   const Value step = Add(b, i, Select(b, grows, one, whole(-1)));
   const Value next = Select(b, Compare(b, Direction::kEq, i_size, zero), from_zero, step);

@@ -90,7 +90,7 @@ ScalarValue LowerScalar(const ScalarCall& call) {
   return b.Convert(b.Select(b.Unary(ScalarOp::kIsNan, x), nan, y), call.dtype);
 }
 
-// On the element's bits.
+// Rounds the element's bits.
 uint64_t Rounded(uint64_t x, const Bits& own, int64_t exponent, int64_t mantissa) {
   const uint64_t sign = x & uint64_t{1} << (own.exponent + own.mantissa);
   const uint64_t infinity = ((uint64_t{1} << own.exponent) - 1) << own.mantissa;

@@ -5,7 +5,7 @@
 
 namespace weft::ops {
 
-// As StableHLO calls them, the most exact first.
+// StableHLO's names, the most exact first.
 inline constexpr std::string_view kPrecisions[] = {"HIGHEST", "HIGH", "DEFAULT"};
 inline constexpr ir::AttrDef kPrecisionAttr = {
     .name = "precision",
@@ -14,7 +14,7 @@ inline constexpr ir::AttrDef kPrecisionAttr = {
         "of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set",
     .enumerators = kPrecisions};
 
-// For StableHloWriter::PrecisionConfig: empty where the product says nothing.
+// Returns the name for StableHloWriter::PrecisionConfig: empty where the product says nothing.
 inline std::string_view PrecisionOf(const ir::Attrs& attrs, size_t at) {
   return attrs.has(at) ? kPrecisions[attrs.Int(at)] : std::string_view();
 }

@@ -63,7 +63,7 @@ absl::Status Reference(const ReferenceCall& call) {
   const bool lower = Attr<kAttrs, "lower">(call.attrs), transposed = Attr<kAttrs, "transpose_a">(call.attrs) != 0;
   const int64_t n = a_dims.back(), columns = b_dims.back();
   const int64_t m = left ? columns : b_dims[b_dims.size() - 2];
-  // As left[i][k] x[k][j] = b[i][j]: from the right it is the transposed equation.
+  // Solves left[i][k] x[k][j] = b[i][j]: from the right it is the transposed equation.
   const bool flip = transposed == left;
   const bool forward = lower != flip;
   const auto at = [&](int64_t i, int64_t j) { return left ? i * columns + j : j * columns + i; };

@@ -157,7 +157,7 @@ class TreeGradient {
     return x;
   }
 
-  // From the cotangents of body(left, right) to those of left and right; captures' are added up.
+  // Turns the cotangents of body(left, right) into those of left and right; captures' are added up.
   absl::Status Step(const Values& left, const Values& right, const Values& g, Values* of_left, Values* of_right) {
     Values all = Together(left, right);
     for (const Value& v : g) {

@@ -10,7 +10,8 @@
 
 namespace weft::cpu {
 
-// So many queries read k and v once, from memory: nothing is packed, and keys are dealt out where heads are few.
+// So few queries read k and v once, from memory: nothing is packed, and the work is partitioned by keys where heads are
+// few.
 inline constexpr int64_t kFewQueries = 8;
 
 // One of a batch of matrices whose rows are contiguous. Strides count elements.
@@ -27,7 +28,8 @@ struct AttentionCall {
   int64_t queries = 0, keys = 0, width = 0, value_width = 0;
   int batch_rank = 0;
   std::array<int64_t, kMaxBatchDims> batch_sizes = {};
-  // So many neighbours along the last batch dimension share one of k and v, of which there are that many times fewer.
+  // The number of neighbours along the last batch dimension that share one of k and v, of which there are that many
+  // times fewer.
   int64_t group = 1;
   AttentionMatrix q, k, v, mask;   // mask: added to the scores; strides of 0 repeat it
   int64_t mask_column_stride = 1;  // or 0

@@ -59,7 +59,7 @@ template <int kLanes>
   }
 }
 
-// As bf16, rounded to nearest even, which is what it gives.
+// Stores as bf16, rounded to nearest even, and returns the stored numbers.
 template <int kLanes>
 [[gnu::always_inline]] inline auto StoreBF16(uint16_t* at, typename Lanes<float, kLanes>::V x) {
   using U = typename Lanes<uint32_t, kLanes>::V;

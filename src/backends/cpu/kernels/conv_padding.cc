@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kInner = kMaxSpatialDims - 1;
 
-// From the first line that a window reads to the last.
+// Returns the distance from the first line that a window reads to the last.
 int64_t Reach(const PhaseDim& dim) { return dim.offsets.back() - dim.offsets.front(); }
 
 }  // namespace

@@ -35,8 +35,9 @@ struct Phase {
   int64_t block_taps = 1;    // the most that a block has
   int64_t chunk_panels = 1;  // over all groups of the convolution
   int64_t group_tiles = 1;
-  // Instead of whole lines where that is less work: the middle of each, then the first and the last pixels of all, one below the
-  // other, so that they leave out the taps beside the image. They share the packed kernel; `tiles` counts all of theirs.
+  // Parts in place of whole lines where that is less work: the middle of each, then the first and the last pixels of
+  // all, one below the other, so that they leave out the taps beside the image. They share the packed kernel; `tiles`
+  // counts all of theirs.
   std::vector<Phase> parts;
 
   bool empty() const { return outer_taps * inner_taps * k_steps == 0; }

@@ -27,7 +27,8 @@ constexpr int64_t kChunkBytes = 384 << 10;
 // Too few tiles for the threads: pixels are cut into this many parts with sums of their own, whatever the number of
 // threads, and the sums are added in order.
 constexpr int64_t kParts = 8;
-// So many pixels are added up in registers at once; of more than so many a part, there are more parts, up to so many.
+// The numbers of pixels that are added up in registers at once, beyond which there are more parts, and of parts at
+// most.
 constexpr int64_t kMostPixels = 2048, kPartPixels = 64 * kMostPixels, kMostParts = 64;
 // In pairs: of a narrower group a tile has few rows; and every tap of a longer window has pixels of its own.
 constexpr int64_t kLeastPairedChannels = 8;

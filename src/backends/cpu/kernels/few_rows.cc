@@ -29,7 +29,7 @@ constexpr int64_t kUnitAcross = 64, kUnitAlong = 8;
 // halves of them.
 constexpr int64_t kNarrowAcross = 1024, kNarrowAlong = 64;
 constexpr int64_t kPartBytes = 64 << 10;
-// So many bytes of B lie between two looks whether the launch ends: they take some ten milliseconds.
+// The bytes of B between two looks whether the launch ends: they take some ten milliseconds.
 constexpr int64_t kMostAtOnce = 128 << 20;
 constexpr int64_t kMaxParts = 8;
 // Steps of K whose sums are added as they come; sums of more such stretches are added in pairs.
@@ -154,7 +154,7 @@ class Stream {
     });
   }
 
-  // From a step of K on.
+  // Returns the run from a step of K on.
   FewRows<T, A> From(const FewRows<T, A>& run, int64_t k) const {
     FewRows<T, A> later = run;
     later.a += k;

@@ -12,7 +12,7 @@ namespace weft::cpu {
 
 class NextReads {
  public:
-  // So many rows, `stride` bytes apart, of so many bytes each.
+  // Adds rows that are `stride` bytes apart and `bytes` long.
   void Add(const char* at, int64_t rows, int64_t stride, int64_t bytes) {
     const int64_t before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % kLine);
     parts_[count_++] = {reinterpret_cast<uintptr_t>(at) - static_cast<uintptr_t>(before), rows, stride, bytes + before};

@@ -46,7 +46,7 @@ class Windows {
   bool overlaps() const { return overlaps_; }  // two windows may share an element
   bool covers() const { return covers_; }      // every element is in exactly one window
   int64_t OffsetBytes() const { return std::max<int64_t>(1, geometry_.window) * static_cast<int64_t>(sizeof(int64_t)); }
-  // From a window to the next one of the same row, if both are whole there; 0 where that differs.
+  // Returns the step from a window to the next one of the same row, if both are whole there; 0 where that differs.
   int64_t Step(int64_t column) const {
     const SpatialDim& dim = geometry_.dims[kMaxSpatialDims - 1];
     const int64_t* const taps = table_[kMaxSpatialDims - 1].data() + column * dim.window;
@@ -80,7 +80,7 @@ class Windows {
   bool covers_ = true;
 };
 
-// From window to window, in the order of the outputs.
+// Walks from window to window, in the order of the outputs.
 class Walk {
  public:
   // `offsets` has room for a window.

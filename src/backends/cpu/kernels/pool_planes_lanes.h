@@ -83,7 +83,7 @@ template <int kLanes>
 [[gnu::always_inline]] inline void StoreFloats(float* x, Floats<kLanes> value) {
   Store(x, value);
 }
-// To bf16: a NaN has no low digits, as nothing has that was added, and an addition has made it quiet.
+// Stores as bf16: a NaN has no low digits, as no added number has, and an addition has made it quiet.
 template <int kLanes>
 [[gnu::always_inline]] inline void StoreFloats(uint16_t* x, Floats<kLanes> value) {
   const auto bits = RoundedBits(Load<Words<kLanes>>(&value)) >> 16;

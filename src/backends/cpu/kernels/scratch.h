@@ -72,8 +72,8 @@ class ScratchSet {
   mutable std::atomic<int> refused_slot_{0};
 };
 
-// For what the calling thread is doing, at least `bytes`, 64-byte aligned; nullptr without memory. From the pool's owner
-// if it has one (a launch), else the thread's own, which grows.
+// Returns scratch for the calling thread's work, at least `bytes`, 64-byte aligned; nullptr without memory. It comes
+// from the pool's owner if it has one (a launch), else it is the thread's own, which grows.
 void* ThreadScratch(ScratchSlot slot, int64_t bytes);
 
 // "out of memory for packing space of a matrix product: 1048576 bytes"

@@ -34,7 +34,7 @@ void ForEachField(Call& c, F f) {
   f(c.nan_if_unseen);
 }
 
-// Those of its gradient: the forward's, then the strides of the cotangent.
+// The fields of its gradient: the forward's, then the strides of the cotangent.
 template <typename Call, typename F>
 void ForEachGradientField(Call& c, F f) {
   ForEachField(c.call, f);

@@ -57,7 +57,7 @@ struct HostKernel {
   bool unpacks_pieces = false;  // quickly enough for a row at a time
   // Takes HostCall::piece: an embedding's rows are read out of the panel that a product made of it.
   bool reads_pieces = false;
-  // Instead of `run`: the last buffer, a carried one, is from now on the first from so many bytes on.
+  // Runs in place of `run`: the last buffer, a carried one, is from now on the first buffer from so many bytes on.
   int64_t (*find)(const HostCall& call) = nullptr;
   // For people: multiplications and additions of a call, and the type of what it multiplies.
   int64_t (*flops)(std::span<const int64_t> params) = nullptr;
@@ -71,7 +71,7 @@ const HostKernel* FindHostKernel(std::string_view name);
 std::vector<int64_t> EncodeGemm(const GemmCall& call);
 GemmCall DecodeGemm(std::span<const int64_t> params);
 std::vector<int64_t> EncodeConv(const ConvCall& call);
-// To what EncodeConv has made: that the convolution's epilogue is this ending of its result.
+// Adds to what EncodeConv made: the convolution's epilogue is this ending of its result.
 void AppendEnding(const LoopEnding& ending, std::vector<int64_t>* params);
 std::vector<int64_t> EncodePool(const PoolCall& call);
 std::vector<int64_t> EncodeAttention(const AttentionGradientCall& call);  // or of its forward call alone

@@ -189,7 +189,7 @@ class Running {
   int64_t Blocks() const { return (c_.inner + kColumns - 1) / kColumns; }
   State* Kept(int64_t line, int64_t piece) const { return space_ + (line * c_.pieces() + piece) * kColumns; }
 
-  // From what pieces combine to, to what is before each.
+  // Turns the combined values of pieces into the values before each piece.
   void Before(int64_t line) {
     if (LaunchEnds()) return;
     const int64_t columns = std::min(kColumns, c_.inner - line % Blocks() * kColumns);

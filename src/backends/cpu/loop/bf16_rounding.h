@@ -15,7 +15,7 @@ enum class BF16Rounding : uint8_t {
   kNone,     // the value is one of bf16, a NaN quiet
 };
 
-// By expression.
+// The facts of each expression.
 struct BF16Facts {
   std::vector<BF16Rounding> rounding;  // of its value; for floats
   std::vector<bool> function;  // in f32 of one of bf16's values, and read by nothing that does not round it to bf16

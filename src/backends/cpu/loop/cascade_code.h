@@ -22,7 +22,7 @@ class CascadeCode : public LookingCode {
   // Positions behind the sums among what loops carry: additions since a block was closed, and blocks.
   static constexpr size_t kCounts = 2;
 
-  // For sums of these types.
+  // Makes the cascade for sums of these types.
   Cascade NewCascade(const Values& sums) {
     Cascade cascade;
     for (V sum : sums) {

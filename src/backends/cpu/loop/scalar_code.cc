@@ -208,7 +208,8 @@ V ScalarCode::Unary(const Expr& e, DType from, V x) {
   }
 }
 
-// By squaring, one step a bit of the exponent. Negative exponents: 1, -1 and 0 as StableHLO's division would give.
+// Computes the power by squaring, one step a bit of the exponent. Negative exponents: 1, -1 and 0 as StableHLO's
+// division would give.
 V ScalarCode::IntPower(DType dtype, V x, V y) {
   V result = Int(x, 1);
   V base = x;

@@ -14,7 +14,8 @@ bool IsFunction(const Expr& e) {
   return (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && ir::FactsOf(e.op).function;
 }
 
-// Those of f64 to the last bit, lane by lane; those of angles, if one is huge; remainders.
+// Tells whether the code calls libm: functions of f64 to the last bit, lane by lane; functions of angles, if one is
+// huge; remainders.
 bool Calls(const Expr& e) {
   if (e.op == ir::ScalarOp::kRem) return e.kind == ExprKind::kBinary && IsFloat(e.dtype);
   if (!IsFunction(e)) return false;

@@ -64,7 +64,8 @@ V VectorMath::TanhOfBF16(V x) {
   return b_.CreateFDiv(b_.CreateFMul(t, p), q);
 }
 
-// As GeluF32: max(x, 0) - t e^(-t^2 / 2) G(i) i, t = |x|, i = 1 / (t + 3.8), with a fit of G to 8e-7; NaN for -infinity.
+// Computes as GeluF32: max(x, 0) - t e^(-t^2 / 2) G(i) i, t = |x|, i = 1 / (t + 3.8), with a fit of G to 8e-7; NaN for
+// -infinity.
 V VectorMath::GeluOfBF16(V x) {
   V y = b_.CreateFMul(b_.CreateFMul(x, x), Constant(x, -0.721347451));
   V p = Pow2Below1(y, {0.999999881, 0.693153203, 0.240153834, 0.0558264628, 0.00898864772, 0.00187795085});

@@ -88,8 +88,8 @@ class Lowering::CarryPlanner {
     return true;
   }
 
-  // From `to` backwards to `from` by entries each of which may overwrite what it is the last to read; adds the storages on
-  // the way, `to` among them.
+  // Goes from `to` backwards to `from` by entries each of which may overwrite what it is the last to read; adds the
+  // storages on the way, `to` among them.
   bool FindWay(int list, StorageId from, StorageId to, std::vector<StorageId>* joined) {
     struct Step {
       StorageId storage;

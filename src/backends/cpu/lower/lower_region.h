@@ -1,4 +1,4 @@
-// From the body of a fusion to one loop kernel.
+// Turns the body of a fusion into one loop kernel.
 #pragma once
 
 #include "src/backends/cpu/loop/loop.h"

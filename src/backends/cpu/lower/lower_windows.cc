@@ -25,7 +25,7 @@ Ints Order(int64_t first, const Ints& middle, int64_t last) {
   return order;
 }
 
-// From [batch, spatial…, features] to where `order` says each of them stands.
+// Permutes [batch, spatial…, features] to where `order` says each of them stands.
 Ints Inverse(const Ints& order) {
   Ints inverse(order.size());
   for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);

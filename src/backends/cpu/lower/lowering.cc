@@ -43,7 +43,7 @@ bool SafeInPlace(const LoopKernel& kernel, uint32_t in, uint32_t out) {
   return true;
 }
 
-// Its result is its first operand but for some elements.
+// Tells whether the result is the first operand except for some elements.
 bool IsUpdate(const ir::OpDef& op) {
   return &op == &ops::kOp_dynamic_update_slice || &op == &ops::kOp_scatter || &op == &ops::kOp_scatter_by;
 }
@@ -316,7 +316,7 @@ void Lowering::PlanLoops(Drafts& list) {
   }
 }
 
-// As if memory ran along the rows, so that additions are cut alike in every layout.
+// Counts tasks as if memory ran along the rows, so that additions are cut alike in every layout.
 int64_t Lowering::TasksOfRows(const LoopKernel& kernel) const {
   if (!kernel.turned) return PlanLoop(kernel, target_).tasks;
   LoopKernel rows = kernel;

@@ -1,4 +1,4 @@
-// From a fused module to a tree of launch lists: values get storages, nodes become entries, storages get places.
+// Lowers a fused module to a tree of launch lists: values get storages, nodes become entries, storages get places.
 #pragma once
 
 #include <deque>
@@ -51,8 +51,8 @@ class Lowering {
       : module_(module), target_(target), options_(options) {}
 
   absl::StatusOr<LoweredModule> Run();
-  // Its steps, for code that lowers by hand: parameters get storages, then entries are added, then results and places
-  // are bound.
+  // The steps of Run, for code that lowers by hand: parameters get storages, then entries are added, then results and
+  // places are bound.
   absl::Status BindParameters();
   absl::StatusOr<LoweredModule> Plan();
 
@@ -67,7 +67,7 @@ class Lowering {
   // The one result of an operation that takes strides (OpRule::reads), as it is to be written.
   View Written(const ir::Node& node) const { return views_.Written(node); }
   StorageId Temporary(int64_t bytes);
-  // For a part of what a stack lies in, to be read where it is; -1 where it may be overwritten meanwhile.
+  // Returns a storage for a part of a stack, to be read where it is; -1 where the part may be overwritten meanwhile.
   StorageId RowOf(StorageId stack, int64_t bytes);
   StorageId Constant(const HostTensor& tensor);
   // Tells whether a value is the program's argument and one node alone reads it, once.
@@ -101,7 +101,7 @@ class Lowering {
   using Fill = absl::FunctionRef<absl::Status()>;
   Carry Carried(int64_t bytes);  // two that change places after each run
   absl::Status Repeat(int64_t trips, std::span<const Carry> carries, Fill body);
-  // As long as `condition` leaves a byte other than 0 in `flag`.
+  // Repeats `body` as long as `condition` leaves a byte other than 0 in `flag`.
   absl::Status RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body,
                            bool ends = false);
   // Runs the case that the i32 in `index` counts, the last if there is none such.
@@ -140,7 +140,7 @@ class Lowering {
     int list = -1, entry = -1;
   };
 
-  // Those that were made while a list was filled: from `first` to before `end`.
+  // The storages that were made while a list was filled: from `first` to before `end`.
   struct OwnStorages {
     StorageId first = 0, end = 0;
   };
