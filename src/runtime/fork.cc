@@ -27,9 +27,10 @@ struct ProcessLocks {
 constinit ProcessLocks g_locks[4];
 constinit Mutex g_forking;  // of `taken`, and held by the forking thread
 
-// How many threads do work that a fork waits for. The gate is taken to begin such work, and by a fork from before it waits
-// until it is over. Waiting is polling: a condition variable that others wait for is not whole in the child.
-constinit Mutex g_gate;
+// The number of threads that do work which a fork waits for. The gate is held to begin such work, and by a fork from
+// before it waits until it is over. Waiting is polling: a condition variable that others wait for is not whole in the
+// child.
+constinit Mutex g_gate;  // held while g_workers grows, and by a fork
 constinit std::atomic<int> g_workers{0};
 constinit thread_local int t_works = 0;  // how many ForkWaits of this thread live
 constexpr std::chrono::microseconds kPoll{50};
