@@ -24,7 +24,7 @@ absl::Status WriteFunctionFile(FileSystem* fs, const std::string& path, std::str
   return file.Commit();
 }
 
-absl::StatusOr<std::string> ReadFunctionFile(FileSystem* fs, const std::string& path) {
+absl::StatusOr<FunctionFile> ReadFunctionFile(FileSystem* fs, const std::string& path) {
   FileInfo info;
   WEFT_ASSIGN_OR_RETURN(File file, File::OpenToRead(fs, path, &info));
   if (static_cast<uint64_t>(info.size) > kMaxFunctionBytes + kMaxCacheMetaBytes + kCacheHeaderBytes) {
@@ -45,8 +45,9 @@ absl::StatusOr<std::string> ReadFunctionFile(FileSystem* fs, const std::string& 
     return UserErrorOf(entry.status().code(), "'", path,
                        "': ", absl::StrReplaceAll(entry.status().message(), {{"cache entry", "function file"}}));
   }
-  if (entry->kind == CacheEntryKind::kFunction) return std::move(entry->canonical);
-  return UserError("'", path, "' is an entry of the compile cache and holds no function");
+  if (entry->kind == CacheEntryKind::kFunction)
+    return FunctionFile{.text = std::move(entry->canonical), .canonical = {}};
+  return FunctionFile{.text = {}, .canonical = std::move(entry->canonical)};
 }
 
 }  // namespace weft

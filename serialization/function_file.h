@@ -13,7 +13,12 @@ namespace weft {
 // The file appears whole or not at all; what was there stays until then.
 absl::Status WriteFunctionFile(FileSystem* fs, const std::string& path, std::string text);
 
-// The text as it was written. NOT_FOUND, DATA_LOSS, UNIMPLEMENTED for what a later library wrote.
-absl::StatusOr<std::string> ReadFunctionFile(FileSystem* fs, const std::string& path);
+// What a file holds that is a function: one of the two.
+struct FunctionFile {
+  std::string text;       // as it was written
+  std::string canonical;  // of an entry of the compile cache
+};
+// NOT_FOUND, DATA_LOSS, UNIMPLEMENTED for what a later library wrote.
+absl::StatusOr<FunctionFile> ReadFunctionFile(FileSystem* fs, const std::string& path);
 
 }  // namespace weft

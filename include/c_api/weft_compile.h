@@ -90,6 +90,21 @@ WEFT_API WEFT_MUST_USE weft_error* weft_program_list(weft_context* ctx, weft_blo
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_compiles_settled(weft_context* ctx, int32_t settled) WEFT_NOEXCEPT;
 
+/* How two programs in files differ, in the words in which a context says why it compiled again: the cause, not what
+ * follows from it. A file holds Weft's own text, StableHLO text, a function, or an entry of the compile cache, and need
+ * not be of the other's kind. Calls are compared written out. A dict: equal (bool), reason (as weft_program_list has
+ * it; empty if they are equal), text, position (of the operation, as the second file has it; empty if it has none),
+ * hint (what the program's owner can do; may be empty), and parts, a list of dicts with part, before and now: what else
+ * differs in the keys of two entries of the cache.
+ *   before_path: before_path_length bytes
+ *   now_path: now_path_length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, FAILED_PRECONDITION,
+ * RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_program_compare(weft_context* ctx, const char* before_path,
+    size_t before_path_length, const char* now_path, size_t now_path_length, weft_tree** out) WEFT_NOEXCEPT;
+
 #if defined(__cplusplus)
 }
 #endif

@@ -217,8 +217,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_key(weft_function* function, we
 WEFT_API WEFT_MUST_USE weft_error* weft_function_save(weft_function* function, const char* path,
     size_t path_length) WEFT_NOEXCEPT;
 
-/* The function that weft_function_save wrote. Every byte is checked, and the program itself by the rules of its
- * operations.
+/* The function that weft_function_save wrote, or the program that an entry of the compile cache was compiled from,
+ * without positions. Every byte is checked, and the program itself by the rules of its operations.
  *   path: path_length bytes
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
@@ -432,6 +432,16 @@ WEFT_API WEFT_MUST_USE weft_error* weft_case(weft_context* ctx, weft_tensor* ind
 WEFT_API WEFT_MUST_USE weft_error* weft_per_device(weft_context* ctx, weft_function* function, const char* input_specs,
     size_t input_specs_length, const char* output_specs, size_t output_specs_length, weft_tensor* const* inputs,
     size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
+
+/* The function of Weft's own text, as weft_program_text and weft_function_text write it in the format WEFT_TEXT_IR or
+ * WEFT_TEXT_OPTIMISED, so that a program can be sent and run elsewhere. Its inputs are the program's arguments in their
+ * order, numbers too; it has no captures. Errors say line and column; UNIMPLEMENTED for a program of several devices.
+ *   text: length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_from_text(weft_context* ctx, const char* text, size_t length,
+    weft_function** out) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -52,6 +52,9 @@ endif()
 if(TARGET weft_cli)
   install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
   install(FILES "${PROJECT_SOURCE_DIR}/docs/weft.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tools)
+  install(FILES "${weft_completions}/weft" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT tools)
+  install(FILES "${weft_completions}/_weft" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" COMPONENT tools)
+  install(FILES "${weft_completions}/weft.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" COMPONENT tools)
 endif()
 
 # --- dev ---------------------------------------------------------------------------------------------

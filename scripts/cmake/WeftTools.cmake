@@ -17,4 +17,12 @@ if(NOT WEFT_SANITIZE)
   target_include_directories(weft_cli PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(weft_cli PRIVATE weft weft_old_glibc_program ${CMAKE_DL_LIBS})
   target_link_options(weft_cli PRIVATE -static-libstdc++ -static-libgcc)
+  # The command knows its own table: what shells complete is written by it.
+  set(weft_completions "${PROJECT_BINARY_DIR}/completions")
+  add_custom_command(TARGET weft_cli POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E make_directory "${weft_completions}"
+    COMMAND sh -c "\"$1\" completion bash > weft && \"$1\" completion zsh > _weft && \"$1\" completion fish > weft.fish"
+            sh "$<TARGET_FILE:weft_cli>"
+    WORKING_DIRECTORY "${PROJECT_BINARY_DIR}/completions" VERBATIM)
+  file(MAKE_DIRECTORY "${weft_completions}")
 endif()

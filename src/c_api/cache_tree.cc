@@ -12,9 +12,6 @@
 namespace weft::c_api {
 namespace {
 
-// Texts of files and paths may be any bytes.
-Tree::Value TextOrBytes(std::string_view text) { return IsCleanText(text) ? Tree::Text(text) : Tree::Bytes(text); }
-
 absl::StatusOr<std::string> CanonicalOf(const CacheListed& listed) {
   FileInfo info;
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, ReadCacheFile(PosixFileSystem(), listed.path, &info));
@@ -39,6 +36,8 @@ absl::StatusOr<const CacheListed*> FindByDigits(const CacheListing& listing, std
 }
 
 }  // namespace
+
+Tree::Value TextOrBytes(std::string_view text) { return IsCleanText(text) ? Tree::Text(text) : Tree::Bytes(text); }
 
 absl::Status AddEntry(const absl::StatusOr<CacheEntryAbout>& about, Tree::NodeId dict, Tree* tree) {
   if (!about.ok()) return tree->Add(dict, "problem", TextOrBytes(about.status().message())).status();

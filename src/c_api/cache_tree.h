@@ -10,6 +10,8 @@
 
 namespace weft::c_api {
 
+// A text of files and paths, which may be any bytes.
+Tree::Value TextOrBytes(std::string_view text);
 // Adds key, backend, target and their like to the dict; where `about` is an error, its text as "problem".
 absl::Status AddEntry(const absl::StatusOr<CacheEntryAbout>& about, Tree::NodeId dict, Tree* tree);
 // To an empty tree, as weft_cache_list has it.

@@ -201,6 +201,7 @@ const Registration kCache(
                {"--unused", "prune removes what nobody used for so long", "DAYS"},
                {"--json", "as one JSON object", ""}},
      .more = "NAME",
+     .choices = {"path", "ls", "stat", "verify", "explain", "prune", "clear"},
      .execute = Execute});
 
 }  // namespace

@@ -244,6 +244,7 @@ const Registration kCkpt(
                {"--dry-run", "prune says what it would remove", ""},
                {"--json", "as one JSON object", ""}},
      .more = "FILE...",
+     .choices = {"ls", "show", "verify", "diff", "convert", "repair", "cat", "prune"},
      .execute = Execute});
 
 }  // namespace

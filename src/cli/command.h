@@ -31,12 +31,14 @@ class Arguments {
 
 struct Command {
   std::string_view name;
-  std::string_view summary;    // one line
-  std::string_view parameter;  // what the one word besides the flags is called; empty: there is none
+  std::string_view summary;  // one line
+  // The one word besides the flags is called so, in brackets where it may be left out; empty: there is none.
+  std::string_view parameter;
   std::vector<Flag> flags;
   // Name of the words behind "--", which may stand in the place of the one word; empty: the command takes none.
   std::string_view rest = "";
-  std::string_view more = "";  // what further words are called; empty: it takes one word
+  std::string_view more = "";                  // what further words are called; empty: it takes one word
+  std::vector<std::string_view> choices = {};  // of the one word, where there are few; for completion
   // The exit status; writes to stdout what was asked for, to stderr why not.
   int (*execute)(const Arguments& arguments);
 };

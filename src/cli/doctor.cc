@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "src/cli/command.h"
+#include "src/cli/json.h"
 #include "src/cli/library.h"
 #include "src/cli/machine.h"
+#include "src/cli/tree.h"
 
 namespace weft::cli {
 namespace {
@@ -160,6 +162,28 @@ struct Doctor {
     return rows;
   }
 
+  // Variables of PyTorch/XLA that nothing here reads: no option by another name, and not the package torch_xla.
+  void LookAtXla() {
+    static constexpr std::string_view kPrefixes[] = {"XLA_", "PT_XLA_", "XLAC_"};
+    static constexpr std::string_view kRead[] = {"XLA_FLAGS", "XLA_USE_F16", "XLA_ALWAYS_ALLREDUCE", "XLA_EMIT_STEPLOG",
+                                                 "XLA_METRICS_FILE"};
+    size_t length = 0;
+    const char* const text = weft_api_json(&length);
+    Value api("");
+    if (!FromJson({text, length}, &api)) return;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      const std::string_view name(*variable, std::strcspn(*variable, "="));
+      const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
+      if (std::ranges::none_of(kPrefixes, begins) || std::ranges::find(kRead, name) != std::end(kRead)) continue;
+      const auto reads = [&](const Value& option) {
+        const Value* const also = FieldOf(option, "also");
+        return also != nullptr && FieldOf(*also, name) != nullptr;
+      };
+      if (std::ranges::any_of(ListIn(FieldsOf(api), "options"), reads)) continue;
+      notes.push_back(std::string(name) + " is set, for PyTorch/XLA, and has no meaning here");
+    }
+  }
+
   // Variables that look like ours and are nobody's, probably misspelt.
   void LookAtEnvironment(const std::vector<weft_option_info>& options) {
     constexpr std::string_view kPrefix = "WEFT_";
@@ -207,6 +231,7 @@ int Examine(const Arguments& arguments) {
                    {"cache", doctor.CacheReport()},
                    {"options", doctor.OptionsReport(options)}};
   doctor.LookAtEnvironment(options);
+  doctor.LookAtXla();
   doctor.context.reset();  // may warn, too
   const bool well = doctor.problems.empty();
   report.emplace_back("notes", std::move(doctor.notes));

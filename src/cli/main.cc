@@ -90,7 +90,8 @@ int Run(const Command& command, std::span<const std::string_view> words) {
       arguments.parameter = words[i];
     }
   }
-  if (!command.parameter.empty() && arguments.parameter.empty() && command.rest.empty()) {
+  const bool optional = command.parameter.empty() || command.parameter.starts_with("[") || !command.rest.empty();
+  if (!optional && arguments.parameter.empty()) {
     return Misuse(name + ": which " + std::string(command.parameter) + "? " + help + "says more");
   }
   return command.execute(arguments);

@@ -11,8 +11,10 @@
 #include <filesystem>
 #include <system_error>
 
+#include "src/cli/ceilings.h"
 #include "src/cli/command.h"
 #include "src/cli/files.h"
+#include "src/cli/profile_pictures.h"
 
 extern char** environ;
 
@@ -34,13 +36,16 @@ class Folder {
   }
   ~Folder() {
     if (path_.empty()) return;
-    std::remove(file(true).c_str());
-    std::remove(file(false).c_str());
+    for (const Kind kind : {Kind::kText, Kind::kJson, Kind::kTrace}) std::remove(file(kind).c_str());
     rmdir(path_.c_str());
   }
   bool made() const { return !path_.empty(); }
+  enum class Kind { kText, kJson, kTrace };
   // The end of its name says what trace_file writes.
-  std::string file(bool json) const { return path_ + (json ? "/report.json" : "/report.txt"); }
+  std::string file(Kind kind) const {
+    constexpr const char* kNames[] = {"/report.txt", "/report.json", "/trace.json"};
+    return path_ + kNames[static_cast<int>(kind)];
+  }
 
  private:
   std::string path_;
@@ -50,6 +55,33 @@ class Folder {
 int StatusOf(int status) {
   constexpr int kSignal = 128;
   return WIFEXITED(status) ? WEXITSTATUS(status) : kSignal + WTERMSIG(status);
+}
+
+bool Write(const std::string& path, const std::string& text) {
+  std::FILE* const out = std::fopen(path.c_str(), "w");
+  if (out == nullptr) return false;
+  const bool wrote = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  return std::fclose(out) == 0 && wrote;
+}
+
+// The pictures of a trace, and a table of its kernels beside what the machine can do.
+int Draw(const std::string& trace, const std::string& folder, bool json) {
+  Profile profile;
+  std::string kept;
+  if (!ReadProfile(trace, &profile)) return Fail("the trace is none of this library's");
+  const Ceilings ceilings = KeptCeilings(&kept);
+  for (const auto& [name, text] : {std::pair<const char*, std::string>{"roofline.svg", RooflineSvg(profile, ceilings)},
+                                   {"memory.svg", MemorySvg(profile)}}) {
+    const std::string path = folder + "/" + name;
+    if (!Write(path, text)) return Fail(path + " cannot be written: " + strerror(errno));
+  }
+  Print(KernelTable(profile, ceilings), json);
+  if (json) return kDone;
+  std::printf("%s\nroofline.svg and memory.svg are in %s\n",
+              ceilings ? CeilingsText(ceilings).c_str()
+                       : "this machine's ceilings are not known: 'weft ceilings' measures them",
+              folder.c_str());
+  return kDone;
 }
 
 int Execute(const Arguments& arguments) {
@@ -68,7 +100,17 @@ int Execute(const Arguments& arguments) {
   const std::string trace(arguments.value("--trace", ""));
   if (trace.empty() && !folder.made())
     return Fail("there is no folder for temporary files: " + std::string(strerror(errno)));
-  const std::string report = trace.empty() ? folder.file(json) : trace;
+  const std::string pictures(arguments.value("--svg", ""));
+  const bool draws = arguments.has("--svg");
+  std::error_code none;
+  if (draws && !std::filesystem::is_directory(pictures, none))
+    return Fail("--svg " + pictures + ": there is no such folder");
+  if (draws && !trace.empty()) {
+    std::fprintf(stderr, "weft profile: --svg or --trace, not both; 'weft profile --help' says more\n");
+    return kMisused;
+  }
+  const Folder::Kind kind = draws ? Folder::Kind::kTrace : json ? Folder::Kind::kJson : Folder::Kind::kText;
+  const std::string report = trace.empty() ? folder.file(kind) : trace;
   setenv("WEFT_TRACE_FILE", report.c_str(), 1);
   if (arguments.has("--steps")) setenv("WEFT_TRACE_STEPS", std::string(arguments.value("--steps", "")).c_str(), 1);
   std::vector<char*> argv;
@@ -87,7 +129,11 @@ int Execute(const Arguments& arguments) {
       return Fail(
           "the command wrote no trace: it made no context, ended without releasing it, or Weft's library there is older");
     }
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (draws && Draw(text, pictures, json) != kDone) return kFailed;
+    if (!draws) std::fwrite(text.data(), 1, text.size(), stdout);
+    std::string kept;
+    const Ceilings ceilings = draws || json ? Ceilings() : KeptCeilings(&kept);
+    if (ceilings) std::printf("this machine: %s\n", CeilingsText(ceilings).c_str());
   } else if (access(trace.c_str(), R_OK) == 0) {
     std::printf("the trace is in %s\n", trace.c_str());
   }
@@ -102,6 +148,7 @@ const Registration kProfile(
      .flags = {{"--steps", "lets so many steps by, then traces so many; else all", "SKIP:COUNT"},
                {"--trace", "writes the trace for a viewer there (.svg: a picture of the report) in place of the report",
                 "FILE"},
+               {"--svg", "writes roofline.svg and memory.svg there, and kernels beside the machine's ceilings", "DIR"},
                {"--json", "the report as one JSON object"}},
      .rest = "COMMAND",
      .execute = Execute});

@@ -1,4 +1,5 @@
-// `weft run`: a program of StableHLO text, or a function that was saved, on arrays out of files.
+// `weft run`: a program of StableHLO or Weft's own text, a function that was saved, or an entry of the compile cache, on arrays out of
+// files.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -8,9 +9,10 @@
 #include <cstring>
 
 #include "src/cli/command.h"
-#include "src/cli/files.h"
 #include "src/cli/library.h"
+#include "src/cli/measured.h"
 #include "src/cli/npy.h"
+#include "src/cli/program.h"
 #include "src/cli/tree.h"
 
 namespace weft::cli {
@@ -18,7 +20,6 @@ namespace {
 
 using Tensor = std::unique_ptr<weft_tensor, Releases<&weft_tensor_release>>;
 using Reader = std::unique_ptr<weft_checkpoint_reader, Releases<&weft_checkpoint_reader_release>>;
-using Function = std::unique_ptr<weft_function, Releases<&weft_function_release>>;
 
 constexpr size_t kShown = 8;  // elements of a result without a file
 
@@ -56,27 +57,14 @@ struct Run {
   }
 
   bool Open(const std::string& path, std::string_view platform) {
-    if (!CanBeRead(path, &problem)) return false;
     const weft_setting setting = {"platform", WEFT_STRLEN, platform.data(), platform.size()};
     weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
     if (!platform.empty()) options.settings = &setting, options.setting_count = 1;
     weft_context* made = nullptr;
     if (!Done(weft_context_create(&options, &made))) return false;
     context.reset(made);
-    Fields about;
-    if (!Describe(path, &about, &problem)) return false;
-    weft_function* read = nullptr;
-    if (TextIn(about, "kind") == "function") {
-      if (!Done(weft_function_load(made, path.data(), path.size(), &read))) return false;
-    } else {
-      std::string text;
-      if (!ReadFile(path, &text, &problem)) return false;
-      if (!Done(weft_function_from_stablehlo(made, text.data(), text.size(), &read))) {
-        problem = path + ": " + problem;
-        return false;
-      }
-    }
-    function.reset(read);
+    function = ReadProgram(made, path, &problem);
+    if (!problem.empty()) return false;
     input_types = TypesOf(&weft_function_inputs);
     if (problem.empty()) result_types = TypesOf(&weft_function_results);
     return problem.empty();
@@ -96,16 +84,8 @@ struct Run {
 
   // Zeros where a program is shown and not run.
   bool MakeInputs() {
-    for (const weft_tensor_info& type : input_types) {
-      weft_full_opts options = WEFT_FULL_OPTS_INIT;
-      options.present = WEFT_FULL_HAS_DTYPE;
-      options.dtype = type.dtype;
-      weft_tensor* tensor = nullptr;
-      if (!Done(weft_full(context.get(), type.dims, type.rank, 0, &options, &tensor))) return false;
-      inputs.emplace_back(tensor);
-      if (!Done(weft_eval(context.get(), &tensor, 1, nullptr))) return false;  // an input is no part of the program
-    }
-    return true;
+    problem = MakeZeros(context.get(), input_types, &inputs);
+    return problem.empty();
   }
 
   // The only array of a file. Elements that NumPy has no type for are what the program wants.
@@ -309,7 +289,8 @@ int Execute(const Arguments& arguments) {
 const Registration kRun(
     {.name = "run",
      .summary =
-         "runs a program of StableHLO text, as JAX and others print it, or the file of a function, on arrays of .npy files",
+         "runs a program of StableHLO text, as JAX and others print it, of Weft's own text, or the file of a function, on arrays "
+         "of .npy files",
      .parameter = "PROGRAM",
      .flags =
          {{"--input", "an input of the program, in its order; once for each", "FILE.npy"},

@@ -6,6 +6,7 @@
 #include "src/cli/files.h"
 #include "src/cli/library.h"
 #include "src/cli/npy.h"
+#include "src/cli/program.h"
 #include "src/cli/show.h"
 #include "src/cli/tree.h"
 
@@ -13,7 +14,6 @@ namespace weft::cli {
 namespace {
 
 using Reader = std::unique_ptr<weft_checkpoint_reader, Releases<&weft_checkpoint_reader_release>>;
-using Function = std::unique_ptr<weft_function, Releases<&weft_function_release>>;
 
 // A file that is being looked at; `problem` says what ended it.
 struct Look {

@@ -98,6 +98,12 @@ std::vector<PartDifference> DifferencesOf(std::string_view here, std::string_vie
   return found;
 }
 
+std::string_view ProgramIn(std::string_view canonical, bool* traced) {
+  const Parts parts = PartsOf(canonical);
+  *traced = parts.traced;
+  return parts.program;
+}
+
 double DistanceOf(std::string_view here, std::string_view there) {
   const Parts a = PartsOf(here), b = PartsOf(there);
   double parts = 0;

@@ -14,6 +14,8 @@ struct PartDifference {
 
 // From the canonical forms as entries have them, whoever wrote them; empty if they are equal.
 std::vector<PartDifference> DifferencesOf(std::string_view here, std::string_view there);
+// The program of such a form: the canonical form of a trace, or StableHLO text where `traced` becomes false.
+std::string_view ProgramIn(std::string_view canonical, bool* traced);
 // How near two entries are: fewer is nearer. Those that compute the same come first, then those of most in common.
 double DistanceOf(std::string_view here, std::string_view there);
 

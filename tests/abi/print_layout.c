@@ -2470,6 +2470,8 @@ static void part_12(void) {
   OFFSET(struct weft_api_v1, loader_create);
   OFFSET(struct weft_api_v1, tensor_from_shards);
   OFFSET(struct weft_api_v1, tensor_to_host_box);
+  OFFSET(struct weft_api_v1, function_from_text);
+  OFFSET(struct weft_api_v1, program_compare);
 }
 
 int main(void) {

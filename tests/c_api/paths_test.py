@@ -59,6 +59,7 @@ class Library:
         return {
             "weft_function_save": lambda p: self.outcome("weft_function_save", self.function, p, size(p)),
             "weft_function_load": lambda p: self.outcome("weft_function_load", self.context, p, size(p), out),
+            "weft_program_compare": lambda p: self.outcome("weft_program_compare", self.context, p, size(p), p, size(p), out),
             "weft_file_describe": lambda p: self.outcome("weft_file_describe", p, size(p), out),
             "weft_checkpoint_convert": lambda p: self.outcome("weft_checkpoint_convert", self.context, p, size(p), b"/dev/null/x", c.c_size_t(11), None),
             "weft_checkpoint_salvage": lambda p: self.outcome("weft_checkpoint_salvage", self.context, p, size(p), b"/dev/null/x", c.c_size_t(11), out),

@@ -149,6 +149,102 @@ static weft_function* with_a_capture(weft_context* ctx, weft_tensor* w) {
   return f;
 }
 
+/* Weft's own text is a function again, whatever its arguments were. */
+static void own_text_is_read(weft_context* ctx) {
+  static const char kAdds[] =
+      "module {words = 1}\n"
+      "func @main(%0: tensor<f32>, %1: tensor<f32> {word = 0}) -> (tensor<f32>) {\n"
+      "  %2 = add(%0, %1) : tensor<f32> loc(\"train.c:9\")\n"
+      "  return %2\n}\n";
+  weft_function *f = NULL, *g = NULL, *square = read_text(ctx, kSquare);
+  weft_tensor *in[2] = {NULL, NULL}, *y[2] = {NULL, NULL};
+  weft_blob* text = NULL;
+  size_t n = 0;
+  OK(weft_function_from_text(ctx, kAdds, WEFT_STRLEN, &f));
+  OK(weft_function_inputs(f, NULL, 0, &n));
+  CHECK_EQUAL(n, 2);
+  OK(weft_tensor_from_f64(ctx, WEFT_F32, 4, &in[0]));
+  OK(weft_tensor_from_f64(ctx, WEFT_F32, 3, &in[1]));
+  OK(weft_function_call(ctx, f, in, 2, y, 1, &n));
+  CHECK_EQUAL(item(y[0]), 7);
+  weft_tensor_release(y[0]);
+  OK(weft_function_text(square, WEFT_TEXT_IR, &text));
+  OK(weft_function_from_text(ctx, weft_blob_data(text), weft_blob_size(text), &g));
+  OK(weft_function_call(ctx, g, in, 1, y, 2, &n));
+  CHECK_EQUAL(item(y[0]), 48);
+  weft_tensor_release(y[0]);
+  weft_tensor_release(y[1]);
+  weft_tensor_release(in[0]);
+  weft_tensor_release(in[1]);
+  weft_blob_release(text);
+  weft_function_release(f);
+  weft_function_release(g);
+  weft_function_release(square);
+  f = NULL;
+  FAILS_WITH(weft_function_from_text(ctx, NULL, 3, &f), WEFT_INVALID_ARGUMENT, "text is NULL");
+  FAILS_WITH(weft_function_from_text(ctx, "", 0, &f), WEFT_INVALID_ARGUMENT, "line 1, column 1: expected func, found the end of the text");
+  FAILS_WITH(weft_function_from_text(ctx, "func @main() -> () {\n  %0 = nonsense()\n", WEFT_STRLEN, &f), WEFT_INVALID_ARGUMENT,
+             "line 2, column 8: expected the name of an operation");
+  FAILS_WITH(weft_function_from_text(ctx, "module {partitions = 2}\nfunc @main(%0: tensor<f32>) -> (tensor<f32>) {\n  return %0\n}\n", WEFT_STRLEN, &f),
+             WEFT_UNIMPLEMENTED, "the program is of several devices");
+  FAILS_WITH(weft_function_from_text(ctx, "func @a(%0: tensor<f32>) -> (tensor<f32>) {\n  return %0\n}\n"
+                                          "func @b(%0: tensor<f32>) -> (tensor<f32>) {\n  return %0\n}\n", WEFT_STRLEN, &f),
+             WEFT_INVALID_ARGUMENT, "a program of 2 functions");
+}
+
+static void text_in(weft_tree* tree, const char* key, const char* want) {
+  uint32_t node = 0;
+  const void* data = NULL;
+  size_t size = 0;
+  OK(weft_tree_find(tree, WEFT_TREE_ROOT, key, WEFT_STRLEN, &node));
+  OK(weft_tree_get_data(tree, node, &data, &size));
+  CHECK(size == strlen(want) && memcmp(data, want, size) == 0);
+}
+
+/* The difference of two files, of a function and of text; neither needs to be the other's kind. */
+static void two_files_are_compared(weft_context* ctx) {
+  char path[400], other[410];
+  weft_function* square = read_text(ctx, kSquare);
+  weft_tree* tree = NULL;
+  weft_blob* text = NULL;
+  char changed[2000];
+  char* at = NULL;
+  uint32_t node = 0;
+  int32_t truth = -1;
+  place_of_a_file(path);
+  snprintf(other, sizeof other, "%s.wir", path);
+  OK(weft_function_save(square, path, WEFT_STRLEN));
+  OK(weft_function_text(square, WEFT_TEXT_IR, &text));
+  CHECK(weft_blob_size(text) < sizeof changed);
+  memcpy(changed, weft_blob_data(text), weft_blob_size(text));
+  changed[weft_blob_size(text)] = 0;
+  overwrite(other, changed, strlen(changed));
+  OK(weft_program_compare(ctx, path, WEFT_STRLEN, other, WEFT_STRLEN, &tree));
+  OK(weft_tree_find(tree, WEFT_TREE_ROOT, "equal", WEFT_STRLEN, &node));
+  OK(weft_tree_get_bool(tree, node, &truth));
+  CHECK_EQUAL(truth, 1);
+  text_in(tree, "reason", "");
+  weft_tree_release(tree);
+  at = strstr(changed, "[3.0]");
+  CHECK(at != NULL);
+  if (at != NULL) memcpy(at, "[5.0]", 5);
+  overwrite(other, changed, strlen(changed));
+  OK(weft_program_compare(ctx, path, WEFT_STRLEN, other, WEFT_STRLEN, &tree));
+  text_in(tree, "reason", "constant");
+  text_in(tree, "text", "constant is 5.0, was 3.0; all else equal (3 nodes)");
+  weft_tree_release(tree);
+  tree = NULL;
+  FAILS_WITH(weft_program_compare(ctx, path, WEFT_STRLEN, "/tmp/weft_no_such_file", WEFT_STRLEN, &tree), WEFT_NOT_FOUND, "weft_no_such_file");
+  overwrite(other, "GGUF\3\0\0\0 and more of it", 24);
+  FAILS_WITH(weft_program_compare(ctx, path, WEFT_STRLEN, other, WEFT_STRLEN, &tree), WEFT_INVALID_ARGUMENT, "holds no program: it is a GGUF file");
+  overwrite(other, "", 0);
+  FAILS_WITH(weft_program_compare(ctx, path, WEFT_STRLEN, other, WEFT_STRLEN, &tree), WEFT_INVALID_ARGUMENT, "line 1, column 1: expected func");
+  remove(other);
+  remove(path);
+  weft_blob_release(text);
+  weft_function_release(square);
+}
+
 static void is_saved_and_loaded(weft_context* ctx) {
   char path[400], key[33], other[33], bytes[8192];
   float have[100], want[100], data[100];
@@ -282,6 +378,8 @@ int main(void) {
     is_a_function_like_any(ctx);
     is_refused(ctx);
     is_saved_and_loaded(ctx);
+    own_text_is_read(ctx);
+    two_files_are_compared(ctx);
     is_saved_with_its_stream(ctx);
     belongs_to_its_context(ctx);
     weft_context_release(ctx);

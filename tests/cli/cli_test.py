@@ -12,7 +12,7 @@ import unittest
 SOURCE, BUILD, LIB = (pathlib.Path(os.environ[name]) for name in ("WEFT_SOURCE", "WEFT_BUILD", "WEFT_LIB"))
 PROGRAM = BUILD / "bin" / "weft"
 COMMANDS = sorted(name for path in (SOURCE / "src" / "cli").glob("*.cc")
-                  for name in re.findall(r'Registration \w+\(\s*\{\.name = "(\w+)"', path.read_text(encoding="utf-8")))
+                  for name in re.findall(r'Registration \w+\(\s*\{\.name = "([\w-]+)"', path.read_text(encoding="utf-8")))
 with open(SOURCE / "include" / "c_api" / "api.json", encoding="utf-8") as file:
     OPTIONS = json.load(file)["options"]
 
@@ -43,7 +43,7 @@ class Dispatch(Cli):
         for word in ("--help", "-h"):
             out, err = self.weft(word)
             self.assertEqual("", err)
-            self.assertEqual(COMMANDS, re.findall(r"^  (\w+)", out, re.MULTILINE))
+            self.assertEqual(COMMANDS, re.findall(r"^  ([\w-]+)", out, re.MULTILINE))
             self.assertIn("--json", out)
         for command in COMMANDS:
             out, _ = self.weft(command, "--help")
@@ -163,6 +163,12 @@ class Doctor(Cli):
         self.assertTrue(said["ok"])
         self.assertEqual({"WEFT_THREAD is set and no option; did you mean WEFT_THREADS?",
                           "WEFT_HASH_BITS is deprecated: accepted and without effect"}, set(said["notes"]))
+
+    def test_variables_of_pytorch_xla_without_a_meaning_are_noted(self):
+        said = self.doctor(XLA_SAVE_HLO_FILE="x", XLA_IR_DEBUG="1", XLA_SAVE_TENSORS_FMT="text", XLA_NO_SPECIAL_SCALARS="1", XLA_FLAGS="")
+        self.assertTrue(said["ok"])
+        self.assertEqual({f"{name} is set, for PyTorch/XLA, and has no meaning here" for name in ("XLA_SAVE_HLO_FILE", "XLA_NO_SPECIAL_SCALARS")},
+                         set(said["notes"]))
 
     def test_variables_of_what_is_no_more_are_noted(self):
         said = self.doctor(XRT_TPU_CONFIG="tpu_worker;0;10.255.255.1:8470", XRT_WORKERS="x")

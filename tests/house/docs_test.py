@@ -57,7 +57,7 @@ class Docs(unittest.TestCase):
                             if option.startswith("--gtest") or "weft_test" in program:
                                 continue
                             # The program weft says of each command what it takes.
-                            words = (file, *re.findall(r"^ +([a-z]+)\b", rest)) if program.endswith("/weft") else (file,)
+                            words = (file, *re.findall(r"^ +([a-z][a-z-]*)", rest)) if program.endswith("/weft") else (file,)
                             if words not in helps:
                                 helps[words] = subprocess.run([*words, "--help"], capture_output=True, text=True, timeout=60, cwd=SOURCE).stdout
                             self.assertIn(option, helps[words], f"{program} --help does not know {option}")

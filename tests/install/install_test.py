@@ -111,7 +111,7 @@ class Install(unittest.TestCase):
             found[component] = sorted(name for _, _, names in os.walk(prefix) for name in names)
         self.assertEqual(["LICENSE", "THIRD_PARTY_NOTICES", "libweft.so.1", "weft.spdx.json"], found["runtime"])
         self.assertEqual(["libweft.so.1.debug"], found["debug"])
-        self.assertEqual(["weft", "weft.1"], found["tools"])
+        self.assertEqual(["_weft", "weft", "weft", "weft.1", "weft.fish"], found["tools"])
         self.assertLessEqual({"libweft.so", "weft.h", "weft.pc", "weftConfig.cmake", "weft_api.json", "api.json", "ops.json",
                               "weft_ffi.py", "weft_ffi.lua", "lib.rs", "Cargo.toml", "weft.go", "go.mod",
                               "libweft.hpp", "operations.hpp", "weft-cpp.pc"}, set(found["dev"]))

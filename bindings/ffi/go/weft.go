@@ -3199,6 +3199,8 @@ type ApiV1 struct {
 	LoaderCreate uintptr
 	TensorFromShards uintptr
 	TensorToHostBox uintptr
+	FunctionFromText uintptr
+	ProgramCompare uintptr
 }
 
 // The functions, after Load.
@@ -3486,6 +3488,8 @@ var (
 	LoaderRetain func(loader Loader)
 	LoaderRelease func(loader Loader)
 	JobReduce func(ctx Context, job Job, tensors *Tensor, count uintptr, reduction JobReduction, options *JobReduceOptions, outputs *Tensor) Error
+	FunctionFromText func(ctx Context, text *byte, length uintptr, out *Function) Error
+	ProgramCompare func(ctx Context, before_path *byte, before_path_length uintptr, now_path *byte, now_path_length uintptr, out *Tree) Error
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -4274,6 +4278,8 @@ var Functions = map[string]any{
 	"weft_loader_retain": &LoaderRetain,
 	"weft_loader_release": &LoaderRelease,
 	"weft_job_reduce": &JobReduce,
+	"weft_function_from_text": &FunctionFromText,
+	"weft_program_compare": &ProgramCompare,
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_vmap_options_init": &VmapOptionsInit,

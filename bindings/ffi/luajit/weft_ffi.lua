@@ -2463,6 +2463,8 @@ struct weft_api_v1 {
   weft_error* (*loader_create)(weft_context* ctx, weft_dataset* dataset, weft_sampler* sampler, const weft_loader_options* options, weft_loader** out);
   weft_error* (*tensor_from_shards)(weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor* const* parts, size_t part_count, weft_tensor** out);
   weft_error* (*tensor_to_host_box)(weft_tensor* tensor, const int64_t* starts, const int64_t* sizes, size_t rank, void* data, size_t size);
+  weft_error* (*function_from_text)(weft_context* ctx, const char* text, size_t length, weft_function** out);
+  weft_error* (*program_compare)(weft_context* ctx, const char* before_path, size_t before_path_length, const char* now_path, size_t now_path_length, weft_tree** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2747,6 +2749,8 @@ weft_error* weft_loader_load(weft_loader* loader, weft_tree* tree, uint32_t node
 void weft_loader_retain(weft_loader* loader);
 void weft_loader_release(weft_loader* loader);
 weft_error* weft_job_reduce(weft_context* ctx, weft_job* job, weft_tensor* const* tensors, size_t count, weft_job_reduction reduction, const weft_job_reduce_options* options, weft_tensor** outputs);
+weft_error* weft_function_from_text(weft_context* ctx, const char* text, size_t length, weft_function** out);
+weft_error* weft_program_compare(weft_context* ctx, const char* before_path, size_t before_path_length, const char* now_path, size_t now_path_length, weft_tree** out);
 void weft_for_options_init(void* options, size_t size);
 void weft_scan_options_init(void* options, size_t size);
 void weft_vmap_options_init(void* options, size_t size);

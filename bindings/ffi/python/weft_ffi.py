@@ -3291,6 +3291,8 @@ class weft_api_v1(c.Structure):
         ("loader_create", c.CFUNCTYPE(weft_error, weft_context, weft_dataset, weft_sampler, c.POINTER(weft_loader_options), c.POINTER(weft_loader))),
         ("tensor_from_shards", c.CFUNCTYPE(weft_error, weft_mesh, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor))),
         ("tensor_to_host_box", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(c.c_int64), c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t)),
+        ("function_from_text", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_function))),
+        ("program_compare", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
     ]
 
 
@@ -3579,6 +3581,8 @@ FUNCTIONS = {
     "weft_loader_retain": (None, [weft_loader]),
     "weft_loader_release": (None, [weft_loader]),
     "weft_job_reduce": (weft_error, [weft_context, weft_job, c.POINTER(weft_tensor), c.c_size_t, weft_job_reduction, c.POINTER(weft_job_reduce_options), c.POINTER(weft_tensor)]),
+    "weft_function_from_text": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_function)]),
+    "weft_program_compare": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_tree)]),
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),

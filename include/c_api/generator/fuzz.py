@@ -24,7 +24,8 @@ weft_dataset_create weft_dataset_from_memory weft_sampler_create weft_loader_cre
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
 TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "to": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "input_specs": "Words::kSpecs", "output_specs": "Words::kSpecs", "spec": "Words::kSpecs"}
 TEXTS_OF = {
-    ("weft_function_from_stablehlo", "text"): "Words::kPrograms",
+    ("weft_function_from_stablehlo", "text"): "Words::kPrograms", ("weft_function_from_text", "text"): "Words::kPrograms",
+    ("weft_program_compare", "before_path"): "Words::kProgramFiles", ("weft_program_compare", "now_path"): "Words::kProgramFiles",
     ("weft_checkpoint_reader_open", "path"): "Words::kReadFiles",
     ("weft_function_save", "path"): "Words::kProgramFiles", ("weft_function_load", "path"): "Words::kProgramFiles",
     ("weft_get_proc", "name"): "Words::kFunctions", ("weft_error_payload", "key"): "Words::kPayloads",
@@ -40,7 +41,7 @@ TEXTS_OF = {
 RARELY = {
     "weft_context_create": 200, "weft_context_release": 200, "weft_context_retain": 50, "weft_checkpoint_save": 40,
     "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_checkpoint_reader_open_with": 3, "weft_checkpoint_convert": 40, "weft_checkpoint_salvage": 40, "weft_file_describe": 5, "weft_cache_list": 10, "weft_cache_explain": 10, "weft_cache_prune": 20, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
-    "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_list": 5, "weft_memory_report": 5, "weft_trace_start": 20, "weft_trace_stop": 20, "weft_trace_write": 40, "weft_trace_report": 20, "weft_compiles_settled": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
+    "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_list": 5, "weft_program_compare": 10, "weft_memory_report": 5, "weft_trace_start": 20, "weft_trace_stop": 20, "weft_trace_write": 40, "weft_trace_report": 20, "weft_compiles_settled": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
 }
 TYPES = {"float": 1, "signed integer": 2, "unsigned integer": 4, "bool": 8, "complex": 16}  # classes of dtypes
 NUMBERS = ("size_t", "uint32_t", "uint64_t", "int32_t", "int64_t")

@@ -291,6 +291,8 @@ const weft_api_v1 kApi = {
     weft_loader_create,
     weft_tensor_from_shards,
     weft_tensor_to_host_box,
+    weft_function_from_text,
+    weft_program_compare,
 };
 
 struct Entry {
@@ -587,6 +589,7 @@ const Entry kProcs[] = {
     {"weft_function_custom_gradient", reinterpret_cast<weft_proc>(weft_function_custom_gradient)},
     {"weft_function_end", reinterpret_cast<weft_proc>(weft_function_end)},
     {"weft_function_from_stablehlo", reinterpret_cast<weft_proc>(weft_function_from_stablehlo)},
+    {"weft_function_from_text", reinterpret_cast<weft_proc>(weft_function_from_text)},
     {"weft_function_grad", reinterpret_cast<weft_proc>(weft_function_grad)},
     {"weft_function_inputs", reinterpret_cast<weft_proc>(weft_function_inputs)},
     {"weft_function_jvp", reinterpret_cast<weft_proc>(weft_function_jvp)},
@@ -843,6 +846,7 @@ const Entry kProcs[] = {
     {"weft_print_options_init", reinterpret_cast<weft_proc>(weft_print_options_init)},
     {"weft_prod", reinterpret_cast<weft_proc>(weft_prod)},
     {"weft_prod_opts_init", reinterpret_cast<weft_proc>(weft_prod_opts_init)},
+    {"weft_program_compare", reinterpret_cast<weft_proc>(weft_program_compare)},
     {"weft_program_list", reinterpret_cast<weft_proc>(weft_program_list)},
     {"weft_program_stats_init", reinterpret_cast<weft_proc>(weft_program_stats_init)},
     {"weft_program_text", reinterpret_cast<weft_proc>(weft_program_text)},

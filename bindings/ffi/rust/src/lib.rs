@@ -3387,6 +3387,8 @@ pub struct weft_api_v1 {
     pub loader_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, dataset: *mut weft_dataset, sampler: *mut weft_sampler, options: *const weft_loader_options, out: *mut *mut weft_loader) -> *mut weft_error>,
     pub tensor_from_shards: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, parts: *const *mut weft_tensor, part_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
     pub tensor_to_host_box: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, starts: *const i64, sizes: *const i64, rank: usize, data: *mut c_void, size: usize) -> *mut weft_error>,
+    pub function_from_text: Option<unsafe extern "C" fn(ctx: *mut weft_context, text: *const c_char, length: usize, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub program_compare: Option<unsafe extern "C" fn(ctx: *mut weft_context, before_path: *const c_char, before_path_length: usize, now_path: *const c_char, now_path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3674,6 +3676,8 @@ extern "C" {
     pub fn weft_loader_retain(loader: *mut weft_loader);
     pub fn weft_loader_release(loader: *mut weft_loader);
     pub fn weft_job_reduce(ctx: *mut weft_context, job: *mut weft_job, tensors: *const *mut weft_tensor, count: usize, reduction: weft_job_reduction, options: *const weft_job_reduce_options, outputs: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_function_from_text(ctx: *mut weft_context, text: *const c_char, length: usize, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_program_compare(ctx: *mut weft_context, before_path: *const c_char, before_path_length: usize, now_path: *const c_char, now_path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_for_options_init(options: *mut c_void, size: usize);
     pub fn weft_scan_options_init(options: *mut c_void, size: usize);
     pub fn weft_vmap_options_init(options: *mut c_void, size: usize);

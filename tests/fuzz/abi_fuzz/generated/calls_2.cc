@@ -122,6 +122,31 @@ void Call_weft_loader_release(Fuzz& f) {
   f.Release<weft_loader>(weft_loader_release);
 }
 
+void Call_weft_function_from_text(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text text_ = f.DrawText(Words::kPrograms);
+  const char* const text = text_.data;
+  const size_t length = text_.length;
+  weft_function** const out = f.Out<weft_function*>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_from_text(ctx, text, length, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_program_compare(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text before_path_ = f.DrawText(Words::kProgramFiles);
+  const char* const before_path = before_path_.data;
+  const size_t before_path_length = before_path_.length;
+  const Text now_path_ = f.DrawText(Words::kProgramFiles);
+  const char* const now_path = now_path_.data;
+  const size_t now_path_length = now_path_.length;
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_program_compare(ctx, before_path, before_path_length, now_path, now_path_length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_for_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_for_options), &size);
@@ -775,22 +800,6 @@ void Call_weft_batch_norm_inference_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_batch_norm_inference_opts), &size);
   f.Enter();
   weft_batch_norm_inference_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cross_entropy_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cross_entropy_opts), &size);
-  f.Enter();
-  weft_cross_entropy_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_dropout_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_dropout_opts), &size);
-  f.Enter();
-  weft_dropout_opts_init(options, size);
   f.LeaveVoid();
 }
 

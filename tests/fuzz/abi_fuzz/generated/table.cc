@@ -1876,6 +1876,8 @@ void Call_weft_loader_load(Fuzz& f);
 void Call_weft_loader_retain(Fuzz& f);
 void Call_weft_loader_release(Fuzz& f);
 void Call_weft_job_reduce(Fuzz& f);
+void Call_weft_function_from_text(Fuzz& f);
+void Call_weft_program_compare(Fuzz& f);
 void Call_weft_for_options_init(Fuzz& f);
 void Call_weft_scan_options_init(Fuzz& f);
 void Call_weft_vmap_options_init(Fuzz& f);
@@ -2662,6 +2664,8 @@ extern const Function kFunctions[] = {
     {"weft_loader_retain", Call_weft_loader_retain, 0x0u, false, false, 1, nullptr},
     {"weft_loader_release", Call_weft_loader_release, 0x0u, false, false, 1, nullptr},
     {"weft_job_reduce", Call_weft_job_reduce, 0x130Au, false, true, 1, nullptr},
+    {"weft_function_from_text", Call_weft_function_from_text, 0x1328u, false, true, 1, nullptr},
+    {"weft_program_compare", Call_weft_program_compare, 0x93A8u, true, true, 10, nullptr},
     {"weft_for_options_init", Call_weft_for_options_init, 0u, false, false, 1, nullptr},
     {"weft_scan_options_init", Call_weft_scan_options_init, 0u, false, false, 1, nullptr},
     {"weft_vmap_options_init", Call_weft_vmap_options_init, 0u, false, false, 1, nullptr},
@@ -3164,6 +3168,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 784;
+extern const size_t kFunctionCount = 786;
 
 }  // namespace weft::fuzz

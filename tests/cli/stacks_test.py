@@ -1,0 +1,83 @@
+"""`weft dump-stacks` and scripts/dump_stacks.py: threads of a process that waits, and each way to get no answer."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import unittest
+
+SOURCE, BUILD = (pathlib.Path(os.environ[name]) for name in ("WEFT_SOURCE", "WEFT_BUILD"))
+PROGRAM = BUILD / "bin" / "weft"
+# Three threads that wait for the same, beside the one that sleeps.
+WAITS = "import threading, time\nfor _ in range(3): threading.Thread(target=threading.Event().wait, daemon=True).start()\n" \
+        "print('ready', flush=True)\ntime.sleep(120)\n"
+
+
+class Stacks(unittest.TestCase):
+    def waiting(self, text=WAITS):
+        process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual("ready", process.stdout.readline().strip())
+        time.sleep(0.5)  # until each thread waits
+        return process.pid
+
+    def run_on(self, pid, *words, program=(PROGRAM, "dump-stacks")):
+        done = subprocess.run([*program, str(pid), *words], capture_output=True, text=True, timeout=300,
+                              env=dict(os.environ, WEFT_COMMAND=str(PROGRAM)))
+        for reason in ("libdw.so.1 is not installed", "built without elfutils", "does not let itself be traced"):
+            if reason in done.stderr:
+                self.skipTest(done.stderr.strip())
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def test_equal_stacks_come_once(self):
+        said = json.loads(self.run_on(self.waiting(), "--json"))["stacks"]
+        self.assertEqual(4, sum(stack["count"] for stack in said))
+        self.assertEqual(3, max(stack["count"] for stack in said))
+        waiting = next(stack for stack in said if stack["count"] == 3)
+        self.assertEqual(3, len({thread["id"] for thread in waiting["threads"]}))
+        self.assertTrue(all(thread["name"] for thread in waiting["threads"]))
+        self.assertTrue(any("start_thread" in frame["function"] or "clone" in frame["function"] for frame in waiting["frames"]), waiting)
+
+    def test_the_text_is_what_the_script_prints(self):
+        pid = self.waiting()
+        for program in ((PROGRAM, "dump-stacks"), (sys.executable, SOURCE / "scripts" / "dump_stacks.py")):
+            said = self.run_on(pid, program=program)
+            self.assertIn("STACK (count=3):\n  ", said)
+            self.assertEqual(said.count("STACK (count="), said.count("LOCATIONS:\n"))
+            self.assertIn("The process runs Python.", said)
+
+    def test_the_process_goes_on(self):
+        process = subprocess.Popen([sys.executable, "-c", "import time\nprint('ready', flush=True)\ntime.sleep(2)\nprint('done')"],
+                                   stdout=subprocess.PIPE, text=True)
+        self.assertEqual("ready", process.stdout.readline().strip())
+        self.run_on(process.pid)
+        self.assertEqual(("done\n", None), process.communicate(timeout=60))
+        self.assertEqual(0, process.returncode)
+
+    def test_what_is_no_process(self):
+        for word, status, text in (("x", 2, "'x' is not the number of a process"), ("-1", 2, "there is no option '-1'"),
+                                   ("0", 2, "'0' is not the number of a process"), ("999999999", 1, "there is no process 999999999")):
+            done = subprocess.run([PROGRAM, "dump-stacks", word], capture_output=True, text=True, timeout=60)
+            self.assertEqual((status, ""), (done.returncode, done.stdout))
+            self.assertIn(text, done.stderr)
+
+    def test_who_may_not_look_is_told_what_to_do(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become somebody who may not")
+        pid = self.waiting()
+        # Somebody else may not read another's process; where even the command is out of reach there is nothing to test.
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", PROGRAM, "dump-stacks", str(pid)],
+                              capture_output=True, text=True, timeout=60)
+        if "libdw" in done.stderr or "setpriv" in done.stderr or "cannot open shared" in done.stderr:
+            self.skipTest(done.stderr.strip())
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertIn("/proc/sys/kernel/yama/ptrace_scope", done.stderr)
+        self.assertIn("root", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
