@@ -212,7 +212,7 @@ class Files(Refused):
     def test_a_folder_in_which_one_may_not_write(self):
         os.chmod(self.folder, 0o755)
         code = (
-            "import os, libweft as wf\nx, save = wf.ones((4,)), wf.save\nos.setuid(%d)\n"
+            "import os, libweft as wf\nx, save = wf.ones((4,)), wf.save\nx.tolist()\nos.setuid(%d)\n"
             "try:\n    save(%r, {'x': x})\n"
             "except PermissionError as error:\n    print(isinstance(error, wf.Error), error.code)\n"
             "print(x.tolist())"
