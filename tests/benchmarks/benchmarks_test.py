@@ -2,6 +2,7 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -67,6 +68,28 @@ class Benchmarks(unittest.TestCase):
                     self.assertEqual(row["floor"] is None, row["ratio"] is None)
                     for number in (row["floor"], row["ratio"], *row["peers"].values()):
                         self.assertIsInstance(number, (int, float, type(None)))
+
+    def test_a_step_from_python_is_measured_beside_that_of_c(self):
+        program = os.path.join(os.environ["WEFT_SOURCE"], "benchmarks", "python_step.py")
+
+        def said(*options):
+            return subprocess.run([sys.executable, program, *options], capture_output=True, text=True, timeout=300)
+
+        self.assertIn("usage: python_step.py", said("--help").stdout)
+        for wrong, text in ((["--rounds", "0"], "--rounds has to be 1 or more"), (["--short", "4", "--long", "4"], "--short from 1"),
+                            (["--build", os.path.dirname(program)], "has no bin/train_fashion_mnist"), (["--fast"], "unrecognized arguments")):
+            done = said(*wrong)
+            self.assertEqual((2, ""), (done.returncode, done.stdout))
+            self.assertIn(text, done.stderr)
+        if not os.path.isdir("/usr/share/datasets/fashion-mnist"):
+            self.skipTest("no images")
+        done = said("--build", os.environ["WEFT_BUILD"], "--rounds", "1", "--short", "1", "--long", "9", "--json")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        found = json.loads(done.stdout)
+        self.assertEqual(["cpu", "wall"], sorted(found))
+        for said_of in found.values():
+            self.assertEqual(["c", "median_of_ratios", "python", "ratio_of_medians"], sorted(said_of))
+            self.assertAlmostEqual(said_of["python"] / said_of["c"], said_of["ratio_of_medians"])
 
     def test_every_workload_runs_and_the_table_knows_it(self):
         table = os.path.join(os.environ["WEFT_SOURCE"], "benchmarks", "table")

@@ -5,6 +5,7 @@ import copy
 import itertools
 import os
 import pickle
+import sys
 import unittest
 
 import support
@@ -251,6 +252,18 @@ class Exchange(unittest.TestCase):
         self.assertEqual(2046.0, b[-1])
         capsule = (wf.ones((3,)) * 2).__dlpack__()
         del capsule  # Nobody took it: it gives its tensor back.
+
+    @unittest.skipUnless(wf._call.accelerator or sys.version_info >= (3, 12), "Python asks no class for its buffer before 3.12")
+    def test_the_buffer_of_a_tensor(self):
+        x = wf.tensor([[1, 2, 3], [4, 5, 6]], "i16")
+        view = memoryview(x)
+        self.assertEqual(("h", (2, 3), [[1, 2, 3], [4, 5, 6]]), (view.format, view.shape, view.tolist()))
+        self.assertEqual(x.tobytes(), bytes(view))
+        del x  # The view keeps the elements.
+        self.assertEqual((6, True), (view[1, 2], view.readonly))
+        for wrong, text in ((wf.tensor([1.0], "bf16"), "no letter in a buffer"), (wf.zeros((0, 2)), "without elements")):
+            with self.assertRaisesRegex(BufferError, text):
+                memoryview(wrong)
 
     def test_empty_and_scalar(self):
         for shape in ((), (0,), (2, 0, 3), (1,)):

@@ -61,7 +61,7 @@ static int op_count;
 struct library c;
 
 static PyTypeObject* tensor_type; /* the class Tensor; Python gives it its methods */
-static PyObject *handle_class, *fail, *resolve, *dtype_class;
+static PyObject *handle_class, *fail, *resolve, *explain, *dtype_class;
 static allocfunc allocate;  /* of tensor_type, like give_back */
 static freefunc give_back;
 
@@ -120,6 +120,17 @@ static int handle_set(PyObject* self, PyObject* value, void* closure) {
   t->raw = *cell;
   Py_XDECREF(before);
   return 0;
+}
+
+/* The buffer's interface by the method of Python, which Python itself asks for from 3.12 on. */
+static int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  PyObject* memory = PyObject_CallMethod(self, "__buffer__", "i", flags);
+  int status;
+  view->obj = NULL;
+  if (memory == NULL) return -1;
+  status = PyObject_GetBuffer(memory, view, flags);
+  Py_DECREF(memory); /* the view has it */
+  return status;
 }
 
 /* A new tensor of a reference that is taken over; a step gets a share of it. Without one and without an exception: what the
@@ -270,6 +281,23 @@ static PyObject* options_of(Op* op, PyObject* const* values, Py_ssize_t count, P
   return packed;
 }
 
+/* A TypeError of the call itself (nothing of the function ran yet) becomes Python's explanation of it, where it has one. */
+static void explained(PyObject* function) {
+  PyObject *type, *value, *trace, *better = NULL;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) return;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  if (trace == NULL) better = PyObject_CallFunctionObjArgs(explain, function, value, NULL);
+  if (better == NULL || better == Py_None) {
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+  } else {
+    PyErr_SetObject((PyObject*)Py_TYPE(better), better);
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+  }
+  Py_XDECREF(better);
+}
+
 static PyObject* by_python(const Op* op, PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names), first = self != NULL;
   PyObject *tuple, *dict = NULL, *result = NULL;
@@ -286,6 +314,7 @@ static PyObject* by_python(const Op* op, PyObject* self, PyObject* const* args, 
     }
   }
   if (named == 0 || dict != NULL) result = PyObject_Call(op->python, tuple, dict);
+  if (result == NULL && dict != NULL) explained(op->python);
   Py_DECREF(tuple);
   Py_XDECREF(dict);
   return result;
@@ -497,16 +526,16 @@ static PyObject* py_operator(PyObject* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-/* begin(addresses of the library's functions in the order of struct library, Handle, fail, start, resolve, DType, the package's
- * folder, _convert's numbers and what stands there for one that changes) */
+/* begin(addresses of the library's functions in the order of struct library, Handle, fail, start, resolve, explain, DType, the
+ * package's folder, _convert's numbers and what stands there for one that changes) */
 static PyObject* py_begin(PyObject* self, PyObject* args) {
   unsigned long long at[7];
   (void)self;
-  if (!PyArg_ParseTuple(args, "(KKKKKKK)OOOOOOOO", &at[0], &at[1], &at[2], &at[3], &at[4], &at[5], &at[6], &handle_class, &fail,
-                        &start, &resolve, &dtype_class, &package, &numbers, &changed))
+  if (!PyArg_ParseTuple(args, "(KKKKKKK)OOOOOOOOO", &at[0], &at[1], &at[2], &at[3], &at[4], &at[5], &at[6], &handle_class, &fail,
+                        &start, &resolve, &explain, &dtype_class, &package, &numbers, &changed))
     return NULL;
   Py_INCREF(handle_class), Py_INCREF(fail), Py_INCREF(start), Py_INCREF(resolve), Py_INCREF(dtype_class), Py_INCREF(package);
-  Py_INCREF(numbers), Py_INCREF(changed);
+  Py_INCREF(numbers), Py_INCREF(changed), Py_INCREF(explain);
   *(void**)&c.mark = (void*)(uintptr_t)at[0];
   *(void**)&c.share = (void*)(uintptr_t)at[1];
   *(void**)&c.release = (void*)(uintptr_t)at[2];
@@ -537,6 +566,7 @@ static PyType_Slot tensor_slots[] = {{Py_tp_dealloc, tensor_free},
                                      {Py_tp_getset, tensor_properties},
                                      {Py_tp_richcompare, compare},
                                      {Py_tp_hash, tensor_hash},
+                                     {Py_bf_getbuffer, get_buffer},
                                      {Py_nb_add, nb_add},
                                      {Py_nb_subtract, nb_sub},
                                      {Py_nb_multiply, nb_mul},

@@ -15,7 +15,7 @@ import sys as _sys
 if _sys.version_info < (3, 9):
     raise ImportError("libweft needs Python 3.9 or later, and this is %d.%d" % _sys.version_info[:2])
 
-from . import _call, _ops as ops  # noqa: E402
+from . import _call, _errors, _ops as ops  # noqa: E402
 from ._context import Context, configure, context, device, devices, evaluate, seed, step, sync  # noqa: E402
 from ._convert import argument, from_dlpack, tensor  # noqa: E402
 from ._device import Device  # noqa: E402
@@ -26,6 +26,7 @@ from ._tensor import Parameter, Tensor, set_printoptions  # noqa: E402
 from ._ops import *  # noqa: E402, F401, F403
 from ._more import *  # noqa: E402, F401, F403
 
+_errors.named_functions(globals(), ("argument", "evaluate", "from_dlpack", "seed", "set_printoptions", "sync", "tensor"))
 globals().update(_DTYPES)
 bool_ = _DTYPES["bool"]
 float16, float32, float64, bfloat16 = _DTYPES["f16"], _DTYPES["f32"], _DTYPES["f64"], _DTYPES["bf16"]
@@ -58,9 +59,10 @@ def __getattr__(name):
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
     if name in _LATE:
-        value = getattr(importlib.import_module("." + _LATE[name], __name__), name)
-        globals()[name] = value
-        return value
+        module = vars(importlib.import_module("." + _LATE[name], __name__))
+        _errors.named_functions(module, [name])
+        globals()[name] = module[name]
+        return module[name]
     if name == "__version__":
         return _call.bind("weft_release_version", _call.ctypes.c_char_p)().decode()
     raise AttributeError("libweft has no %r%s" % (name, _nearest(name)))

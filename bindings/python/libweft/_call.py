@@ -21,7 +21,7 @@ from ._library import open_library
 
 byref, c_double, c_int64, c_size_t, c_void_p = ctypes.byref, ctypes.c_double, ctypes.c_int64, ctypes.c_size_t, ctypes.c_void_p
 STRLEN = c_size_t(-1)
-PACKAGE = __file__.rpartition("/")[0] + "/"
+PACKAGE = _errors.PACKAGE
 
 path, _library, _quick = open_library()
 
@@ -248,7 +248,11 @@ def struct_of(name, /, **fields):
         if letters == "P" and not isinstance(value, int):
             kept.append(value)
             value = address(value)
-        struct.pack_into(letters, data, offset, value)
+        try:
+            struct.pack_into(letters, data, offset, value)
+        except (struct.error, OverflowError):
+            kind = "a number" if letters in "df" else "an integer that %d bytes hold" % struct.calcsize(letters)
+            raise _errors.InvalidType("%s.%s is %r, and should be %s" % (name, field, value, kind)) from None
     packed = Packed(data)
     packed.kept = kept
     return packed
@@ -315,11 +319,16 @@ def ints(values, operation, name):
     return packed
 
 
-def int64(value, operation, name):
+def whole(value, operation, name):
+    """An integer of Python; a float is none."""
     try:
-        number = _index(value)
+        return _index(value)
     except TypeError:
         raise _errors.InvalidType("%s: %s is %r, and should be an integer" % (operation, name, value), operation) from None
+
+
+def int64(value, operation, name):
+    number = whole(value, operation, name)
     if not -(2**63) <= number < 2**63:
         raise _errors.InvalidArgument("%s: %s is %d, which 64 bits do not hold" % (operation, name, number), operation)
     return c_int64(number)
@@ -365,6 +374,11 @@ class Options:
             value, described = values[at], self.fields[at]
             if value is not None and described[1] != "device":
                 present |= 1 << at
+            elif value is not None:
+                from ._device import chosen
+
+                value = chosen(value)
+                kept.append(value)
             at += 1
             if kind in "ld":
                 read = self.list if kind == "l" else self.numbers
@@ -382,6 +396,8 @@ class Options:
         return packed
 
     def keep(self, values, packed):
+        if any(f[1] == "device" and v is not None for v, f in zip(values, self.fields)):
+            return  # Devices of two contexts may be equal, and each is its own context's.
         try:
             if len(self.cache) > 1024:
                 self.cache.clear()
@@ -412,7 +428,7 @@ class Options:
         if kind == "dtype":
             return dtype_number(value)
         if kind == "device":
-            return address(value._h)
+            return address(value)
         return enumerator(value, described[2], self.operation, name)
 
 

@@ -99,7 +99,7 @@ class Context:
 
     def cancel(self):
         """Asks waits and launches to give up. May be called from any thread."""
-        _wait._cancel(self._h)
+        _wait.cancel(self._h)
 
 
 def _text_of_setting(value):
@@ -227,8 +227,10 @@ class step:
             if self._sync and kind is None:
                 check(blocking(_sync, now.context or start(), None, None))
         finally:
-            error = blocking(_scope_end, scope)
-            self._lock.release()
+            try:
+                error = blocking(_scope_end, scope)
+            finally:  # Ctrl-C may come in between.
+                self._lock.release()
         check(error)
         return False
 
@@ -239,13 +241,23 @@ class step:
         return tensors[0] if len(tensors) == 1 else tensors
 
 
+def _settle(function):
+    """A barrier, before another call begins again: tensors that were assigned in steps that Ctrl-C ended get the values from
+    before those steps, all of them."""
+    for _ in range(0 if function is _sync else 2):  # The first hears of the launches that were ended.
+        _call._error_release(_sync(now.context or start(), None, None))
+
+
+_wait.settle = _settle
+
+
 def sync(wait=False, device=None):
     """The barrier: computes everything that is live, in one program. Returns when it is launched, or with `wait` when it
     has run."""
     context = now.context or start()
     event = _wait.Event()
     with _alone(context):
-        check(blocking(_sync, context, None if device is None else device._h, byref(event) if wait else None))
+        check(blocking(_sync, context, _device.chosen(device), byref(event) if wait else None))
     if wait:
         _wait.interruptible(event, context)
 
@@ -271,4 +283,4 @@ def begin_evaluation(tensor):
 
 def seed(value):
     """The first state of this context's random numbers."""
-    check(_seed(now.context or start(), ctypes.c_uint64(value)))
+    check(_seed(now.context or start(), ctypes.c_uint64(_call.whole(value, "seed", "value"))))

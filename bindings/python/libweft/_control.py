@@ -88,6 +88,8 @@ def while_loop(condition, body, init):
 def fori_loop(lower, upper, body, init, max_count=None, keep_every=0):
     """Runs body(i, value) for i from lower to upper - 1. Gradients need max_count, which whole numbers as bounds give."""
     first, carry, infos = _carried(init)
+    lower = lower if isinstance(lower, _call.Tensor) else _call.whole(lower, "fori_loop", "lower")
+    upper = upper if isinstance(upper, _call.Tensor) else _call.whole(upper, "fori_loop", "upper")
     if isinstance(lower, int) and isinstance(upper, int) and max_count is None:
         max_count = max(upper - lower, 0)
     offset = lower if isinstance(lower, int) else _convert.tensor(lower).astype("i32")

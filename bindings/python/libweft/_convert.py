@@ -1,11 +1,12 @@
 """Values of Python, NumPy and DLPack become tensors."""
 
 import ctypes
+import math
 import struct
 from array import array
 from sys import _getframe as _frame
 
-from . import _call
+from . import _call, _device
 from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, check, done, now, quick
 from ._dtypes import BY_NAME, dtype as dtype_of
 from ._errors import InvalidArgument, InvalidType
@@ -47,7 +48,7 @@ def from_bytes(data, shape, dtype, device=None):
         blocking(
             _from_host,
             _context(),
-            None if device is None else device._h,
+            _device.chosen(device),
             dtype.number,
             dims,
             c_size_t(len(shape)),
@@ -170,6 +171,8 @@ def tensor(data, dtype=None, device=None):
                 else _c64
             )
         if isinstance(data, (float, complex)) and not (wanted.is_float or wanted.is_complex):
+            if wanted.is_integer and not math.isfinite(data if isinstance(data, float) else abs(data)):
+                raise InvalidArgument("the number %r is none of type %s" % (data, wanted))
             return scalar(data, _c64 if isinstance(data, complex) else BY_NAME["f64"]).astype(wanted)
         made = scalar(data, wanted)
         return made if device is None else made.to(device)
@@ -253,7 +256,7 @@ def _from_list(data, wanted, device):
             raw = struct.pack(
                 "%d%s" % (len(flat), kind.letter), *(flat if kind.is_float or kind == "bool" else map(_whole, flat))
             )
-        except (struct.error, OverflowError) as error:
+        except (struct.error, OverflowError, ValueError) as error:
             raise InvalidArgument("a number of the list is none of type %s: %s" % (kind, error)) from None
     return from_bytes(bytes(raw), tuple(shape), kind, device)
 

@@ -2,6 +2,7 @@
 
 import ctypes
 
+from . import _call
 from ._call import bind, byref, c_size_t, check, empty_struct, field, handle_class, quick, text_of
 
 _Handle = handle_class("DeviceHandle", quick("weft_device_release", None))
@@ -80,6 +81,11 @@ def named(context, name):
     handle = _Handle()
     check(_by_name(context, *text_of(name), byref(handle)))
     return Device(handle)
+
+
+def chosen(device):
+    """The handle of a device, which may be named, for an argument of C; None for none."""
+    return None if device is None else named(_call.now.context or _call.start(), device)._h
 
 
 def adopt(handle):

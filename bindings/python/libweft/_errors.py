@@ -1,6 +1,18 @@
 """Exceptions: each derives from Error, which has the code, and from the built-in that a Python programmer expects."""
 
+import sys
+
 from ._abi import CODES
+
+PACKAGE = __file__.rpartition("/")[0] + "/"
+
+
+def _caller():
+    """file:line of the program that is in a call of the package, as the traceback shows it."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return None if frame is None else "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
 
 
 class Error(Exception):
@@ -13,7 +25,7 @@ class Error(Exception):
 
     def __init__(self, message, operation=None, position=None, code=None):
         super().__init__(message)
-        self.message, self.operation, self.position = message, operation, position
+        self.message, self.operation, self.position = message, operation, position or _caller()
         if code is not None:
             self.code = code
 
@@ -137,3 +149,60 @@ def exception(number, message, operation=None, position=None, file=False):
     code = CODES.get(number, "UNKNOWN")
     kind = (_FILES if file else _CLASSES).get(code) or _CLASSES.get(code, Internal)
     return kind(message, operation, position, code)
+
+
+def _parameters(function):
+    code = function.__code__
+    return code.co_varnames[code.co_varnames[:1] in (("self",), ("cls",)) : code.co_argcount + code.co_kwonlyargcount]
+
+
+def unknown_keyword(name, function, error):
+    """The error of a call with a keyword that its function does not have, which names the nearest; None if the TypeError says
+    something else."""
+    _, found, rest = str(error).partition("got an unexpected keyword argument '")
+    if not found:
+        return None
+    import difflib
+
+    word, takes = rest.partition("'")[0], _parameters(function)
+    nearest = difflib.get_close_matches(word, takes, 1)
+    text = "%s() got an unexpected keyword argument %r%s; it takes %s" % (
+        name,
+        word,
+        "; did you mean %r?" % nearest[0] if nearest else "",
+        ", ".join(takes) or "none",
+    )
+    return InvalidType(text.replace("?; it", "? It"), name)
+
+
+def named(function, name=None):
+    """The function, with an error that names the nearest where a keyword is none of its own."""
+
+    def call(*values, **keywords):
+        try:
+            return function(*values, **keywords)
+        except TypeError as error:
+            # Raised by the call itself, not in the function.
+            refused = unknown_keyword(call.__name__, function, error) if error.__traceback__.tb_next is None else None
+            if refused is None:
+                raise
+        raise refused
+
+    call.__module__, call.__doc__, call.__wrapped__ = function.__module__, function.__doc__, function
+    call.__name__, call.__qualname__ = name or function.__name__, function.__qualname__
+    return call
+
+
+def named_functions(namespace, names):
+    """named() of the functions of a module, in their places, and of the first values that classes take."""
+    for name in names:
+        value = namespace[name]
+        if isinstance(value, type):
+            named_first_values(value)
+        elif hasattr(value, "__code__") and not hasattr(value, "__wrapped__"):
+            namespace[name] = named(value)
+
+
+def named_first_values(cls):
+    if "__init__" in vars(cls):
+        cls.__init__ = named(vars(cls)["__init__"], cls.__name__)

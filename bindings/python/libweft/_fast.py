@@ -66,6 +66,13 @@ def resolve(function, options, operands, values, names):
         return None
 
 
+def explain(function, error):
+    """The error of a call that did not reach its function, better said, or None."""
+    from ._errors import unknown_keyword
+
+    return unknown_keyword(function.__name__, function, error)
+
+
 def tensor_class(cls):
     """The class that the body of `cls` describes: the accelerator's own, if it is there, with these methods."""
     if not accelerator:
@@ -88,7 +95,7 @@ def address(function):
 
 def begin(functions, *rest):
     """Gives the accelerator the functions of C that it calls, and what of Python it needs."""
-    accelerator.begin(tuple(map(address, functions)), *rest[:3], resolve, *rest[3:])
+    accelerator.begin(tuple(map(address, functions)), *rest[:3], resolve, explain, *rest[3:])
 
 
 def _text(function, first):

@@ -28,6 +28,7 @@ from ._context import _ContextHandle, start
 from ._convert import tensor
 from ._dtypes import of_number
 from ._errors import InvalidArgument, InvalidType, OutOfRange
+from ._more import axis_of
 from ._tensor import Parameter, Tensor
 from ._wait import blocking
 
@@ -418,8 +419,8 @@ def _positions(structure, argnums):
 class _Gradient(_Transformed):
     def __init__(self, f, argnums, has_aux, value):
         super().__init__(f)
-        self._one = isinstance(argnums, int)
-        self._argnums = (argnums,) if self._one else tuple(argnums)
+        self._one = not isinstance(argnums, (list, tuple))
+        self._argnums = tuple(_call.whole(n, "grad", "argnums") for n in ([argnums] if self._one else argnums))
         self._aux, self._value = has_aux, value
 
     def _wanted(self, structure, leaves):
@@ -494,7 +495,7 @@ class _Mapped(_Transformed):
 
     def __call__(self, *args, **kwargs):
         leaves, structure = _trees.flatten((args, kwargs))
-        axes = self._axes(args, kwargs)
+        axes = [None if a is None else axis_of(t, a, "vmap", "in_axes") for t, a in zip(leaves, self._axes(args, kwargs))]
         sizes = {t.shape[a] for t, a in zip(leaves, axes) if a is not None}
         if len(sizes) != 1:
             raise InvalidArgument("vmap: the mapped axes have the sizes %s, and should have one" % sorted(sizes))
@@ -514,7 +515,6 @@ class _Mapped(_Transformed):
 
 
 def _without(shape, axis):
-    axis %= len(shape)
     return shape[:axis] + shape[axis + 1 :]
 
 

@@ -22,6 +22,8 @@ def _items(x, key):
             key[i] = tensor(item)
         elif isinstance(item, tuple):
             key[i] = _checked(list(item))
+        elif not (item is None or item is Ellipsis or isinstance(item, slice) or hasattr(item, "__index__")):
+            raise OutOfRange("%r is no index: integers, slices, None, ..., and arrays of integers and truth values are" % (item,))
     taken = sum(_axes_of(item) for item in key if item is not Ellipsis)
     if sum(item is Ellipsis for item in key) > 1:
         raise OutOfRange("an index may have one '...' only")

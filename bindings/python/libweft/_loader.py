@@ -7,7 +7,7 @@ import struct
 import time
 import weakref
 
-from . import _call
+from . import _call, _device
 from ._call import Handle, bind, byref, c_size_t, c_void_p, check, done, handle_class, handles, now, quick, struct_of, text_of
 from ._context import start
 from ._convert import tensor
@@ -262,7 +262,7 @@ class Loader:
         check(_create_sampler(ctypes.c_int64(len(self.dataset)), options, byref(self._sampler)))
         options = struct_of(
             "weft_loader_options",
-            device=None if device is None else device._h,
+            device=_device.chosen(device),
             depth=prefetch,
             threads=threads,
             timeout_ms=max(int(timeout * 1000), 1),

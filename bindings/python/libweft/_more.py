@@ -1,13 +1,11 @@
 """Functions that give tensors and are no operations: parts, results whose size depends on the data, and NumPy's short
 forms."""
 
-import struct
-
 from . import _call, _ops
 from ._call import Handle, bind, byref, c_int64, c_size_t, c_void_p, check, done
 from ._convert import tensor
 from ._dtypes import dtype as dtype_of
-from ._errors import InvalidArgument
+from ._errors import InvalidArgument, OutOfRange, named_functions
 from ._wait import blocking
 
 __all__ = [
@@ -59,26 +57,37 @@ def owned(addresses):
     return tuple(done(Handle(a)) for a in addresses)
 
 
+def axis_of(x, axis, operation, name="axis"):
+    """An axis of x, counted from the front."""
+    number, rank = _call.whole(axis, operation, name), x.ndim
+    if not -rank <= number < rank:
+        raise OutOfRange("%s: %s is %d, and the shape is %s" % (operation, name, number, list(x.shape)), operation)
+    return number % rank
+
+
 def split(x, sizes, axis=0):
     """Parts of x along an axis: a number of equal parts, or a list of their sizes."""
     x = as_tensor(x)
+    axis = axis_of(x, axis, "split")
     if not hasattr(sizes, "__iter__"):
-        length = x.shape[axis]
+        length, sizes = x.shape[axis], _call.whole(sizes, "split", "sizes")
         if sizes <= 0 or length % sizes:
             raise InvalidArgument(
                 "split: %d elements along axis %d are not %s equal parts: give a list of sizes" % (length, axis, sizes)
             )
         sizes = [length // sizes] * sizes
-    sizes = list(sizes)
-    out = (c_void_p * len(sizes))()
-    check(_split(_call.mark(), x._h, struct.pack("%dq" % len(sizes), *sizes), c_size_t(len(sizes)), c_int64(axis), out))
+    sizes, count = _call.ints(list(sizes), "split", "sizes")
+    out = (c_void_p * count.value)()
+    check(_split(_call.mark(), x._h, sizes, count, c_int64(axis), out))
     return owned(out)
 
 
 def chunk(x, chunks, axis=0):
     """At most so many parts of equal size; the last may be smaller."""
-    x, out, count = as_tensor(x), (c_void_p * max(chunks, 1))(), c_size_t()
-    check(_chunk(_call.mark(), x._h, c_int64(chunks), c_int64(axis), out, c_size_t(len(out)), byref(count)))
+    x, chunks = as_tensor(x), _call.int64(chunks, "chunk", "chunks")
+    axis = axis_of(x, axis, "chunk")
+    out, count = (c_void_p * max(min(chunks.value, x.shape[axis]), 1))(), c_size_t()
+    check(_chunk(_call.mark(), x._h, chunks, c_int64(axis), out, c_size_t(len(out)), byref(count)))
     return owned(out[: count.value])
 
 
@@ -87,6 +96,7 @@ def unstack(x, axis=0):
     x = as_tensor(x)
     if not x.shape:
         raise InvalidArgument("unstack: a scalar has no axes")
+    axis = axis_of(x, axis, "unstack")
     out, count = (c_void_p * max(x.shape[axis], 1))(), c_size_t()
     check(_unstack(_call.mark(), x._h, c_int64(axis), out, c_size_t(len(out)), byref(count)))
     return owned(out[: count.value])
@@ -126,8 +136,9 @@ def unique(x, equal_nan=True):
     return _unique_results(*map(done, outs))
 
 
-def _shape(shape):
-    return (shape,) if hasattr(shape, "__index__") else tuple(shape)
+def shape_of(shape):
+    """A shape from a size or sizes; what is no size is refused by the operation."""
+    return tuple(shape) if hasattr(shape, "__iter__") else (shape,)
 
 
 def zeros(shape, dtype="f32", device=None):
@@ -136,12 +147,12 @@ def zeros(shape, dtype="f32", device=None):
     >>> wf.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    return _ops.full(_shape(shape), 0, dtype=dtype, device=device)
+    return _ops.full(shape_of(shape), 0, dtype=dtype, device=device)
 
 
 def ones(shape, dtype="f32", device=None):
     """Ones."""
-    return _ops.full(_shape(shape), 1, dtype=dtype, device=device)
+    return _ops.full(shape_of(shape), 1, dtype=dtype, device=device)
 
 
 def zeros_like(x, dtype=None):
@@ -166,7 +177,7 @@ empty, empty_like = zeros, zeros_like
 
 def eye(n, m=None, k=0, dtype="f32"):
     """Ones on a diagonal, zeros elsewhere."""
-    m = n if m is None else m
+    n, m, k = (_call.whole(v, "eye", name) for name, v in (("n", n), ("m", n if m is None else m), ("k", k)))
     k = max(-n, min(m, k))  # Further off there is nothing of the diagonal left.
     rows, columns = _ops.iota((n, m), 0), _ops.iota((n, m), 1)
     return _ops.eq(rows + k, columns).astype(dtype)
@@ -210,9 +221,11 @@ def stack(inputs, axis=0):
 
 def moveaxis(x, source, destination):
     """Axes at other places."""
-    sources, targets = ([v] if hasattr(v, "__index__") else list(v) for v in (source, destination))
     rank = x.ndim
-    sources, targets = [s % rank for s in sources], [t % rank for t in targets]
+    sources, targets = (
+        [axis_of(x, a, "moveaxis", name) for a in (v if hasattr(v, "__iter__") else [v])]
+        for name, v in (("source", source), ("destination", destination))
+    )
     order = [a for a in range(rank) if a not in sources]
     for target, origin in sorted(zip(targets, sources)):
         order.insert(target, origin)
@@ -222,6 +235,7 @@ def moveaxis(x, source, destination):
 def swapaxes(x, a, b):
     """Two axes exchanged."""
     order = list(range(x.ndim))
+    a, b = axis_of(x, a, "swapaxes", "a"), axis_of(x, b, "swapaxes", "b")
     order[a], order[b] = order[b], order[a]
     return _ops.transpose(x, order)
 
@@ -234,7 +248,7 @@ def transpose(x, axes=None, *, permutation=None):
 
 def reshape(x, shape):
     """The elements in another shape; one size may be -1."""
-    return as_tensor(x).reshape(_shape(shape))
+    return as_tensor(x).reshape(shape_of(shape))
 
 
 def outer(x, y):
@@ -246,3 +260,6 @@ def dot(x, y):
     """The matrix product, and of scalars the product."""
     x, y = as_tensor(x), as_tensor(y)
     return x * y if not x.shape or not y.shape else _ops.matmul(x, y)
+
+
+named_functions(globals(), __all__)

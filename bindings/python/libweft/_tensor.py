@@ -6,7 +6,7 @@ import math
 from . import _call, _device, _fast, _ops, _wait
 from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, check, done, quick, struct_of
 from ._dtypes import dtype as dtype_of, of_number
-from ._errors import InvalidArgument, InvalidType
+from ._errors import InvalidArgument, InvalidType, named, named_functions
 from ._wait import blocking
 
 _dtype = quick("weft_tensor_dtype")
@@ -176,7 +176,7 @@ class Tensor:
         return out if dtype is None else out.astype(dtype, copy=False)
 
     def __buffer__(self, flags):
-        """The buffer's interface, which Python asks for from 3.12 on."""
+        """The buffer's interface, which Python asks for from 3.12 on, and the accelerator on 3.11."""
         kind = self.dtype
         if kind.letter is None:
             raise BufferError("elements of type %s have no letter in a buffer" % kind)
@@ -369,6 +369,7 @@ class Tensor:
         rank = self.ndim
         if not axes or axes == (None,):
             axes = range(rank - 1, -1, -1)
+        axes = [_call.whole(a, "transpose", "axes") for a in axes]
         return _ops.transpose(self, [a + rank if a < 0 else a for a in axes])
 
     @property
@@ -498,7 +499,7 @@ def power(x, y):
 
 def known_shape(shape, size, name):
     """A shape in which one size may be -1."""
-    shape = [int(n) for n in shape]
+    shape = [_call.whole(n, name, "shape") for n in shape]
     if shape.count(-1) > 1:
         raise InvalidArgument("%s: only one size may be -1, and the shape is %s" % (name, shape))
     if -1 in shape:
@@ -589,11 +590,14 @@ def _install():
     """Methods and operators that are operations of C as they stand: one frame of Python less for each."""
     if _fast.accelerator:
         _fast.install(_ops, Tensor)
+    else:
+        _install_operators()
+    named_functions(vars(_ops), _ops.__all__)
     for name in _ops.METHODS:
         if name not in Tensor.__dict__:
             setattr(Tensor, name, getattr(_ops, name))
-    if not _fast.accelerator:
-        _install_operators()
+    for name in ("to", "astype"):
+        setattr(Tensor, name, named(Tensor.__dict__[name]))
     _call.Tensor = Tensor
 
 
@@ -650,3 +654,6 @@ class Parameter(Tensor):
 
     def __repr__(self):
         return "Parameter(%s)" % Tensor.__repr__(self)
+
+
+Parameter.__new__ = named(Parameter.__new__, "Parameter")

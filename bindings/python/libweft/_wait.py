@@ -3,7 +3,7 @@
 import _signal  # `signal` is made of it; it comes without the enumerations, which take longer to import than this package.
 import ctypes
 import os
-from _thread import get_ident, start_new_thread
+from _thread import allocate_lock, get_ident, start_new_thread
 
 from . import _call
 from ._call import bind, byref, c_int64, c_void_p, check, error_of, handle_class, quick
@@ -25,7 +25,8 @@ class _Watch:
         self.pid = self.main = None
         self.waiting = None  # The context whose wait the main thread is in.
         self.before = -1
-        self.stray = False  # A cancellation was asked for that no wait has taken yet.
+        self.lock = allocate_lock()  # What is cancelled is what the main thread waits for, never what it begins next.
+        self.stray = 0  # So many calls may still answer that they were cancelled, and mean the last Ctrl-C.
 
     def start(self):
         import threading  # Late, as is nothing else that takes long to import.
@@ -34,11 +35,17 @@ class _Watch:
         self.main = threading.main_thread().ident
         self.out, self.into = os.pipe()
         os.set_blocking(self.into, False)
-        self.pid, self.waiting, self.stray = os.getpid(), None, False
+        self.pid, self.waiting, self.stray, self.lock = os.getpid(), None, 0, allocate_lock()
         try:
             start_new_thread(self.run, (self.out,))
         except RuntimeError:  # An isolated sub-interpreter has no threads, and no signals.
             self.main = None
+
+    def cancel(self, context):
+        """Ctrl-C has ended a wait. Two calls may hear of it later: one of the wish to end, where nobody was waiting any more,
+        and a barrier of the launches that were ended. Both are then called again."""
+        self.stray = 2
+        _cancel(context)
 
     def run(self, pipe):
         while True:
@@ -48,13 +55,13 @@ class _Watch:
                         os.write(self.before, bytes([number]))  # An event loop's: it wants to hear of signals, too.
                     except OSError:
                         pass
-                context = self.waiting
-                if context is not None and number == self.interrupt:
-                    self.stray = True
-                    _cancel(context)
+                with self.lock:
+                    if self.waiting is not None and number == self.interrupt:
+                        self.cancel(self.waiting)
 
 
 _watch = _Watch()
+settle = None  # Set by _context: settles what Ctrl-C ended before a call begins again.
 
 
 def blocking(function, *arguments):
@@ -74,12 +81,14 @@ def blocking(function, *arguments):
         try:
             error = function(*arguments)
         finally:
-            _watch.waiting = None
+            with _watch.lock:
+                _watch.waiting = None
             _watch.set(_watch.before, warn_on_full_buffer=False)
         if not (error and _watch.stray and _is_cancelled(error)):
             return error
-        _watch.stray = False
-        _call._error_release(error)  # Ours, of a signal whose handler went on: the wait begins again.
+        _watch.stray -= 1
+        _call._error_release(error)  # Ours, of a Ctrl-C that was heard, or whose handler went on: the call begins again.
+        settle(function)
 
 
 def _raises():
@@ -93,6 +102,12 @@ def patient():
     if _watch.pid != os.getpid():
         _watch.start()
     return _watch.main == get_ident() and not _raises()
+
+
+def cancel(context):
+    """Somebody's own wish to end what runs: what is cancelled from now on is told."""
+    _watch.stray = 0
+    _cancel(context)
 
 
 def _is_cancelled(error):
@@ -109,7 +124,7 @@ def wait(event, timeout=None):
             return
         failure = error_of(error)
         if isinstance(failure, Cancelled) and _watch.stray:
-            _watch.stray = False
+            _watch.stray -= 1
             continue
         if not isinstance(failure, DeadlineExceeded) or done(event):
             raise failure
@@ -133,8 +148,7 @@ def interruptible(event, context):
         raise
     except BaseException as error:
         if not isinstance(error, _call._errors.Error):  # A handler of a signal raised it.
-            _watch.stray = True
-            _cancel(context)
+            _watch.cancel(context)
         raise
 
 

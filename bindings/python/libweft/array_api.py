@@ -6,7 +6,7 @@ import math as _math
 from . import _complex, _numpy, _ops
 from ._convert import from_dlpack as _from_dlpack, tensor as _tensor
 from ._dtypes import BY_NAME as _D, dtype as _dtype, promoted as _promoted
-from ._errors import InvalidArgument as _Invalid
+from ._errors import InvalidArgument as _Invalid, OutOfRange as _OutOfRange
 from ._index import broadcast_shape as _broadcast_shape
 from ._more import (
     argwhere as _argwhere,
@@ -301,7 +301,7 @@ def expand_dims(x, /, axis=0):
     axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)
     rank = x.ndim + len(axes)
     if any_true(not -rank <= a < rank for a in axes):
-        raise IndexError("expand_dims: axis %s is out of range for %d axes" % (axis, rank))
+        raise _OutOfRange("expand_dims: axis %s is out of range for %d axes" % (axis, rank))
     places, sizes = {a % rank for a in axes}, iter(x.shape)
     return x.reshape([1 if i in places else next(sizes) for i in range(rank)])
 

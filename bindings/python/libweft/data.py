@@ -6,7 +6,7 @@ import random as _random
 import threading
 from array import array
 
-from . import _ops
+from . import _call, _device, _ops
 from ._call import Handle, bind, byref, check, done, now, text_of
 from ._context import start
 from ._convert import from_bytes, tensor
@@ -26,7 +26,7 @@ def read_idx(path, device=None):
     handle = Handle()
     check(
         blocking(
-            _idx, now.context or start(), *text_of(os.fspath(path)), None if device is None else device._h, byref(handle)
+            _idx, now.context or start(), *text_of(os.fspath(path)), _device.chosen(device), byref(handle)
         ),
         file=True,
     )
@@ -45,6 +45,11 @@ class Batches:
         if not tensors:
             raise InvalidArgument("Batches: there is nothing to make batches of")
         self.tensors = [t if isinstance(t, Tensor) else tensor(t) for t in tensors]
+        size = _call.whole(size, "Batches", "size")
+        if size < 1:
+            raise InvalidArgument("Batches: size is %d; it must be 1 or more" % size)
+        if not all(t.shape for t in self.tensors):
+            raise InvalidArgument("Batches: a tensor is a scalar, and has no first axis to take rows of")
         lengths = {t.shape[0] for t in self.tensors}
         if len(lengths) != 1:
             raise InvalidArgument("Batches: the tensors have the lengths %s, and should have one" % sorted(lengths))

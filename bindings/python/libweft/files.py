@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import os
 
-from . import _call, _wait
+from . import _call, _device, _wait
 from ._abi import STRUCTS
 from ._call import (
     Handle,
@@ -52,6 +52,7 @@ _get = {
     "f64": quick("weft_tree_get_f64"),
     "data": quick("weft_tree_get_data"),
 }
+_event_wait = bind("weft_event_wait")
 _save = bind("weft_checkpoint_save")
 _load = bind("weft_checkpoint_load")
 _open = bind("weft_checkpoint_reader_open_with")
@@ -271,27 +272,26 @@ def save(path, tree, *, metadata=None, step=0, durable=True, wait=True, progress
         progress=told.address if told else None,
     )
     context = now.context or start()
+    if wait and not _wait.patient():  # Ctrl-C ends the call, what it waits for, and the writing.
+        with _raised(told):
+            check(blocking(_save, context, *text_of(path), made, options, None), file=True)
+        return None
     event = _wait.Event()
     check(blocking(_save, context, *text_of(path), made, options, byref(event)), file=True)
-    saving = Saving(path, event, context, told)
     if not wait:
-        return saving
-    error = _call.bind("weft_event_wait")
+        return Saving(path, event, context, told)
     with _raised(told):
-        _finished(event, context, error)
+        _finished(event, context)
     return None
 
 
-def _finished(event, context, wait):
+def _finished(event, context):
     """Waits for a file; what goes wrong is an error of files."""
-    while not _wait.done(event):
-        try:
-            _wait.wait(event, 0.05)
-        except _call._errors.DeadlineExceeded:
-            continue
-        except _call._errors.Error:
-            break
-    check(wait(event, c_int64(0)), file=True)
+    try:
+        _wait.interruptible(event, context)
+    except _call._errors.Error:
+        check(_event_wait(event, c_int64(0)), file=True)
+        raise
 
 
 def load(path, *, device=None):
@@ -306,7 +306,7 @@ def load(path, *, device=None):
     path = os.fspath(path)
     tree = Tree()
     check(
-        blocking(_load, now.context or start(), *text_of(path), None if device is None else device._h, byref(tree)), file=True
+        blocking(_load, now.context or start(), *text_of(path), _device.chosen(device), byref(tree)), file=True
     )
     return value_of(tree)
 

@@ -10,8 +10,8 @@ from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 from . import _call, files
 from ._call import Handle, bind, byref, check, done, handle_class, handles, now, struct_of, structs
-from ._context import start, step as _step
-from ._errors import InvalidArgument, InvalidType
+from ._context import evaluate, start, step as _step
+from ._errors import InvalidArgument, InvalidType, named_functions
 from ._more import zeros
 from ._tensor import Parameter, Tensor
 from ._wait import blocking
@@ -54,6 +54,10 @@ class Optimizer:
             self._rates.append(group.get("lr"))
             group_of += [number] * len(tensors)
             options.append(struct)
+        if now.body is None:
+            # First values that are only recorded would be part of the first step, whose program is then another than those of
+            # the later ones; and a step that Ctrl-C ends gives parameters the values before it, which must be there.
+            evaluate(*self.params, wait=False)
         array, count = handles(self.params)
         self._handle = _Handle()
         of = (c_int32 * count.value)(*group_of)
@@ -182,6 +186,7 @@ class AdamW(Adam):
 
 def warmup(schedule, steps):
     """A rate or schedule that grows from 0 over so many steps."""
+    steps = _call.whole(steps, "warmup", "steps")
     return lambda n: (schedule(n) if callable(schedule) else schedule) * min((n + 1) / steps, 1.0) if steps else schedule
 
 
@@ -247,7 +252,10 @@ class EMA:
     """Moving averages of a module's parameters: average = decay * average + (1 - decay) * parameter."""
 
     def __init__(self, module, decay=0.999):
-        self.decay, self._names = decay, [n for n, _ in module.named_parameters()]
+        self.decay = _call.doubles(decay, "EMA", "decay").value
+        if not 0 <= self.decay <= 1:
+            raise InvalidArgument("EMA: decay is %r; it must be from 0 to 1" % (decay,))
+        self._names = [n for n, _ in module.named_parameters()]
         self._params = module.parameters()
         self.averages = []
         for p in self._params:
@@ -269,3 +277,6 @@ class EMA:
             kept = p.copy()
             p.assign(average)
             average.assign(kept)
+
+
+named_functions(globals(), [name for name in list(globals()) if getattr(globals()[name], "__module__", None) == __name__])

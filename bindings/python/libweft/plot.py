@@ -3,6 +3,8 @@
 import html
 import math
 
+from ._errors import InvalidArgument
+
 _COLOURS = ("#1f5fa8", "#c2571a", "#2f7d4f", "#8a3f8f", "#7a6a1f", "#b03a48")
 
 
@@ -54,7 +56,7 @@ def lines(series, title="", x="step", y="loss", log=False, width=640, height=400
     series = {k: _numbers(v) for k, v in (series if isinstance(series, dict) else {"": series}).items()}
     known = [v for values in series.values() for v in values if math.isfinite(v) and (v > 0 or not log)]
     if not known:
-        raise ValueError("plot: there is no finite number to draw")
+        raise InvalidArgument("plot: there is no finite number to draw")
 
     def scale(v):
         return math.log10(v) if log else v

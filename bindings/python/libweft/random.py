@@ -2,10 +2,12 @@
 
 import ctypes
 
-from . import _ops
+from . import _call, _ops
 from ._call import byref, check, now, quick
 from ._context import seed, start
 from ._convert import tensor
+from ._errors import InvalidArgument, named_functions
+from ._more import shape_of
 from ._ops import bernoulli, categorical, dropout
 
 _get = quick("weft_random_get_state")
@@ -26,31 +28,28 @@ __all__ = [
 ]
 
 
-def _shape(shape):
-    return (shape,) if hasattr(shape, "__index__") else tuple(shape)
-
-
 def uniform(shape=(), low=0.0, high=1.0, dtype="f32", device=None):
     """Numbers from low to high, which is not among them.
 
     >>> wf.random.uniform((2, 3)).shape
     (2, 3)
     """
-    return _ops.uniform(_shape(shape), low=low, high=high, dtype=dtype, device=device)
+    return _ops.uniform(shape_of(shape), low=low, high=high, dtype=dtype, device=device)
 
 
 def normal(shape=(), mean=0.0, deviation=1.0, dtype="f32", device=None):
     """Normally distributed numbers."""
-    return _ops.normal(_shape(shape), mean=mean, deviation=deviation, dtype=dtype, device=device)
+    return _ops.normal(shape_of(shape), mean=mean, deviation=deviation, dtype=dtype, device=device)
 
 
 def randint(low, high=None, shape=(), dtype="i32"):
     """Whole numbers from low to high - 1."""
     if high is None:
         low, high = 0, low
+    low, high = _call.whole(low, "randint", "low"), _call.whole(high, "randint", "high")
     if high <= low:
-        raise ValueError("randint: no whole number is from %d to %d" % (low, high - 1))
-    drawn = _ops.floor(_ops.uniform(_shape(shape), low=0.0, high=1.0, dtype="f64") * float(high - low)) + float(low)
+        raise InvalidArgument("randint: no whole number is from %d to %d" % (low, high - 1))
+    drawn = _ops.floor(_ops.uniform(shape_of(shape), low=0.0, high=1.0, dtype="f64") * float(high - low)) + float(low)
     return drawn.astype(dtype)
 
 
@@ -77,3 +76,6 @@ def get_state():
 def set_state(state):
     """Goes on from a state that get_state gave."""
     check(_set(now.context or start(), *[ctypes.c_uint64(v) for v in state]))
+
+
+named_functions(globals(), __all__)

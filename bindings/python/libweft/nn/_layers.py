@@ -3,17 +3,26 @@
 import math
 
 from .. import _ops
-from .._errors import InvalidArgument
+from .._call import doubles, whole
+from .._errors import InvalidArgument, named_functions
 from .._more import ones, split, zeros
 from .._tensor import Parameter
 from . import init
 from ._module import Module
 
 
+def _size(layer, least=1, **sizes):
+    """A size of a layer, or several: whole numbers, and not below the least."""
+    for name, value in sizes.items():
+        if whole(value, layer, name) < least:
+            raise InvalidArgument("%s: %s is %d; it must be %d or more" % (layer, name, value, least))
+
+
 class Linear(Module):
     """x w + b with a weight [inputs, outputs]."""
 
     def __init__(self, inputs, outputs, bias=True, dtype="f32"):
+        _size("Linear", inputs=inputs, outputs=outputs)
         self.w = Parameter(init.lecun_uniform((inputs, outputs), dtype))
         self.b = Parameter(zeros((outputs,), dtype)) if bias else None
 
@@ -21,17 +30,28 @@ class Linear(Module):
         return _ops.linear(x, self.w, self.b)
 
 
-def _pair(value):
-    return (value, value) if isinstance(value, int) else tuple(value)
+def _pair(layer, least=1, **setting):
+    """Two whole numbers, of height and width, from one or two."""
+    ((name, value),) = setting.items()
+    pair = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
+    if len(pair) != 2:
+        raise InvalidArgument("%s: %s has %d numbers; it is one for both axes, or two" % (layer, name, len(pair)))
+    for number in pair:
+        _size(layer, least, **{name: number})
+    return pair
 
 
 class Conv2d(Module):
     """A convolution of images [batch, height, width, channels] with a kernel [height, width, inputs / groups, outputs]."""
 
     def __init__(self, inputs, outputs, kernel, stride=1, padding="valid", dilation=1, groups=1, bias=True, dtype="f32"):
-        self.w = Parameter(init.lecun_uniform((*_pair(kernel), inputs // groups, outputs), dtype))
+        _size("Conv2d", inputs=inputs, outputs=outputs, groups=groups)
+        if inputs % groups or outputs % groups:
+            raise InvalidArgument("Conv2d: %d inputs and %d outputs are not %d equal groups" % (inputs, outputs, groups))
+        window = _pair("Conv2d", kernel=kernel)
+        self.w = Parameter(init.lecun_uniform((*window, inputs // groups, outputs), dtype))
         self.b = Parameter(zeros((outputs,), dtype)) if bias else None
-        self.stride, self.dilation, self.groups = _pair(stride), _pair(dilation), groups
+        self.stride, self.dilation, self.groups = _pair("Conv2d", stride=stride), _pair("Conv2d", dilation=dilation), groups
         self.padding, self.pads = (padding, None) if isinstance(padding, str) else ("explicit", _pads(padding))
 
     def forward(self, x):
@@ -42,13 +62,14 @@ class Conv2d(Module):
 
 
 def _pads(padding):
-    height, width = _pair(padding)
+    height, width = _pair("Conv2d", 0, padding=padding)
     return (height, height, width, width)
 
 
 class MaxPool2d(Module):
     def __init__(self, window, stride=None):
-        self.window, self.stride = _pair(window), _pair(window if stride is None else stride)
+        name = type(self).__name__
+        self.window, self.stride = _pair(name, window=window), _pair(name, stride=window if stride is None else stride)
 
     def forward(self, x):
         return _ops.max_pool(x, self.window, strides=self.stride)
@@ -70,6 +91,7 @@ class Embedding(Module):
     """Rows of a table [count, size] by whole numbers."""
 
     def __init__(self, count, size, deviation=1.0, dtype="f32"):
+        _size("Embedding", count=count, size=size)
         self.table = Parameter(init.normal((count, size), deviation, dtype=dtype))
 
     def forward(self, ids):
@@ -78,6 +100,7 @@ class Embedding(Module):
 
 class LayerNorm(Module):
     def __init__(self, size, epsilon=1e-5, dtype="f32"):
+        _size("LayerNorm", size=size)
         self.scale, self.offset, self.epsilon = Parameter(ones((size,), dtype)), Parameter(zeros((size,), dtype)), epsilon
 
     def forward(self, x):
@@ -86,6 +109,7 @@ class LayerNorm(Module):
 
 class RMSNorm(Module):
     def __init__(self, size, epsilon=1e-6, dtype="f32"):
+        _size("RMSNorm", size=size)
         self.scale, self.epsilon = Parameter(ones((size,), dtype)), epsilon
 
     def forward(self, x):
@@ -96,6 +120,7 @@ class BatchNorm(Module):
     """Batch statistics in training, running ones in evaluation; the features are the last axis."""
 
     def __init__(self, size, epsilon=1e-5, momentum=0.1, dtype="f32"):
+        _size("BatchNorm", size=size)
         self.scale, self.offset = Parameter(ones((size,), dtype)), Parameter(zeros((size,), dtype))
         self.mean, self.variance = (
             Parameter(zeros((size,), dtype), trainable=False),
@@ -116,7 +141,9 @@ class BatchNorm(Module):
 
 class Dropout(Module):
     def __init__(self, rate=0.5):
-        self.rate = rate
+        self.rate = doubles(rate, "Dropout", "rate").value
+        if not 0 <= self.rate < 1:
+            raise InvalidArgument("Dropout: rate is %r; it must be at least 0 and below 1" % (rate,))
 
     def forward(self, x):
         return _ops.dropout(x, rate=self.rate) if self.training and self.rate else x
@@ -144,6 +171,7 @@ class MultiHeadAttention(Module):
     """Self-attention over [batch, time, size]."""
 
     def __init__(self, size, heads, causal=False, bias=True, dtype="f32"):
+        _size("MultiHeadAttention", size=size, heads=heads)
         if size % heads:
             raise InvalidArgument("MultiHeadAttention: %d features are not %d equal heads" % (size, heads))
         self.inner, self.outer = Linear(size, 3 * size, bias, dtype), Linear(size, size, bias, dtype)
@@ -163,6 +191,7 @@ class LSTM(Module):
     """A long short-term memory over [time, batch, inputs], as one loop of the program: (outputs, (h, c))."""
 
     def __init__(self, inputs, size, dtype="f32"):
+        _size("LSTM", inputs=inputs, size=size)
         bound = 1.0 / math.sqrt(size)
         self.w = Parameter(init.uniform((inputs, 4 * size), -bound, bound, dtype))
         self.u = Parameter(init.uniform((size, 4 * size), -bound, bound, dtype))
@@ -185,3 +214,6 @@ class LSTM(Module):
 
         state, outputs = scan(cell, state, projected)
         return outputs, state
+
+
+named_functions(globals(), [name for name in list(globals()) if getattr(globals()[name], "__module__", None) == __name__])
