@@ -13,7 +13,7 @@ namespace weft {
 // The file appears whole or not at all; what was there stays until then.
 absl::Status WriteFunctionFile(FileSystem* fs, const std::string& path, std::string text);
 
-// What a file holds that is a function: one of the two.
+// The function of a file: one of the two forms.
 struct FunctionFile {
   std::string text;       // as it was written
   std::string canonical;  // of an entry of the compile cache

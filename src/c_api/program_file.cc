@@ -42,7 +42,7 @@ absl::StatusOr<Ref<const ir::Function>> FunctionOfStableHlo(const Context& conte
   return module.functions[0];
 }
 
-// What an entry of the compile cache was compiled from.
+// The program that an entry of the compile cache was compiled from.
 absl::StatusOr<Ref<const ir::Function>> FunctionOfKey(const Context& context, std::string_view canonical) {
   bool traced = false;
   const std::string_view program = compiler::ProgramIn(canonical, &traced);

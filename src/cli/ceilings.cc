@@ -31,7 +31,7 @@ std::string Rate(int64_t per_second) {
   return std::string(text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1).ptr);
 }
 
-// What measures; `problem` says what ended it.
+// Measures in one context; `problem` says what ended it.
 struct Meter {
   weft_context* context;
   std::string problem;

@@ -1,4 +1,4 @@
-// What this machine can do at most, as the library's own kernels reach it: measured once, kept beside the compile cache.
+// The most that this machine can do, as the library's own kernels reach it: measured once, kept beside the compile cache.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ std::string MemoryText(const weft_memory_stats& stats) {
   return std::to_string(stats.bytes_in_use) + " bytes in use" + limit;
 }
 
-// Whether the option plugin, whoever says it, names one.
+// Tells whether the option plugin names one, in a setting or a variable.
 bool HasPlugin() {
   Context context;
   weft_blob* value = nullptr;

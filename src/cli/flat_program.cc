@@ -213,7 +213,7 @@ class Flattener {
   const std::map<std::string, Function, std::less<>> functions_;
 };
 
-// What an operation carries, each line of it at the operation's own position.
+// The text that an operation carries, each line of it at the operation's own position.
 std::string Placed(std::string_view body, const std::string& position) {
   std::string out;
   while (!body.empty()) {

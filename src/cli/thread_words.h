@@ -1,4 +1,4 @@
-// What the threads of another process are doing, as Weft's library there writes it down.
+// The states of the threads of another process, as Weft's library there writes them down.
 #pragma once
 
 #include <sys/types.h>
