@@ -27,8 +27,11 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, 
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
   if (!tensors.empty()) CutPlanner::Lie(tensors[0]->sharding().mesh(), &cut);
   if (format == TextFormat::kDot) return GraphDot(cut.trace, "program");
-  if (format == TextFormat::kOptimised) {
+  if (format >= TextFormat::kOptimised) {
     const MeshState& state = tensors.empty() ? recorder_.meshes().front() : recorder_.StateOf(tensors[0]->sharding());
+    if (format == TextFormat::kLoops) return state.programs->CodeText(cut.trace, CodeForm::kLoops);
+    if (format == TextFormat::kLlvm) return state.programs->CodeText(cut.trace, CodeForm::kLlvm);
+    if (format == TextFormat::kAssembly) return state.programs->CodeText(cut.trace, CodeForm::kAssembly);
     WEFT_ASSIGN_OR_RETURN(const ir::Module optimised, state.programs->Optimised(cut.trace));
     return ir::Print(optimised);
   }
