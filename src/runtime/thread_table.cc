@@ -4,6 +4,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+#include <bit>
+
 #include "src/runtime/fork.h"
 
 constinit weft::ThreadTable weft_thread_table{};
@@ -33,10 +36,17 @@ ThreadTable::Slot* TakeSlot() {
   const auto self = static_cast<uint32_t>(syscall(SYS_gettid));
   static thread_local Ending ending;
   (void)&ending;
+  weft_thread_table.version.store(ThreadTable::kVersion, std::memory_order_relaxed);
+  weft_thread_table.slot_bytes.store(sizeof(ThreadTable::Slot), std::memory_order_relaxed);
+  weft_thread_table.slots.store(ThreadTable::kSlots, std::memory_order_relaxed);
+  weft_thread_table.magic.store(std::bit_cast<uint64_t>(std::array<char, 8>{'w', 'e', 'f', 't', 't', 'h', 'r', 0}),
+                                std::memory_order_release);
   for (uint32_t i = 0; i < ThreadTable::kSlots; ++i) {
     ThreadTable::Slot& slot = weft_thread_table.slot[(self + i) % ThreadTable::kSlots];
     uint32_t free = 0;
-    if (slot.thread.compare_exchange_strong(free, self, std::memory_order_acq_rel)) return &slot;
+    if (!slot.thread.compare_exchange_strong(free, self, std::memory_order_acq_rel)) continue;
+    slot.entry.store(-1, std::memory_order_relaxed);
+    return &slot;
   }
   weft_thread_table.lost.fetch_add(1, std::memory_order_relaxed);
   return &g_nobodys;

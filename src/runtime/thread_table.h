@@ -31,13 +31,14 @@ struct ThreadTable {
     std::atomic<uint32_t> state{0};    // a ThreadState
     std::atomic<int64_t> since{0};     // MonotonicNow when it began; 0: not known
     std::atomic<uint64_t> program{0};  // the first 64 bits of its key; 0: none
-    std::atomic<int32_t> entry{-1};    // place in its list of the launch list; -1: none
+    std::atomic<int32_t> entry{0};     // place in its list of the launch list; -1: none
     uint32_t reserved = 0;
     std::atomic<const char*> text{nullptr};  // a kernel's name, NUL-terminated, while the kernel is there; null: none
     uint8_t more[24] = {};
   };
-  char magic[8] = {'w', 'e', 'f', 't', 't', 'h', 'r', 0};
-  uint32_t version = kVersion, slot_bytes = sizeof(Slot), slots = kSlots;
+  // Zero until the first thread has a slot: the table takes no room in the library's file.
+  std::atomic<uint64_t> magic{0};  // "weftthr", ends with a zero byte
+  std::atomic<uint32_t> version{0}, slot_bytes{0}, slots{0};
   std::atomic<uint32_t> lost{0};  // threads that found no slot
   uint8_t more[40] = {};
   Slot slot[kSlots];
