@@ -309,6 +309,20 @@ typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t tot
  *     traced; the file is written after the last of them. Empty: all that the context does
  *   trace_bytes (0 or more; default 4194304): spans of a trace that are kept of each thread, 32 bytes each; the oldest
  *     go first, and the trace says how many
+ *   perf_map (off, map, jitdump; default off): on platform cpu, tells perf the names of generated code, compiled or
+ *     from the cache: map writes perf-PID.map, which perf report reads from /tmp; jitdump writes jit-PID.dump, for perf
+ *     record -k 1 and perf inject --jit. The file lies in the folder that the variable JITDUMPDIR names, without it in
+ *     /tmp, is new and for this user alone; where it cannot be made, a warning says so and the computation goes on
+ *   gdb (0, 1; default 0): on platform cpu, GDB learns the names of generated code and how its stack is walked, for
+ *     programs compiled and from the cache alike
+ *   dump_dir (text; default empty): folder for texts of each program that is compiled, not those from the cache, made
+ *     if it is not there: KEY.wir (Weft's text, which weft run takes), KEY.opt.wir (behind all passes), KEY.plan, KEY.ll
+ *     and KEY.s (platform cpu), KEY.dot and KEY.why (the reason). What cannot be written is lost with one warning; empty:
+ *     none
+ *   dump_max_bytes (0 or more; default 268435456): of dump_dir: bytes that a context writes at most; with one warning
+ *     what follows is left out. 0: no limit
+ *   host_read (allow, warn, forbid; default allow): calls that read a value which is to be computed first, and so end a
+ *     step early: warn logs each place that reads once, forbid is FAILED_PRECONDITION with the place, and nothing is lost
  *   callbacks (direct, queued; default direct): when log records, deleters of DLPack tensors and releases of custom
  *     operations run: direct, within calls into Weft, of any thread; queued, in weft_context_run_queue alone, before
  *     which weft_context_queue_fd becomes readable

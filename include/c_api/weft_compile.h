@@ -18,6 +18,9 @@ typedef enum weft_text_format {
   WEFT_TEXT_DOT = 2, /* a graph for Graphviz: an operation a node, with type and position; of weft_program_text alone, as those below */
   WEFT_TEXT_OPTIMISED = 3, /* Weft's own text behind all passes: what the device's compiler gets */
   WEFT_TEXT_PLAN = 4, /* what runs, a line an entry: implementation, tasks, flops, bytes read and written, operations with their positions, and below it the memory that it touches ('arena+4096 [2-5]': in use from entry 2 to 5); the program is compiled if it is not there; of the platform cpu */
+  WEFT_TEXT_LOOPS = 5, /* the loops that code is generated from, with the list of what runs; of the platform cpu, as those below. Nothing is compiled for it */
+  WEFT_TEXT_LLVM = 6, /* LLVM's text of the code: a function a loop, then the register tiles of products and convolutions */
+  WEFT_TEXT_ASSEMBLY = 7, /* the same as assembly of the processor */
   WEFT_TEXT_FORMAT_FORCE32 = 0x7FFFFFFF
 } weft_text_format;
 

@@ -151,7 +151,7 @@ target_include_directories(weft INTERFACE
 # No --icf: the archives of LLVM lost their address-significance tables, so the safe form folds nothing; --icf=all saves
 # 1.9 MB and breaks unwinding: a std::bad_alloc that is caught without it ends the process (fuzz.abi_fuzz).
 target_link_options(weft PRIVATE
-  "-Wl,--version-script=${weft_map}" -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,nodelete
+  "-Wl,--version-script=${weft_map}" -Wl,-Bsymbolic -Wl,-z,nodelete
   -Wl,--undefined-version -Wl,-z,relro -Wl,-z,now -Wl,--as-needed)
 if(WEFT_SANITIZE)
   # The sanitizer's own functions come from the program.

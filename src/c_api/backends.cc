@@ -1,12 +1,23 @@
 // The list of backends: one line each.
 #include "src/c_api/backends.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/backends/pjrt/pjrt_backend.h"
 #include "src/backends/reference/reference_backend.h"
 
 namespace weft::c_api {
+namespace {
+
+cpu::CodeWatch WatchOf(const Settings& settings) {
+  constexpr std::string_view kPerfFiles[] = {"off", "map", "jitdump"};
+  const auto* const file = std::ranges::find(kPerfFiles, settings.text(Option::kPerfMap));
+  return {.perf = static_cast<cpu::PerfFile>(file - kPerfFiles), .gdb = settings.truth(Option::kGdb)};
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Settings& settings,
                                                                    std::shared_ptr<ops::CustomFunctions> custom,
@@ -21,6 +32,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                                  .compile_threads = static_cast<int>(settings.integer(Option::kCompileThreads)),
                                  .isa = settings.text(Option::kIsa),
                                  .custom = std::move(custom),
+                                 .watch = WatchOf(settings),
                                  .services = services}));
     backends.push_back(std::move(cpu));
   }

@@ -27,9 +27,12 @@ absl::StatusOr<std::string> TextOf(const Context& context, const TensorList& ten
     case WEFT_TEXT_DOT: return engine.GraphText(tensors, Format::kDot);
     case WEFT_TEXT_OPTIMISED: return engine.GraphText(tensors, Format::kOptimised);
     case WEFT_TEXT_PLAN: return engine.PlanText(tensors);
+    case WEFT_TEXT_LOOPS: return engine.GraphText(tensors, Format::kLoops);
+    case WEFT_TEXT_LLVM: return engine.GraphText(tensors, Format::kLlvm);
+    case WEFT_TEXT_ASSEMBLY: return engine.GraphText(tensors, Format::kAssembly);
     default: break;
   }
-  return UserError("format is ", static_cast<int>(format), "; weft_text_format has 0 to ", WEFT_TEXT_PLAN);
+  return UserError("format is ", static_cast<int>(format), "; weft_text_format has 0 to ", WEFT_TEXT_ASSEMBLY);
 }
 
 }  // namespace

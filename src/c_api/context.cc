@@ -142,10 +142,10 @@ constinit thread_local CalledFrom t_called_from;
 
 constinit thread_local int CallingOut::depth_ = 0;
 
-ir::Location CurrentLocation(const lazy::Engine& engine) {
+ir::Location CurrentLocation(const lazy::Engine& engine) { return CurrentLocation(engine.options().positions); }
+ir::Location CurrentLocation(lazy::Positions positions) {
   if (t_location.file != 0) return t_location;
   if (t_mark.file != 0) return t_mark;
-  const lazy::Positions positions = engine.options().positions;
   if (positions == lazy::Positions::kStack) return CallersLocation(t_called_from);
   return positions == lazy::Positions::kCall ? ir::LocationOf(t_called_from.address) : ir::Location();
 }
@@ -178,6 +178,14 @@ void Context::Observe(const Settings& settings, const std::function<void(LogLeve
   constexpr std::string_view kBad[] = {"off", "nan", "inf", "any"};
   config->options.first_bad =
       static_cast<lazy::Bad>(std::ranges::find(kBad, settings.text(Option::kFirstBad)) - std::begin(kBad));
+  constexpr std::string_view kReads[] = {"allow", "warn", "forbid"};
+  config->options.host_read =
+      static_cast<lazy::HostReads>(std::ranges::find(kReads, settings.text(Option::kHostRead)) - std::begin(kReads));
+  config->options.caller = [how = config->options.positions] { return CurrentLocation(how); };
+  if (const std::string& folder = settings.text(Option::kDumpDir); !folder.empty()) {
+    config->options.dump =
+        std::make_shared<compiler::ProgramDump>(folder, settings.integer(Option::kDumpMaxBytes), warn);
+  }
   const std::string& one_by_one = settings.text(Option::kOpByOp);
   config->options.read_op_by_op = one_by_one == "read" || one_by_one == "both";
   config->options.sync_op_by_op = one_by_one == "sync" || one_by_one == "both";
@@ -321,6 +329,7 @@ absl::Status Context::InBackground(std::function<void()> work) {
   try {
     added.thread = std::thread([work = std::move(work), done] {
       SetDefaultFloats();
+      NameThread("weft-io");
       work();
       done->store(true, std::memory_order_release);
     });

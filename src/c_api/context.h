@@ -293,6 +293,7 @@ absl::StatusOr<bool> IsStableHlo(weft_text_format format);
 // Gives the position of the thread's next recorded operation: what a scope has set, else what weft_position_mark has, else,
 // unless the option `positions` says otherwise, where the exported function was called from.
 ir::Location CurrentLocation(const lazy::Engine& engine);
+ir::Location CurrentLocation(lazy::Positions positions);
 // weft_position_mark's; unknown takes it back.
 void SetMarkedLocation(ir::Location location);
 // A scope's; unknown takes it back.

@@ -251,13 +251,15 @@ int Execute(const Arguments& arguments) {
   if (writes && (stat(folder.c_str(), &seen) != 0 || !S_ISDIR(seen.st_mode))) {
     return Failed("--output " + folder + ": there is no such folder");
   }
-  static constexpr std::string_view kTexts[] = {"ir", "stablehlo", "dot", "optimised", "plan"};
+  static constexpr std::string_view kTexts[] = {"ir",   "stablehlo", "dot",  "optimised",
+                                                "plan", "loops",     "llvm", "assembly"};
   const bool shows = arguments.has("--text");
   const std::string_view wanted = arguments.value("--text", "");
   const auto* const text = std::ranges::find(kTexts, wanted);
   if (shows && text == std::end(kTexts)) {
     const std::string_view near = Nearest(wanted, kTexts);
-    return Failed("--text " + std::string(wanted) + ": there are ir, stablehlo, dot, optimised and plan" +
+    return Failed("--text " + std::string(wanted) +
+                  ": there are ir, stablehlo, dot, optimised, plan, loops, llvm and assembly" +
                   (near.empty() ? "" : "; did you mean " + std::string(near) + "?"));
   }
   const std::vector<std::string_view> files = arguments.values("--input");
@@ -297,8 +299,8 @@ const Registration kRun(
           {"--output", "writes result0.npy, result1.npy, … into the folder instead of showing the first elements",
            "DIR"},
           {"--text",
-           "prints the program in place of running it: ir, stablehlo, dot (Graphviz), optimised or plan (what runs, entry by "
-           "entry); without --input on zeros",
+           "prints the program in place of running it: ir, stablehlo, dot (Graphviz), optimised, plan (what runs, entry by "
+           "entry), loops, llvm or assembly; without --input on zeros",
            "FORMAT"},
           {"--platform", "cpu (the default) or reference, slow and plain", "NAME"},
           {"--json", "as one JSON object", ""}},

@@ -5,8 +5,10 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "src/runtime/clock.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/thread_pool.h"
+#include "src/runtime/thread_table.h"
 #include "src/runtime/trace.h"
 
 namespace weft::compiler {
@@ -129,7 +131,10 @@ void CompileQueue::Work() {
     if (stop_) return;
     const Ref<Job> job = jobs_.front();
     lock.Unlock();
-    Make(*job);
+    {
+      const ThreadStateScope compiling(ThreadState::kCompiling, MonotonicNow(), job->wanted_.key.high);
+      Make(*job);
+    }
     lock.Lock();
     // Out of the queue first: a caller that asks again after a failure must not find it here.
     jobs_.pop_front();

@@ -85,32 +85,55 @@ namespace {
 constexpr uint64_t kAbsent = 0;
 constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node << 32 | result << 1); }
 constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
+
+// Nodes lie far apart in memory, and loops over them ask for so many ahead.
+constexpr size_t kAhead = 8;
+
+// The order of recording.
+struct Order {
+  std::vector<std::pair<uint64_t, uint32_t>> by_id;  // ids and places in the trace
+  std::vector<uint32_t> place, first_operand;        // by place in the trace: in the order, in the trace's operands
+  std::vector<uint32_t> value_node, value_result;
+};
+
+void OrderOf(const Trace& trace, Order& out) {
+  const size_t count = trace.nodes.size();
+  out.by_id.resize(count);
+  out.place.resize(count);
+  out.first_operand.resize(count);
+  out.value_node.resize(trace.values);
+  out.value_result.resize(trace.values);
+  uint32_t operand = 0, value = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) __builtin_prefetch(trace.nodes[i + kAhead]);
+    const ir::Node& node = *trace.nodes[i];
+    out.by_id[i] = {node.id(), i};
+    out.first_operand[i] = operand;
+    operand += static_cast<uint32_t>(node.operands().size());
+    for (uint32_t r = 0; r < node.results().size(); ++r, ++value)
+      out.value_node[value] = i, out.value_result[value] = r;
+  }
+  // Often the trace has them so.
+  if (!std::ranges::is_sorted(out.by_id)) std::ranges::sort(out.by_id);
+  for (uint32_t i = 0; i < count; ++i) out.place[out.by_id[i].second] = i;
+}
 }  // namespace
 
 Outline OutlineOf(const Trace& trace) {
   const size_t count = trace.nodes.size();
   Outline outline;
-  std::vector<uint32_t> order(count), place(count), first_operand(count), value_node(trace.values),
-      value_result(trace.values);
-  // Ids beside each other: nodes lie far apart.
-  std::vector<std::pair<uint64_t, uint32_t>> by_id(count);
-  for (uint32_t i = 0; i < count; ++i) by_id[i] = {trace.nodes[i]->id(), i};
-  std::ranges::sort(by_id);
-  for (uint32_t i = 0; i < count; ++i) order[i] = by_id[i].second;
-  uint32_t operand = 0, value = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    first_operand[i] = operand;
-    operand += static_cast<uint32_t>(trace.nodes[i]->operands().size());
-    for (uint32_t r = 0; r < trace.nodes[i]->results().size(); ++r, ++value)
-      value_node[value] = i, value_result[value] = r;
-  }
-  for (uint32_t i = 0; i < count; ++i) place[order[i]] = i;
+  Order room;
+  OrderOf(trace, room);
+  const std::vector<uint32_t>&place = room.place, &first_operand = room.first_operand, &value_node = room.value_node,
+        &value_result = room.value_result;
   std::vector<uint32_t> argument_at(trace.arguments.size(), Difference::kNone);
   outline.nodes.reserve(count);
   outline.operands.reserve(trace.operands.size());
   Hash all;
   for (uint32_t i = 0; i < count; ++i) {
-    const ir::Node& node = *trace.nodes[order[i]];
+    const uint32_t traced = room.by_id[i].second;
+    if (i + kAhead < count) __builtin_prefetch(trace.nodes[room.by_id[i + kAhead].second]);
+    const ir::Node& node = *trace.nodes[traced];
     Outline::Node& known = outline.nodes.emplace_back();
     Hash structure;
     structure.AddAddress(&node.op());
@@ -118,11 +141,11 @@ Outline OutlineOf(const Trace& trace) {
     known.structure = structure.value();
     known.whole = WholeOf(node, known.structure);
     known.at = node.location();
-    known.traced = order[i];
+    known.traced = traced;
     known.first_operand = static_cast<uint32_t>(outline.operands.size());
     all.Add(known.structure);
     for (uint32_t k = 0; k < node.operands().size(); ++k) {
-      const Trace::Reference reference = trace.operands[first_operand[order[i]] + k];
+      const Trace::Reference reference = trace.operands[first_operand[traced] + k];
       const uint32_t index = Trace::IndexOf(reference);
       uint64_t said = kAbsent;
       if (reference != Trace::kAbsent && Trace::IsArgument(reference)) {

@@ -7,6 +7,8 @@
 #include "serialization/checksum.h"
 #include "src/compiler/canonical.h"
 #include "src/compiler/lower.h"
+#include "src/compiler/plan_text.h"
+#include "src/ir/text.h"
 #include "src/passes/pipeline.h"
 #include "src/passes/shardings.h"
 #include "src/runtime/clock.h"
@@ -89,6 +91,7 @@ std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wa
              .module = BuildModule(trace),
              .nodes = static_cast<int64_t>(trace.nodes.size())};
   FindReason(trace, wanted);
+  if (config_.dump != nullptr && config_.draw != nullptr) wanted->drawing = config_.draw(trace, "program");
   return nullptr;
 }
 
@@ -155,7 +158,23 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
                         : Stores() ? "; not in the disk cache"
                                    : "; no disk cache");
   });
-  return Keep(wanted, std::move(executable), std::move(made));
+  std::shared_ptr<const Program> program = Keep(wanted, std::move(executable), std::move(made));
+  if (config_.dump != nullptr && !loaded) Dump(*program, wanted.module, wanted.drawing);
+  return program;
+}
+
+void ProgramCache::Dump(const Program& program, const ir::Module& module, std::string_view drawing) const {
+  ProgramDump& dump = *config_.dump;
+  if (const auto source = Source(program); source.ok()) dump.WriteFunction(program.name, *source);
+  dump.Write(program.name, "opt.wir", ir::Print(module));
+  dump.Write(program.name, "plan", PlanText(program, config_.backend->platform()));
+  if (auto* const shows = dynamic_cast<ShowsCode*>(config_.backend)) {
+    dump.Write(program.name, "ll", shows->CodeText(module, config_.options, CodeForm::kLlvm));
+    dump.Write(program.name, "s", shows->CodeText(module, config_.options, CodeForm::kAssembly));
+  }
+  dump.Write(program.name, "dot", std::string(drawing));
+  dump.Write(program.name, "why",
+             program.why.empty() ? "nothing like it was known\n" : absl::StrCat(program.why, "\n"));
 }
 
 std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_ptr<Executable> executable, Made made) {
@@ -218,6 +237,17 @@ absl::StatusOr<ir::Module> ProgramCache::Optimised(const Trace& trace) const {
   wanted.module = BuildModule(trace);
   WEFT_RETURN_IF_ERROR(Lower(wanted));
   return std::move(wanted.module);
+}
+
+absl::StatusOr<std::string> ProgramCache::CodeText(const Trace& trace, CodeForm form) const {
+  ShowsCode* const shows = dynamic_cast<ShowsCode*>(config_.backend);
+  if (shows == nullptr) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the platform '", config_.backend->platform(),
+                       "' does not show the code of programs; WEFT_TEXT_LOOPS, WEFT_TEXT_LLVM and WEFT_TEXT_ASSEMBLY "
+                       "are of the platform cpu");
+  }
+  WEFT_ASSIGN_OR_RETURN(const ir::Module module, Optimised(trace));
+  return shows->CodeText(module, config_.options, form);
 }
 
 absl::Status ProgramCache::Lower(Wanted& wanted) const {

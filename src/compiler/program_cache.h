@@ -11,7 +11,9 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "src/backends/backend.h"
+#include "src/backends/shows_code.h"
 #include "src/compiler/build_id.h"
+#include "src/compiler/program_dump.h"
 #include "src/compiler/reasons.h"
 #include "src/compiler/store.h"
 #include "src/compiler/trace.h"
@@ -55,6 +57,7 @@ struct Wanted {
   std::shared_ptr<const Outline> outline, outline_near;
   std::shared_ptr<const Program> near;
   Difference difference;
+  std::string drawing;  // for a dump
 };
 
 // XXH3-128 of the canonical form, cut to `bits`.
@@ -81,6 +84,9 @@ class ProgramCache {
     bool other_target = false;
     // Why a program was not in memory, once it is there. May be empty.
     std::function<void(absl::FunctionRef<std::string()> text)> explain;
+    // Where texts of what is compiled go, and who draws a trace there; null: nowhere.
+    std::shared_ptr<ProgramDump> dump;
+    std::string (*draw)(const Trace& trace, std::string_view name) = nullptr;
     // Gets messages about what happens to programs: `text` is built only if somebody listens. May be empty.
     std::function<void(absl::FunctionRef<std::string()> text)> note;
   };
@@ -90,6 +96,8 @@ class ProgramCache {
   std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
   // Returns the module that the passes make of the trace, for this cache's backend.
   absl::StatusOr<ir::Module> Optimised(const Trace& trace) const;
+  // Returns the code that the backend would generate of it.
+  absl::StatusOr<std::string> CodeText(const Trace& trace, CodeForm form) const;
   // Returns the function that the program computes, its parameters the arguments of the trace: as it was recorded,
   // before all passes.
   absl::StatusOr<Ref<const ir::Function>> Source(const Program& program) const;
@@ -125,6 +133,8 @@ class ProgramCache {
   };
   absl::StatusOr<Place> PlaceOf(const Wanted& wanted, std::string* source) const;
   absl::Status Lower(Wanted& wanted) const;
+  // `module`: behind the passes.
+  void Dump(const Program& program, const ir::Module& module, std::string_view drawing) const;
   // Null on any kind of miss.
   absl::StatusOr<std::unique_ptr<Executable>> Load(const Place& place);
   // Compiles a module that went through the passes.

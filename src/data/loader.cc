@@ -12,6 +12,7 @@
 #include "src/runtime/clock.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
+#include "src/runtime/trace.h"
 
 namespace weft::data {
 namespace {
@@ -257,7 +258,10 @@ absl::Status Loader::StartThreads() {
   if (started_) return absl::OkStatus();
   for (int64_t i = 0; i < core_->options.threads; ++i) {
     try {
-      std::thread([core = core_] { Core::Run(core); }).detach();
+      std::thread([core = core_] {
+        NameThread("weft-io");
+        Core::Run(core);
+      }).detach();
     } catch (const std::system_error&) {
       if (i == 0) return absl::ResourceExhaustedError("the system has no thread to read data with");
       break;  // fewer do it, too

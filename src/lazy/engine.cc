@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/backends/host_writable.h"
 #include "src/lazy/engine_record.h"
+#include "src/lazy/graph_file.h"
 #include "src/lazy/live_report.h"
 #include "src/ops/build.h"
 #include "src/runtime/alloc_hook.h"
@@ -94,6 +95,8 @@ compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, ProgramOpti
     if (explain_) explain_(text());
     services_.LogLazily(LogLevel::kInfo, text);
   };
+  cache.dump = options_.dump;
+  cache.draw = GraphDot;
   cache.note = [this](absl::FunctionRef<std::string()> text) { services_.LogLazily(LogLevel::kDebug, text); };
   return cache;
 }

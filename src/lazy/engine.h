@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -190,7 +191,7 @@ class Engine final : public RefCounted {
   GeneratorState generator() const;
   void set_generator(const GeneratorState& state);
   // The pending graph behind the tensors, without any that of the next barrier; what is already computed shows as parameters.
-  enum class TextFormat : uint8_t { kIr, kStableHlo, kDot, kOptimised };
+  enum class TextFormat : uint8_t { kIr, kStableHlo, kDot, kOptimised, kLoops, kLlvm, kAssembly };
   absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors, TextFormat format = TextFormat::kIr);
   // The launch lists of the programs that these tensors, or the next barrier, need. Compiles those that are not there, and waits.
   absl::StatusOr<std::string> PlanText(std::span<Tensor* const> tensors);
@@ -284,6 +285,8 @@ class Engine final : public RefCounted {
   // The known value, computed if need be.
   absl::StatusOr<Data*> Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value,
                                     CutReason reason = CutReason::kHostRead);
+  // Says what the option host_read says of a value that is to be computed now to be read.
+  absl::Status MayRead(const Tensor& tensor);
   // The part that is read: bytes from an offset on, or a box of elements; in the caller's type or as devices hold it.
   struct Window {
     int64_t offset = 0;
@@ -313,6 +316,8 @@ class Engine final : public RefCounted {
   std::vector<std::unique_ptr<compiler::ProgramCache>> mesh_programs_;
   // For other targets, by backend and name; under the recorder's lock. Nothing is launched from them.
   std::map<std::pair<const Backend*, std::string>, std::unique_ptr<compiler::ProgramCache>, std::less<>> other_targets_;
+  // Where values were read under host_read=warn; under the recorder's lock.
+  std::set<std::pair<uint32_t, uint32_t>> places_read_;
   mutable Recorder recorder_;
   Evaluator evaluator_;  // before anything that its compilations use goes
 };

@@ -34,8 +34,28 @@ absl::StatusOr<Data*> Engine::Materialize(Lock& lock, const Tensor& tensor, cons
     WEFT_RETURN_IF_ERROR(evaluator_.Restore(lock, *state, *data));
     return data;
   }
+  if (options_.host_read != HostReads::kAllow) WEFT_RETURN_IF_ERROR(MayRead(tensor));
   WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, *state, {&value, 1}, reason));
   return DataOf(value);
+}
+
+absl::Status Engine::MayRead(const Tensor& tensor) {
+  const ir::Location at = options_.caller ? options_.caller() : ir::Location();
+  const std::string where = ir::ToString(at);
+  const std::string text =
+      absl::StrCat(where.empty() ? "" : absl::StrCat(where, ": "), "a value ", ir::ShortType(tensor.type()),
+                   " is read that is to be computed first, which ends the step early");
+  if (options_.host_read == HostReads::kForbid) {
+    const absl::Status status = UserErrorOf(
+        absl::StatusCode::kFailedPrecondition, text,
+        "; the option host_read forbids it. A value can be read once weft_sync or weft_eval has launched its computation");
+    return where.empty() ? status : WithDetail(status, kPayloadPosition, where);
+  }
+  // Each place once; of very many places the first.
+  constexpr size_t kMostPlaces = 4096;
+  if (places_read_.size() < kMostPlaces && places_read_.emplace(at.file, at.line).second)
+    services_.Log(LogLevel::kWarning, text);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Engine::ReadableAfter(const Tensor& tensor, Data& lost, const absl::Status& outcome) {

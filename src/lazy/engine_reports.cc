@@ -27,8 +27,11 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, 
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
   if (!tensors.empty()) CutPlanner::Lie(tensors[0]->sharding().mesh(), &cut);
   if (format == TextFormat::kDot) return GraphDot(cut.trace, "program");
-  if (format == TextFormat::kOptimised) {
+  if (format >= TextFormat::kOptimised) {
     const MeshState& state = tensors.empty() ? recorder_.meshes().front() : recorder_.StateOf(tensors[0]->sharding());
+    if (format == TextFormat::kLoops) return state.programs->CodeText(cut.trace, CodeForm::kLoops);
+    if (format == TextFormat::kLlvm) return state.programs->CodeText(cut.trace, CodeForm::kLlvm);
+    if (format == TextFormat::kAssembly) return state.programs->CodeText(cut.trace, CodeForm::kAssembly);
     WEFT_ASSIGN_OR_RETURN(const ir::Module optimised, state.programs->Optimised(cut.trace));
     return ir::Print(optimised);
   }
@@ -87,14 +90,26 @@ Snapshot Engine::TakeSnapshot() const {
 absl::StatusOr<std::string> Engine::MemoryReport(const Device& device, bool json) const {
   const MemoryStats stats = device.backend->memory_stats(const_cast<Device*>(&device));
   const std::string own = device.backend->attributes(const_cast<Device*>(&device));
-  LiveReport live;
-  {
+  // Others record meanwhile: so many tensors at a time are looked at in well below a millisecond.
+  constexpr size_t kAtATime = 1024;
+  LiveReporter reporter;
+  int64_t pending_nodes = 0;
+  uint64_t barriers = 0;
+  Tensor* next = nullptr;  // stays where it is
+  do {
     Lock lock(recorder_, Lock::To::kNote);
     const MeshState& state = recorder_.StateOf(device);
-    live = LiveReportOf(state.live);
-    live.pending_nodes = state.policy.pending_nodes();
-    live.barriers = recorder_.barriers();
-  }
+    LiveList::Iterator at = next == nullptr ? state.live.begin() : LiveList::Iterator(next);
+    if (next != nullptr) recorder_.LetGoOfBorrowed({&next, 1});
+    reporter.Add(at, kAtATime);
+    next = at == state.live.end() ? nullptr : &*at;
+    if (next != nullptr) recorder_.KeepBorrowed({&next, 1});
+    pending_nodes = state.policy.pending_nodes();
+    barriers = recorder_.barriers();
+  } while (next != nullptr);
+  LiveReport live = reporter.Take();
+  live.pending_nodes = pending_nodes;
+  live.barriers = barriers;
   return json ? JsonOf(live, stats, own, device.name) : TextOf(live, stats, own, device.name);
 }
 

@@ -1,6 +1,7 @@
 // See launcher.h.
 #include "src/lazy/launcher.h"
 
+#include <charconv>
 #include <new>
 
 #include "src/lazy/cut_planner.h"
@@ -8,6 +9,7 @@
 #include "src/ops/registry.h"
 #include "src/runtime/parts.h"
 #include "src/runtime/status.h"
+#include "src/runtime/thread_table.h"
 
 namespace weft::lazy {
 namespace {
@@ -150,6 +152,9 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   for (size_t d = 0; d < devices; ++d) arguments.push_back({buffers_[d], words_, donated_, cancel, holders[d]});
   // A launch that ran and is known nowhere has destroyed what it took over: what holds its results is there before.
   MakeRoomFor(state, *program, *cut);
+  uint64_t key = 0;
+  std::from_chars(program->name.data(), program->name.data() + program->name.size(), key, 16);
+  ThisThreadsSlot().program.store(key, std::memory_order_relaxed);  // of what is launched, and waited for
   absl::StatusOr<std::vector<DeviceResults>> launched = program->executable->Execute(arguments);
   for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();
   WEFT_RETURN_IF_ERROR(launched.status());

@@ -2,13 +2,14 @@
 #include "src/lazy/live_report.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "src/ir/builder.h"
 #include "src/ops/registry.h"
-#include "src/runtime/hash_map.h"
 #include "src/runtime/json_text.h"
 
 namespace weft::lazy {
@@ -33,36 +34,81 @@ std::string BarriersOf(const LiveReport::Group& group) {
 
 }  // namespace
 
-LiveReport LiveReportOf(const LiveList& live) {
-  LiveReport report;
-  HashSet<const Data*> seen;
-  // Groups tensors by maker, place and type's text in short; groups are few, tensors many.
-  HashMap<std::pair<std::pair<const void*, uint64_t>, uint64_t>, std::vector<size_t>> index;
-  for (const Tensor& tensor : live) {
-    const Data* const data = tensor.value() ? DataOf(tensor.value()) : nullptr;
-    if (tensor.value() && data == nullptr) ++report.pending;
-    if (data == nullptr || data->word_count > 0 || data->shards().empty() || !seen.insert(data).second) continue;
-    const bool made = tensor.state.maker != nullptr && tensor.state.maker != &ops::kOp_parameter;
-    const ir::OpDef* const maker = made ? tensor.state.maker : nullptr;
-    const ir::Location at = tensor.state.location;
-    const int64_t bytes = data->bytes();
-    std::vector<size_t>& alike = index[{{maker, uint64_t{at.file} << 32 | at.line}, static_cast<uint64_t>(bytes)}];
-    const auto same = [&](size_t i) { return report.groups[i].type == tensor.type(); };
-    const auto found = std::ranges::find_if(alike, same);
-    const size_t number = found != alike.end() ? *found : report.groups.size();
-    if (found == alike.end()) {
-      alike.push_back(number);
-      report.groups.push_back({maker, at, tensor.type(), 0, 0, 0, tensor.state.born + 1, 0});
+bool LiveReporter::IsNew(const Data* data) {
+  constexpr size_t kFirst = 1024;
+  if (2 * (seen_count_ + 1) > seen_.size()) {
+    std::vector<const Data*> larger(std::max(kFirst, 2 * seen_.size()));
+    larger.swap(seen_);
+    seen_count_ = 0;
+    for (const Data* const one : larger) {
+      if (one != nullptr) IsNew(one);
     }
-    LiveReport::Group& group = report.groups[number];
-    ++group.count, ++report.tensors;
-    group.bytes += bytes, report.bytes += bytes;
-    group.held += data->held() ? 1 : 0;
-    group.first_barrier = std::min(group.first_barrier, tensor.state.born + 1);
-    group.last_barrier = std::max(group.last_barrier, tensor.state.born + 1);
   }
-  std::ranges::stable_sort(report.groups, std::ranges::greater(), [](const auto& group) { return group.bytes; });
-  return report;
+  size_t at = absl::Hash<const Data*>()(data) & (seen_.size() - 1);
+  for (; seen_[at] != nullptr; at = (at + 1) & (seen_.size() - 1)) {
+    if (seen_[at] == data) return false;
+  }
+  seen_[at] = data;
+  ++seen_count_;
+  return true;
+}
+
+void LiveReporter::Add(LiveList::Iterator& at, size_t most) {
+  // Tensors and what they show lie far apart: several of them are fetched side by side.
+  constexpr size_t kBatch = 64;
+  std::array<const Tensor*, kBatch> tensors;
+  std::array<const Data*, kBatch> shown;
+  const LiveList::Iterator end(nullptr);
+  while (most > 0 && !(at == end)) {
+    size_t count = 0;
+    for (; count < std::min(kBatch, most) && !(at == end); ++at) tensors[count++] = &*at;
+    most -= count;
+    for (size_t i = 0; i < count; ++i) {
+      const ir::Value& value = tensors[i]->value();
+      shown[i] = value ? DataOf(value) : nullptr;
+      if (value && shown[i] == nullptr) ++report_.pending;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (shown[i] != nullptr) __builtin_prefetch(shown[i]);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const Data* const data = shown[i];
+      if (data != nullptr && data->word_count == 0 && !data->shards().empty() && IsNew(data)) Count(*tensors[i], *data);
+    }
+  }
+}
+
+void LiveReporter::Count(const Tensor& tensor, const Data& data) {
+  const bool made = tensor.state.maker != nullptr && tensor.state.maker != &ops::kOp_parameter;
+  const ir::OpDef* const maker = made ? tensor.state.maker : nullptr;
+  const ir::Location at = tensor.state.location;
+  const int64_t bytes = data.bytes();
+  std::vector<size_t>& alike = groups_[{{maker, uint64_t{at.file} << 32 | at.line}, static_cast<uint64_t>(bytes)}];
+  const auto same = [&](size_t i) { return report_.groups[i].type == tensor.type(); };
+  const auto found = std::ranges::find_if(alike, same);
+  const size_t number = found != alike.end() ? *found : report_.groups.size();
+  if (found == alike.end()) {
+    alike.push_back(number);
+    report_.groups.push_back({maker, at, tensor.type(), 0, 0, 0, tensor.state.born + 1, 0});
+  }
+  LiveReport::Group& group = report_.groups[number];
+  ++group.count, ++report_.tensors;
+  group.bytes += bytes, report_.bytes += bytes;
+  group.held += data.held() ? 1 : 0;
+  group.first_barrier = std::min(group.first_barrier, tensor.state.born + 1);
+  group.last_barrier = std::max(group.last_barrier, tensor.state.born + 1);
+}
+
+LiveReport LiveReporter::Take() {
+  std::ranges::stable_sort(report_.groups, std::ranges::greater(), [](const auto& group) { return group.bytes; });
+  return std::move(report_);
+}
+
+LiveReport LiveReportOf(const LiveList& live) {
+  LiveReporter reporter;
+  LiveList::Iterator at = live.begin();
+  reporter.Add(at, std::numeric_limits<size_t>::max());
+  return reporter.Take();
 }
 
 std::string TextOf(const LiveReport& report, const MemoryStats& stats, const std::string& attributes,

@@ -1,11 +1,14 @@
 // Reports what live tensors hold, in words and as JSON: when memory is short, and on request.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/backends/backend.h"
 #include "src/lazy/live_list.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::lazy {
 
@@ -25,7 +28,25 @@ struct LiveReport {
   int64_t pending_nodes = 0;
   uint64_t barriers = 0;
 };
-// Memory that several tensors show counts once. Under the engine's lock.
+// Collects a report over some tensors at a time, so that a lock need not be held for all: what comes or goes between is in it or is
+// not. Memory that several tensors show counts once.
+class LiveReporter {
+ public:
+  // Adds the next so many tensors from `at` on, which moves. Under the engine's lock.
+  void Add(LiveList::Iterator& at, size_t most);
+  LiveReport Take();
+
+ private:
+  // Tells whether it has not been seen yet, and notes it.
+  bool IsNew(const Data* data);
+  void Count(const Tensor& tensor, const Data& data);
+
+  LiveReport report_;
+  std::vector<const Data*> seen_;  // a table, half of it free
+  size_t seen_count_ = 0;
+  // By maker, place and bytes: groups are few, tensors many.
+  HashMap<std::pair<std::pair<const void*, uint64_t>, uint64_t>, std::vector<size_t>> groups_;
+};
 LiveReport LiveReportOf(const LiveList& live);
 std::string TextOf(const LiveReport& report, const MemoryStats& stats, const std::string& attributes,
                    const std::string& device);

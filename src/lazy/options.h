@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
+#include "src/compiler/program_dump.h"
+#include "src/ir/location.h"
 #include "src/lazy/bad_values.h"
 #include "src/lazy/generated/engine_options.h"
 #include "src/runtime/generated/program_options.h"
@@ -31,11 +34,17 @@ enum class Positions : uint8_t {
   kStack,  // and the callers of that, as far as they have frame pointers
 };
 
+// Says what a call may do that reads a value which is not computed yet.
+enum class HostReads : uint8_t { kAllow, kWarn, kForbid };
+
 // The options of the description, and what has none there. A whole training step of a large network records 3,000 nodes.
 struct Options : EngineOptions {
   Mode mode = Mode::kLazy;
   Positions positions = Positions::kCall;
   Bad first_bad = Bad::kOff;  // looked for in the results of launches
+  HostReads host_read = HostReads::kAllow;
+  std::function<ir::Location()> caller;         // where the call in progress was made; may be null
+  std::shared_ptr<compiler::ProgramDump> dump;  // where texts of compiled programs go; may be null
   // Graphs are computed one operation at a time, each its own program.
   bool read_op_by_op = false, sync_op_by_op = false;
   std::shared_ptr<const GraphFile> graphs;       // where each that is launched is written; may be null

@@ -251,6 +251,10 @@ class Recorder {
                                                 const Scalars& scalars, std::span<Tensor* const> targets,
                                                 ir::Location location, const UpdateRule& rule);
 
+  // Under the lock: the tensors stay where they are, though their owners may let go of them, until they are let go of here, too.
+  void KeepBorrowed(std::span<Tensor* const> tensors);
+  void LetGoOfBorrowed(std::span<Tensor* const> tensors);
+
  private:
   friend class Replay;
   // States the thread rule: the lock is held.
@@ -264,8 +268,6 @@ class Recorder {
   void Bury() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TryBury() ABSL_LOCKS_EXCLUDED(mutex_);
   void AddDead(const Tensor* tensor);
-  void KeepBorrowed(std::span<Tensor* const> tensors);
-  void LetGoOfBorrowed(std::span<Tensor* const> tensors);
 
   Engine& engine_;
   Services& services_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/runtime/thread_table.h"
 #include "src/runtime/trace.h"
 
 namespace weft {
@@ -12,6 +13,11 @@ namespace {
 constexpr Counter CounterOf(Part part) {
   return static_cast<Counter>(static_cast<int>(Counter::kNanosecondsRecording) + static_cast<int>(part));
 }
+constexpr ThreadState StateOf(Part part) {
+  return static_cast<ThreadState>(static_cast<uint32_t>(ThreadState::kRecording) + static_cast<uint32_t>(part));
+}
+static_assert(StateOf(Part::kResults) == ThreadState::kWaitingForResults &&
+              StateOf(Part::kCopying) == ThreadState::kCopying);
 static_assert(CounterOf(Part::kCopying) == Counter::kNanosecondsCopying);
 
 // The part that the thread is in, for whom, and since when.
@@ -70,6 +76,7 @@ PartScope::PartScope(Metrics& metrics, Part part, int64_t now, bool inside) : st
   uint64_t ticks = watch.id == metrics.id() ? watch.ticks : 0;
   if (ticks == 0 && Tracing()) ticks = TraceTicks();
   watch = {&metrics, metrics.id(), part, now, watch.ran, ticks};
+  SetThreadState(StateOf(part), now);
 }
 
 void PartScope::End(int64_t now) {
@@ -79,6 +86,7 @@ void PartScope::End(int64_t now) {
   Close(watch, metrics, now);
   if (part_ == Part::kRoom) metrics.Add(Sample::kRoom, now - start_, now);
   watch.part = around_;
+  SetThreadState(StateOf(around_), now);
   if (around_ == Part::kRecording) watch.metrics = nullptr;
 }
 
@@ -88,6 +96,7 @@ void PartScope::Begin(const Metrics& metrics) {
   Watch& watch = t_watch;
   if (watch.metrics != nullptr) return;
   watch = {nullptr, metrics.id(), Part::kRecording, MonotonicNow(), watch.ran, Tracing() ? TraceTicks() : 0};
+  SetThreadState(ThreadState::kRecording, watch.since);
 }
 
 void PartScope::SplitSpan(uint64_t metrics) {

@@ -17,6 +17,7 @@
 #include "src/runtime/float_environment.h"
 #include "src/runtime/lasting.h"
 #include "src/runtime/status.h"
+#include "src/runtime/thread_table.h"
 #include "src/runtime/trace.h"
 
 namespace weft {
@@ -222,7 +223,9 @@ void ThreadPool::Work(int worker) {
     seen = epoch_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_acquire)) return;
     if (!Claim(worker, seen)) continue;
+    SetThreadState(ThreadState::kHelping, 0);
     RunShare(region_, worker);
+    SetThreadState(ThreadState::kIdle, 0);
     if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1 && caller_parked_.load(std::memory_order_seq_cst)) {
       FutexWake(&pending_, 1);
     }

@@ -1532,6 +1532,9 @@ static void part_7(void) {
   VALUE(WEFT_TEXT_DOT);
   VALUE(WEFT_TEXT_OPTIMISED);
   VALUE(WEFT_TEXT_PLAN);
+  VALUE(WEFT_TEXT_LOOPS);
+  VALUE(WEFT_TEXT_LLVM);
+  VALUE(WEFT_TEXT_ASSEMBLY);
   SIZE(weft_metrics_format);
   VALUE(WEFT_METRICS_TEXT);
   VALUE(WEFT_METRICS_JSON);
@@ -1626,12 +1629,12 @@ static void part_7(void) {
   VALUE(WEFT_TAIL_DROP);
   VALUE(WEFT_TAIL_PAD);
   SIZE(weft_compare_direction);
-  VALUE(WEFT_COMPARE_DIRECTION_EQ);
-  VALUE(WEFT_COMPARE_DIRECTION_NE);
-  VALUE(WEFT_COMPARE_DIRECTION_GE);
 }
 
 static void part_8(void) {
+  VALUE(WEFT_COMPARE_DIRECTION_EQ);
+  VALUE(WEFT_COMPARE_DIRECTION_NE);
+  VALUE(WEFT_COMPARE_DIRECTION_GE);
   VALUE(WEFT_COMPARE_DIRECTION_GT);
   VALUE(WEFT_COMPARE_DIRECTION_LE);
   VALUE(WEFT_COMPARE_DIRECTION_LT);
@@ -1829,12 +1832,12 @@ static void part_8(void) {
   VALUE(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE);
   SIZE(weft_nll_reduction);
   VALUE(WEFT_NLL_REDUCTION_MEAN);
-  VALUE(WEFT_NLL_REDUCTION_SUM);
-  VALUE(WEFT_NLL_REDUCTION_NONE);
-  SIZE(weft_soft_cross_entropy_reduction);
 }
 
 static void part_9(void) {
+  VALUE(WEFT_NLL_REDUCTION_SUM);
+  VALUE(WEFT_NLL_REDUCTION_NONE);
+  SIZE(weft_soft_cross_entropy_reduction);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
@@ -2032,12 +2035,12 @@ static void part_9(void) {
   VALUE(WEFT_SOFTPLUS_BETA_HAS_BETA);
   VALUE(WEFT_SOFTPLUS_BETA_HAS_THRESHOLD);
   VALUE(WEFT_SOFTSHRINK_HAS_LAMBD);
-  VALUE(WEFT_BCE_HAS_REDUCTION);
-  VALUE(WEFT_BCE_WITH_LOGITS_HAS_REDUCTION);
-  VALUE(WEFT_GAUSSIAN_NLL_HAS_REDUCTION);
 }
 
 static void part_10(void) {
+  VALUE(WEFT_BCE_HAS_REDUCTION);
+  VALUE(WEFT_BCE_WITH_LOGITS_HAS_REDUCTION);
+  VALUE(WEFT_GAUSSIAN_NLL_HAS_REDUCTION);
   VALUE(WEFT_GAUSSIAN_NLL_HAS_FULL);
   VALUE(WEFT_GAUSSIAN_NLL_HAS_EPS);
   VALUE(WEFT_HINGE_EMBEDDING_HAS_REDUCTION);
@@ -2235,12 +2238,12 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_item_f64);
   OFFSET(struct weft_api_v1, tensor_item_i64);
   OFFSET(struct weft_api_v1, tensor_to_string);
-  OFFSET(struct weft_api_v1, tensor_require_grad);
-  OFFSET(struct weft_api_v1, tensor_keep);
-  OFFSET(struct weft_api_v1, tensor_assign);
 }
 
 static void part_11(void) {
+  OFFSET(struct weft_api_v1, tensor_require_grad);
+  OFFSET(struct weft_api_v1, tensor_keep);
+  OFFSET(struct weft_api_v1, tensor_assign);
   OFFSET(struct weft_api_v1, tensor_retain);
   OFFSET(struct weft_api_v1, tensor_release);
   OFFSET(struct weft_api_v1, scope_begin);
@@ -2438,12 +2441,12 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_load_many);
   OFFSET(struct weft_api_v1, checkpoint_load_into);
   OFFSET(struct weft_api_v1, file_describe);
-  OFFSET(struct weft_api_v1, checkpoint_convert);
-  OFFSET(struct weft_api_v1, checkpoint_salvage);
-  OFFSET(struct weft_api_v1, cache_list);
 }
 
 static void part_12(void) {
+  OFFSET(struct weft_api_v1, checkpoint_convert);
+  OFFSET(struct weft_api_v1, checkpoint_salvage);
+  OFFSET(struct weft_api_v1, cache_list);
   OFFSET(struct weft_api_v1, cache_explain);
   OFFSET(struct weft_api_v1, cache_prune);
   OFFSET(struct weft_api_v1, loader_next);

@@ -16,7 +16,8 @@ static void every_variable_has_an_option_that_reads_it(void) {
                                    {"allow_winograd", "1"}, {"callbacks", "queued"}, {"positions", "stack"},
                                    {"explain", "compiles"}, {"sync_wait", "1"}, {"metrics_format", "json"},
                                    {"first_bad", "nan"}, {"op_by_op", "both"}, {"save_graphs_format", "dot"},
-                                   {"trace_file", "/nonexistent/weft/trace"}, {"trace_steps", "1:1"}};
+                                   {"trace_file", "/nonexistent/weft/trace"}, {"trace_steps", "1:1"}, {"perf_map", "map"},
+                                   {"gdb", "1"}, {"host_read", "warn"}, {"dump_dir", "/nonexistent/weft/dump"}};
   MUST(weft_option_list(NULL, 0, &count));
   CHECK(count >= 10);
   all = malloc(count * sizeof *all);

@@ -70,6 +70,22 @@ static void of_tensors(void) {
   CHECK_EQUAL(metric(ctx, "programs_compiled"), 2);
   free(again);
   free(text);
+  text = text_of(ctx, &y, 1, WEFT_TEXT_LOOPS);
+  HAS(text, "func @main(");
+  HAS(text, "gemm");
+  HAS(text, "loop 0, weft.dot_general_relu.f32.");
+  free(text);
+  text = text_of(ctx, &y, 1, WEFT_TEXT_LLVM);
+  again = text_of(ctx, &y, 1, WEFT_TEXT_ASSEMBLY);
+  HAS(text, "define void @weft.dot_general_relu.f32.");
+  HAS(text, "define void @weft.tile.f32.");
+  HAS(again, "\nweft.dot_general_relu.f32.");
+  HAS(again, "\nweft.tile.f32.");
+  HAS(again, ".cfi_startproc");
+  HAS(again, "retq");
+  free(again);
+  free(text);
+  CHECK_EQUAL(metric(ctx, "programs_compiled"), 2);
   { /* and is what runs */
     const int64_t before = metric(ctx, "programs_compiled");
     float* host = malloc(64 * 256 * sizeof(float));
@@ -133,9 +149,10 @@ static void what_cannot_be(void) {
   weft_context *ctx = new_context(), *other = new_context_with("platform", "reference");
   weft_tensor *x = ramp(ctx, DIMS(4)), *y = ramp(other, DIMS(4)), *z = NULL;
   weft_blob* blob = NULL;
-  INVALID(weft_program_text(ctx, &x, 1, (weft_text_format)5, &blob), "weft_program_text: format is 5; weft_text_format has 0 to 4");
+  INVALID(weft_program_text(ctx, &x, 1, (weft_text_format)8, &blob), "weft_program_text: format is 8; weft_text_format has 0 to 7");
   MUST(weft_relu(other, y, &z));
   FAILS_WITH(weft_program_text(other, &z, 1, WEFT_TEXT_PLAN, &blob), WEFT_UNIMPLEMENTED, "does not say what it runs; WEFT_TEXT_PLAN is of the platform cpu");
+  FAILS_WITH(weft_program_text(other, &z, 1, WEFT_TEXT_LLVM, &blob), WEFT_UNIMPLEMENTED, "the platform 'reference' does not show the code of programs; WEFT_TEXT_LOOPS, WEFT_TEXT_LLVM and WEFT_TEXT_ASSEMBLY are of the platform cpu");
   CHECK(blob == NULL);
   weft_tensor_release(x);
   weft_tensor_release(y);

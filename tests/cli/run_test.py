@@ -79,7 +79,7 @@ class Computes(Run):
         self.assertIn("stablehlo.dot_general", self.weft(path, "--text", "stablehlo")[0])
         for text in ("ir", "optimised"):
             self.assertIn("func @main(", self.weft(path, "--text", text)[0])
-        self.fails("--text plans: there are ir, stablehlo, dot, optimised and plan; did you mean plan?", path, "--text", "plans")
+        self.fails("--text plans: there are ir, stablehlo, dot, optimised, plan, loops, llvm and assembly; did you mean plan?", path, "--text", "plans")
 
     def test_what_numpy_computes(self):
         a, b = (np.random.default_rng(1).normal(size=s).astype("f4") for s in ((2, 3), (3, 2)))

@@ -72,7 +72,7 @@ TEST(PartsOfProducts, GatesRunWithTheProductThatTheyRead) {
     SCOPED_TRACE(testing::Message() << rows << " x " << width);
     const auto module = Prepared(TestBackend(), Lstm(4, rows, width, false));
     ASSERT_TRUE(module.ok()) << module.status();
-    const auto text = TestBackend().Explain(*module, {});
+    const auto text = TestBackend().CodeText(*module, {}, CodeForm::kLoops);
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_NE(text->find("  gemm_pair then loop"), std::string::npos) << *text;
     ExpectSameBits(Lstm(4, rows, width, false), Lstm(4, rows, width, true));
@@ -95,7 +95,7 @@ TEST(RowsOfStacks, AreReadWhereTheyLie) {
   });
   const auto module = Prepared(TestBackend(), function);
   ASSERT_TRUE(module.ok()) << module.status();
-  const auto text = TestBackend().Explain(*module, {});
+  const auto text = TestBackend().CodeText(*module, {}, CodeForm::kLoops);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_NE(text->find("find_run"), std::string::npos) << *text;
   EXPECT_EQ(text->find("read_run"), std::string::npos) << *text;
@@ -138,7 +138,7 @@ TEST(SumsOverRuns, AreOneEntryWhereTheyReadTheSameFactor) {
     SCOPED_TRACE(testing::Message() << rows << " rows");
     const auto module = Prepared(TestBackend(), SumsOfRuns(4, rows, x, h, d, false));
     ASSERT_TRUE(module.ok()) << module.status();
-    const auto text = TestBackend().Explain(*module, {});
+    const auto text = TestBackend().CodeText(*module, {}, CodeForm::kLoops);
     ASSERT_TRUE(text.ok()) << text.status();
     const size_t at = text->find("  gemm_sums: ");
     ASSERT_NE(at, std::string::npos) << *text;
@@ -170,7 +170,7 @@ TEST(SumsOverRuns, StayProductsWhereTheyAreLargeOrOfFewRows) {
   for (const auto& [rows, x, h, d] : {std::array<int64_t, 4>{200, 20, 20, 64}, {40, 4, 4, 3000}}) {
     const auto module = Prepared(TestBackend(), SumsOfRuns(3, rows, x, h, d, false));
     ASSERT_TRUE(module.ok()) << module.status();
-    const auto text = TestBackend().Explain(*module, {});
+    const auto text = TestBackend().CodeText(*module, {}, CodeForm::kLoops);
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_EQ(text->find("gemm_sums"), std::string::npos) << *text;
     ExpectSameBits(SumsOfRuns(3, rows, x, h, d, false), SumsOfRuns(3, rows, x, h, d, true));
@@ -194,7 +194,7 @@ TEST(PartsOfResults, AreWrittenWhereTheyGo) {
       };
       const auto module = Prepared(TestBackend(), parts(false));
       ASSERT_TRUE(module.ok()) << module.status();
-      const auto text = TestBackend().Explain(*module, {});
+      const auto text = TestBackend().CodeText(*module, {}, CodeForm::kLoops);
       ASSERT_TRUE(text.ok()) << text.status();
       EXPECT_NE(text->find("loop 0: "), std::string::npos) << *text;
       EXPECT_EQ(text->find("loop 1: "), std::string::npos) << *text;

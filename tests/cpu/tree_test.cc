@@ -461,7 +461,7 @@ TEST(TreeBytes, NameNodesButNotWhereTheyWereRecorded) {
     auto backend = test::NewCpuBackend({.threads = 1});
     const auto module = Prepared(**backend, ir::Function::Create("f", {x, w}, {y}));
     ASSERT_TRUE(module.ok()) << module.status();
-    const auto text = (*backend)->Explain(*module, {});
+    const auto text = (*backend)->CodeText(*module, {}, CodeForm::kLoops);
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_THAT(*text, HasSubstr(expected));
     auto compiled = (*backend)->Compile(*module, {});
@@ -503,7 +503,7 @@ TEST(Carries, WhatAllRunsTogetherOverwriteIsNotCopiedFirst) {
     auto backend = test::NewCpuBackend({.threads = 1});
     const auto module = Prepared(**backend, parsed->functions[0]);
     ASSERT_TRUE(module.ok()) << module.status();
-    const auto text = (*backend)->Explain(*module, {});
+    const auto text = (*backend)->CodeText(*module, {}, CodeForm::kLoops);
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_EQ(text->find("copy: a1") == std::string::npos, runs == 3) << *text;
     const auto results = RunOnCpu(**backend, parsed->functions[0], arguments);

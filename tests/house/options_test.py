@@ -14,7 +14,7 @@ READS = re.compile(r"\b(?:secure_)?getenv\s*\(\s*([^)]*)\)")
 MAY = {("src/c_api/settings.cc", "row.info.environment"), ("src/c_api/settings.cc", "name.c_str("), ("src/c_api/settings.cc", "variable"), ("src/c_api/settings.cc", '"PJRT_DEVICE"'),
        ("src/backends/pjrt/find.cc", "name"), ("src/backends/pjrt/pjrt_backend.cc", "name"),
        ("serialization/compile_cache.cc", '"XDG_CACHE_HOME"'), ("serialization/compile_cache.cc", '"HOME"'), ("src/c_api/job.cc", "name"),
-       ("src/cli/launch.cc", "name.c_str(")}  # what is handed on to processes that it starts
+       ("src/backends/cpu/jit/code_map.cc", '"JITDUMPDIR"'), ("src/cli/launch.cc", "name.c_str(")}  # what is handed on to processes that it starts
 # Who a process is in its job is said by whoever started it, and is no option of a context: docs/distributed.md has all of them.
 STARTERS = "src/distributed/job_place.cc"
 

@@ -46,7 +46,7 @@ class Dump {
     Write(passes::RunPipeline(
         module, {.held = {.f64 = DType::kF32, .i64 = DType::kI32, .u64 = DType::kU32}, .claims = claims}));
     if (!claimed.ok()) return;
-    const absl::StatusOr<std::string> launches = backend_.Explain(*claimed, {});
+    const absl::StatusOr<std::string> launches = backend_.CodeText(*claimed, {}, CodeForm::kLoops);
     out_ << (launches.ok() ? *launches : launches.status().ToString()) << "\n";
   }
   int programs() const { return programs_; }

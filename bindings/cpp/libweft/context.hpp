@@ -22,13 +22,16 @@ enum class log_level : std::int32_t {
   error = WEFT_LOG_ERROR,
   off = WEFT_LOG_OFF
 };
-/* The spellings of a program: Weft's own text, which parses back, and StableHLO. Since 1.2. */
+/* The spellings of a program: Weft's own text, which parses back, StableHLO, and what else weft_text_format says. Since 1.2. */
 enum class text_format : std::int32_t {
   ir = WEFT_TEXT_IR,
   stablehlo = WEFT_TEXT_STABLEHLO,
   dot = WEFT_TEXT_DOT,
   optimised = WEFT_TEXT_OPTIMISED,
-  plan = WEFT_TEXT_PLAN
+  plan = WEFT_TEXT_PLAN,
+  loops = WEFT_TEXT_LOOPS,
+  llvm = WEFT_TEXT_LLVM,
+  assembly = WEFT_TEXT_ASSEMBLY
 };
 /* The formats of what is counted; xla is PyTorch/XLA's report. Since 1.2. */
 enum class metrics_format : std::int32_t {

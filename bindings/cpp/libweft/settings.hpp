@@ -154,6 +154,27 @@ struct context_options {
   maybe_text trace_steps = {};
   /* spans of a trace that are kept of each thread, 32 bytes each; the oldest go first, and the trace says how many */
   maybe<std::int64_t> trace_bytes = {};
+  /* on platform cpu, tells perf the names of generated code, compiled or from the cache: map writes perf-PID.map, which
+   * perf report reads from /tmp; jitdump writes jit-PID.dump, for perf record -k 1 and perf inject --jit. The file lies
+   * in the folder that the variable JITDUMPDIR names, without it in /tmp, is new and for this user alone; where it cannot
+   * be made, a warning says so and the computation goes on
+   */
+  maybe_text perf_map = {};
+  /* on platform cpu, GDB learns the names of generated code and how its stack is walked, for programs compiled and from
+   * the cache alike
+   */
+  maybe<bool> gdb = {};
+  /* folder for texts of each program that is compiled, not those from the cache, made if it is not there: KEY.wir (Weft's
+   * text, which weft run takes), KEY.opt.wir (behind all passes), KEY.plan, KEY.ll and KEY.s (platform cpu), KEY.dot and
+   * KEY.why (the reason). What cannot be written is lost with one warning; empty: none
+   */
+  maybe_text dump_dir = {};
+  /* of dump_dir: bytes that a context writes at most; with one warning what follows is left out. 0: no limit */
+  maybe<std::int64_t> dump_max_bytes = {};
+  /* calls that read a value which is to be computed first, and so end a step early: warn logs each place that reads once,
+   * forbid is FAILED_PRECONDITION with the place, and nothing is lost
+   */
+  maybe_text host_read = {};
   /* when log records, deleters of DLPack tensors and releases of custom operations run: direct, within calls into Weft,
    * of any thread; queued, in weft_context_run_queue alone, before which weft_context_queue_fd becomes readable
    */
@@ -182,7 +203,7 @@ namespace detail {
 /* Options as the C interface takes them; texts are those of the options, numbers lie here. */
 struct setting_list {
   elements<weft_setting> raw;
-  std::array<std::string, 22> numbers;
+  std::array<std::string, 24> numbers;
   std::size_t used = 0;
   void add(std::string_view name, std::string_view value) {
     raw.push({name.data(), name.size(), value.data(), value.size()});
@@ -234,6 +255,11 @@ inline void settings_of(const context_options& options, setting_list& list) {
   if (options.trace_file) list.add("trace_file", *options.trace_file);
   if (options.trace_steps) list.add("trace_steps", *options.trace_steps);
   if (options.trace_bytes) list.add("trace_bytes", std::int64_t{*options.trace_bytes});
+  if (options.perf_map) list.add("perf_map", *options.perf_map);
+  if (options.gdb) list.add("gdb", std::int64_t{*options.gdb});
+  if (options.dump_dir) list.add("dump_dir", *options.dump_dir);
+  if (options.dump_max_bytes) list.add("dump_max_bytes", std::int64_t{*options.dump_max_bytes});
+  if (options.host_read) list.add("host_read", *options.host_read);
   if (options.callbacks) list.add("callbacks", *options.callbacks);
   if (options.launch_deadline_ms) list.add("launch_deadline_ms", std::int64_t{*options.launch_deadline_ms});
   if (options.compile_deadline_ms) list.add("compile_deadline_ms", std::int64_t{*options.compile_deadline_ms});

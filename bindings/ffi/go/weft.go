@@ -168,6 +168,9 @@ const (
 	WEFT_TEXT_DOT TextFormat = 2
 	WEFT_TEXT_OPTIMISED TextFormat = 3
 	WEFT_TEXT_PLAN TextFormat = 4
+	WEFT_TEXT_LOOPS TextFormat = 5
+	WEFT_TEXT_LLVM TextFormat = 6
+	WEFT_TEXT_ASSEMBLY TextFormat = 7
 )
 
 type MetricsFormat uint32

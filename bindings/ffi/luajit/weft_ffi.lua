@@ -120,6 +120,9 @@ typedef enum weft_text_format {
   WEFT_TEXT_DOT = 2,
   WEFT_TEXT_OPTIMISED = 3,
   WEFT_TEXT_PLAN = 4,
+  WEFT_TEXT_LOOPS = 5,
+  WEFT_TEXT_LLVM = 6,
+  WEFT_TEXT_ASSEMBLY = 7,
   WEFT_TEXT_FORMAT_FORCE32 = 2147483647,
 } weft_text_format;
 typedef enum weft_metrics_format {

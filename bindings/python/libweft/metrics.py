@@ -15,7 +15,7 @@ _add = bind("weft_metric_add")
 _clear = bind("weft_metrics_clear")
 _programs = bind("weft_program_list")
 _text = bind("weft_program_text")
-_TEXTS = {"ir": 0, "stablehlo": 1, "dot": 2, "optimised": 3, "plan": 4}
+_TEXTS = {"ir": 0, "stablehlo": 1, "dot": 2, "optimised": 3, "plan": 4, "loops": 5, "llvm": 6, "assembly": 7}
 _FORMATS = {"text": 0, "json": 1, "xla": 2, "xla_2019": 3, "openmetrics": 4}
 
 
@@ -49,7 +49,7 @@ def programs():
 
 def program(*tensors, format="ir"):
     """The program that a read of these tensors would run, or without any the next barrier: "ir", "stablehlo", "dot" (Graphviz), "optimised"
-    (behind the passes) or "plan" (what runs, entry by entry; compiled if it is not there).
+    (behind the passes), "plan" (what runs, entry by entry; compiled if it is not there), or its code as "loops", "llvm" or "assembly".
 
     >>> x = wf.ones((4, 4))
     >>> "relu" in wf.metrics.program((x @ x).relu())

@@ -35,6 +35,11 @@ class Api:
         """Every exported function as (name, since)."""
         return sorted((f["name"], f["since"]) for f in self.every_function)
 
+    def exports(self):
+        """symbols(), and what debuggers find by its name in a process, which no header declares."""
+        return sorted(self.symbols() + [("__jit_debug_descriptor", "1.2"), ("__jit_debug_register_code", "1.2"),
+                                        ("weft_thread_table", "1.2")])
+
     def slots(self):
         return sorted((f for f in self.functions if f["slot"] is not None), key=lambda f: f["slot"])
 

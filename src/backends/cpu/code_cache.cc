@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "src/backends/cpu/loop_names.h"
 #include "src/runtime/memory_reserve.h"
 #include "src/runtime/on_threads.h"
 #include "src/runtime/status.h"
@@ -13,7 +14,7 @@
 namespace weft::cpu {
 namespace {
 // Raised whenever generated code or the meaning of a launch list changes: older cache entries are then not found.
-constexpr int kCodeRevision = 6;
+constexpr int kCodeRevision = 7;
 
 // Of one LLVM module. More, and who waits learns little of how far it is; fewer, and the millisecond that a module costs
 // beside its kernels counts.
@@ -46,8 +47,11 @@ std::string FingerprintOf(const CpuTarget& target) {
   return absl::StrCat(target.Fingerprint(), "; ", JitVersion(), "; code ", kCodeRevision);
 }
 
-CodeCache::CodeCache(CpuTarget target)
-    : target_(std::move(target)), fingerprint_(FingerprintOf(target_)), jit_(target_), kernels_(target_) {}
+CodeCache::CodeCache(CpuTarget target, CodeWatch watch)
+    : target_(std::move(target)),
+      fingerprint_(FingerprintOf(target_)),
+      jit_(target_, watch),
+      kernels_(target_, std::move(watch)) {}
 
 absl::StatusOr<std::shared_ptr<const CodeCache::Unit>> CodeCache::Add(std::shared_ptr<const CodeObject> object) {
   auto unit = std::make_shared<Unit>();
@@ -89,12 +93,13 @@ absl::StatusOr<LinkedLoops> CodeCache::Linked(const Program& program, const Unit
 }
 
 absl::StatusOr<std::shared_ptr<const CodeCache::Unit>> CodeCache::CompilePart(const LoweredModule& lowered,
-                                                                              std::span<const size_t> loops) {
+                                                                              std::span<const size_t> loops,
+                                                                              std::span<const std::string> names) {
   auto object = std::make_shared<CodeObject>();
   std::vector<const LoopKernel*> kernels;
   for (const size_t i : loops) {
     object->keys.push_back(lowered.program.loops[i]);
-    object->symbols.push_back(absl::StrCat("loop_", i));
+    object->symbols.push_back(names[i]);
     kernels.push_back(lowered.loops[i].get());
   }
   WEFT_ASSIGN_OR_RETURN(object->bytes, CompileLoops(jit_, kernels, object->symbols));
@@ -119,6 +124,7 @@ absl::StatusOr<LinkedLoops> CodeCache::Compile(LoweredModule& lowered, std::span
   *compiled += static_cast<int64_t>(missing.size());
   if (progress != nullptr) progress->kernels.store(static_cast<int64_t>(missing.size() + micro.size()));
   const std::vector<std::vector<size_t>> modules = Deal(lowered, missing, threads);
+  const std::vector<std::string> names = missing.empty() ? std::vector<std::string>() : LoopNames(lowered);
   ReserveScope::Starving* const starving = ReserveScope::starving();
   // The small ones last, so that threads end together.
   Units units(modules.size());
@@ -130,7 +136,7 @@ absl::StatusOr<LinkedLoops> CodeCache::Compile(LoweredModule& lowered, std::span
         const bool loops = part < modules.size();
         absl::Status status;
         if (loops) {
-          absl::StatusOr<std::shared_ptr<const Unit>> unit = CompilePart(lowered, modules[part]);
+          absl::StatusOr<std::shared_ptr<const Unit>> unit = CompilePart(lowered, modules[part], names);
           if (unit.ok()) units[part] = *std::move(unit);
           status = unit.status();
         } else {

@@ -26,7 +26,7 @@ struct LinkedLoops {
 // Code goes with the last program that has it. Thread-safe.
 class CodeCache {
  public:
-  explicit CodeCache(CpuTarget target);
+  explicit CodeCache(CpuTarget target, CodeWatch watch = {});
 
   const CpuTarget& target() const { return target_; }
   const std::string& fingerprint() const { return fingerprint_; }
@@ -50,8 +50,9 @@ class CodeCache {
   };
   using Units = std::vector<std::shared_ptr<const Unit>>;
   absl::StatusOr<std::shared_ptr<const Unit>> Add(std::shared_ptr<const CodeObject> object);
-  // The loops in these places as one object.
-  absl::StatusOr<std::shared_ptr<const Unit>> CompilePart(const LoweredModule& lowered, std::span<const size_t> loops);
+  // The loops in these places as one object. `names`: of all loops.
+  absl::StatusOr<std::shared_ptr<const Unit>> CompilePart(const LoweredModule& lowered, std::span<const size_t> loops,
+                                                          std::span<const std::string> names);
   // Null if no program has it any more.
   std::shared_ptr<const Unit> UnitOf(const std::string& loop) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `made` is what was not there before.

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "src/backends/cpu/code_text.h"
+#include "src/backends/cpu/describe.h"
 #include "src/backends/cpu/executable.h"
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/backends/cpu/lower/lowering.h"
@@ -145,6 +147,7 @@ absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::share
     if (kernel == nullptr) return absl::DataLossError(absl::StrCat("compiled program wants the unknown kernel ", name));
     loaded.host.push_back(kernel);
   }
+  NameEntries(loaded);
   for (const auto& object : loaded.program.objects) loaded.code_bytes += static_cast<int64_t>(object->bytes.size());
   if (!FitsMemory(loaded.program)) return absl::OkStatus();
   absl::Status status;
@@ -236,7 +239,11 @@ absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view 
   }
   MutexLock lock(mutex_);
   std::shared_ptr<CodeCache>& cache = code_[FingerprintOf(target)];
-  if (cache == nullptr) cache = std::make_shared<CodeCache>(std::move(target));
+  if (cache == nullptr) {
+    CodeWatch watch = options_.watch;
+    watch.log = options_.services.log;
+    cache = std::make_shared<CodeCache>(std::move(target), std::move(watch));
+  }
   return cache;
 }
 
@@ -284,15 +291,17 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
   return NewExecutable(std::move(loaded), devices_.first(), blocks_, panels_, queue_);
 }
 
-absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const CompileOptions& options) {
+absl::StatusOr<std::string> CpuBackend::CodeText(const ir::Module& module, const CompileOptions& options,
+                                                 CodeForm form) {
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<CodeCache> code, CodeFor(options.isa));
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
   WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, code->target(), options));
-  std::string text =
-      absl::StrCat(ir::Print(fused), ToString(lowered.program), "arena ", lowered.program.arena_bytes, "\n");
-  for (size_t i = 0; i < lowered.loops.size(); ++i)
-    absl::StrAppend(&text, "loop ", i, ": ", ToString(*lowered.loops[i]));
-  return text;
+  if (form == CodeForm::kLoops) {
+    WEFT_ASSIGN_OR_RETURN(const std::string loops, CodeTextOf(lowered, {}, code->target(), form));
+    return absl::StrCat(ir::Print(fused), loops);
+  }
+  KernelSet none(code->target());
+  return CodeTextOf(lowered, MissingMicroKernels(lowered.program, threads_, none), code->target(), form);
 }
 
 absl::StatusOr<Ref<Buffer>> CpuBackend::ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,

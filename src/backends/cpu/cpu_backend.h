@@ -9,7 +9,9 @@
 #include "src/backends/backend.h"
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/jit/isa.h"
+#include "src/backends/cpu/jit/jit.h"
 #include "src/backends/host_writable.h"
+#include "src/backends/shows_code.h"
 #include "src/ops/custom/functions.h"
 #include "src/runtime/backend_services.h"
 #include "src/runtime/device_row.h"
@@ -24,13 +26,14 @@ struct CpuOptions {
   int compile_threads = 0;   // below 1: as many as `threads`
   std::string isa = "auto";  // "avx512", "avx2", "portable"; CompileOptions::isa overrides it
   std::shared_ptr<ops::CustomFunctions> custom = nullptr;  // what programs may call by name
+  CodeWatch watch = {};                                    // its log is that of `services`
   BackendServices services = {};                           // the budget: of tensors, temporaries and scratch
 };
 
 class CodeCache;
 class LaunchQueue;
 
-class CpuBackend final : public Backend, public HostWritable {
+class CpuBackend final : public Backend, public HostWritable, public ShowsCode {
  public:
   // FAILED_PRECONDITION if this machine cannot run the instruction set, INVALID_ARGUMENT for an unknown one.
   static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(const CpuOptions& options = {});
@@ -50,6 +53,8 @@ class CpuBackend final : public Backend, public HostWritable {
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release) override;
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override;
+  // kLoops: behind the fused module and the launch list.
+  absl::StatusOr<std::string> CodeText(const ir::Module& module, const CompileOptions& options, CodeForm form) override;
   MemoryStats memory_stats(Device* device) const override;
   // A JSON object says what the memory is used for, in bytes.
   std::string attributes(Device* device) const override;
@@ -61,8 +66,6 @@ class CpuBackend final : public Backend, public HostWritable {
 
   std::shared_ptr<ThreadPool> pool() const;
   const KeptPanels& panels() const { return *panels_; }
-  // The fused module and the launch list as text, for dumps and tests.
-  absl::StatusOr<std::string> Explain(const ir::Module& module, const CompileOptions& options);
 
  private:
   CpuBackend(const CpuOptions& options, CpuTarget target);

@@ -7,15 +7,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "src/backends/cpu/kernels/chosen.h"
 
 namespace weft::cpu {
 namespace {
-
-// Names of loops end with so many digits of their code's hash.
-constexpr uint64_t kDigits = 0xffff;
-constexpr size_t kMostOperations = 5;  // in a loop's name
 
 std::string_view PlaceName(BufferRef::Place place) {
   static constexpr std::string_view kNames[] = {"argument", "words", "result", "arena", "constant", "carried"};
@@ -24,7 +19,11 @@ std::string_view PlaceName(BufferRef::Place place) {
 
 class Describer {
  public:
-  Describer(const LoadedProgram& loaded, int threads) : loaded_(loaded), p_(loaded.program), threads_(threads) {}
+  Describer(const LoadedProgram& loaded, int threads) : loaded_(loaded), p_(loaded.program), threads_(threads) {
+    for (const auto& object : p_.objects) {
+      for (size_t i = 0; i < object->keys.size(); ++i) symbols_.try_emplace(object->keys[i], object->symbols[i]);
+    }
+  }
 
   LaunchDescription Take() {
     out_.arena_bytes = p_.arena_bytes;
@@ -41,7 +40,7 @@ class Describer {
   KernelDescription Kernel(const Entry& e) const {
     KernelDescription kernel;
     if (e.type == Entry::Type::kLoop) {
-      kernel.name = LoopName(p_, e);
+      kernel.name = LoopName(e.code);
       kernel.implementation = absl::StrCat("loop ", loaded_.code->target().name());
       kernel.flops = e.flops;
     } else {
@@ -58,6 +57,11 @@ class Describer {
   }
 
  private:
+  // That of its machine code, by which profilers and debuggers know it (loop_names.h).
+  std::string LoopName(uint32_t loop) const {
+    const auto symbol = symbols_.find(p_.loops[loop]);
+    return std::string(symbol != symbols_.end() ? symbol->second : "loop");
+  }
   void Host(const Entry& e, KernelDescription* kernel) const {
     kernel->name = p_.host_kernels[e.code];
     kernel->implementation = kernel->name;
@@ -81,12 +85,7 @@ class Describer {
     if (host->flops != nullptr && host->input != nullptr) {
       absl::StrAppend(&kernel->implementation, " ", weft::NameOf(host->input(e.params)));
     }
-    if (e.epilogue >= 0) {
-      Entry loop;
-      loop.code = static_cast<uint32_t>(e.epilogue);
-      loop.origins = e.origins;
-      kernel->epilogue = LoopName(p_, loop);
-    }
+    if (e.epilogue >= 0) kernel->epilogue = LoopName(static_cast<uint32_t>(e.epilogue));
   }
 
   void List(uint32_t list, int depth, const std::string& within) {
@@ -123,27 +122,32 @@ class Describer {
   const LoadedProgram& loaded_;
   const Program& p_;
   const int threads_;
+  std::map<std::string_view, std::string_view> symbols_;  // by loop
   LaunchDescription out_;
   std::map<std::tuple<std::string_view, uint32_t, int64_t>, std::pair<int64_t, int64_t>> lives_;
 };
 
 }  // namespace
 
-std::string LoopName(const Program& program, const Entry& entry) {
-  std::vector<std::string_view> operations;
-  for (const uint32_t at : entry.origins) {
-    const std::string_view op = program.origins[at].op;
-    if (std::ranges::find(operations, op) == operations.end()) operations.push_back(op);
-  }
-  const size_t more = operations.size() > kMostOperations ? operations.size() - kMostOperations : 0;
-  operations.resize(operations.size() - more);
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: equal in every process, which absl::Hash is not
-  for (const char c : program.loops[entry.code]) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  return absl::StrCat("weft.", operations.empty() ? "loop" : absl::StrJoin(operations, "_"),
-                      more > 0 ? absl::StrCat("_and_", more) : "", ".", absl::Hex(hash & kDigits, absl::kZeroPad4));
-}
-
 LaunchDescription Describe(const LoadedProgram& loaded, int threads) { return Describer(loaded, threads).Take(); }
+
+void NameEntries(LoadedProgram& loaded) {
+  const Program& program = loaded.program;
+  std::map<std::string_view, const char*> symbols;  // by loop
+  for (const auto& object : program.objects) {
+    for (size_t i = 0; i < object->keys.size(); ++i) symbols.try_emplace(object->keys[i], object->symbols[i].c_str());
+  }
+  loaded.texts.clear();
+  for (const EntryList& list : program.lists) {
+    std::vector<const char*>& texts = loaded.texts.emplace_back(list.size(), nullptr);
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].type == Entry::Type::kHost) texts[i] = program.host_kernels[list[i].code].c_str();
+      if (list[i].type != Entry::Type::kLoop) continue;
+      const auto symbol = symbols.find(program.loops[list[i].code]);
+      if (symbol != symbols.end()) texts[i] = symbol->second;
+    }
+  }
+}
 
 KernelNames NamesOf(const LoadedProgram& loaded, int threads) {
   const Describer describer(loaded, threads);

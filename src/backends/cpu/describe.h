@@ -9,8 +9,8 @@ namespace weft::cpu {
 // `threads`: of the pool that launches run on; choices may depend on it.
 LaunchDescription Describe(const LoadedProgram& loaded, int threads);
 
-// "weft.exponential_add.3fa2": what a loop computes, by the operations that it came from, and its code.
-std::string LoopName(const Program& program, const Entry& entry);
+// Fills LoadedProgram::texts.
+void NameEntries(LoadedProgram& loaded);
 
 // The names of the spans of a program's kernels.
 struct KernelNames {

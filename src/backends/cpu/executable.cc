@@ -17,6 +17,7 @@
 #include "src/runtime/parts.h"
 #include "src/runtime/status.h"
 #include "src/runtime/taken_over.h"
+#include "src/runtime/thread_table.h"
 
 namespace weft::cpu {
 namespace {
@@ -90,6 +91,7 @@ class CpuExecutable final : public Executable {
     Ref<Event> done;
     std::shared_ptr<std::atomic<int64_t>> written;
     const BackendServices* services = nullptr;  // the queue's, which outlives what it runs
+    uint64_t program = 0;                       // as who launches it has it in the table of threads
   };
 
   absl::StatusOr<DeviceResults> Launch(const DeviceArguments& arguments) {
@@ -100,6 +102,7 @@ class CpuExecutable final : public Executable {
     }
     auto launch = std::make_shared<Launching>();
     launch->loaded = loaded_;
+    launch->program = ThisThreadsSlot().program.load(std::memory_order_relaxed);
     launch->pool = queue_->pool();
     if (launch->pool == nullptr) return absl::FailedPreconditionError("the context has been closed");
     bool ready = true;
@@ -240,6 +243,7 @@ class CpuExecutable final : public Executable {
     }
     if (status.ok()) {
       const int64_t start = MonotonicNow();
+      const ThreadStateScope running(ThreadState::kRunning, start, launch.program);
       PartScope part = PartScope::Inside(*launch.services->metrics, Part::kRunning, start);
       const Trace& trace = *launch.services->trace;
       const bool traced = trace.on();
@@ -292,8 +296,11 @@ class ListRunner {
  private:
   absl::Status Run(uint32_t list) {
     const EntryList& entries = program_.lists[list];
+    const char* const* const texts = list < loaded_.texts.size() ? loaded_.texts[list].data() : nullptr;
     for (size_t e = 0; e < entries.size(); ++e) {
       const Entry& entry = entries[e];
+      slot_.entry.store(static_cast<int32_t>(e), std::memory_order_relaxed);
+      slot_.text.store(texts != nullptr ? texts[e] : nullptr, std::memory_order_relaxed);
       WEFT_RETURN_IF_ERROR(Look());
       if (list == 0 && e == tables_.taken_from) RunToTheEnd();
       absl::Status status;
@@ -455,6 +462,7 @@ class ListRunner {
   std::vector<void*>& pointers_ = tables_.pointers;
   std::vector<char*>& carried_ = tables_.carried;
   LaunchLook* const look_;
+  ThreadTable::Slot& slot_ = ThisThreadsSlot();
   int64_t written_ = 0;
 };
 

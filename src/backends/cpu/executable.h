@@ -48,7 +48,9 @@ struct LoadedProgram {
   std::vector<KeptOperand> kept;
   absl::flat_hash_map<const Entry*, size_t> kept_of;    // position in `kept`
   absl::flat_hash_map<const Entry*, size_t> pieces_of;  // likewise, of entries that may read pieces of it
-  size_t most_buffers = 0;                              // of one entry
+  // Names of the entries, by list, for readers of the thread table; null for entries that have lists.
+  std::vector<std::vector<const char*>> texts;
+  size_t most_buffers = 0;  // of one entry
   int64_t compiled = 0;
   int64_t code_bytes = 0;
   struct Named {

@@ -528,6 +528,9 @@ pub const WEFT_TEXT_STABLEHLO: weft_text_format = 1;
 pub const WEFT_TEXT_DOT: weft_text_format = 2;
 pub const WEFT_TEXT_OPTIMISED: weft_text_format = 3;
 pub const WEFT_TEXT_PLAN: weft_text_format = 4;
+pub const WEFT_TEXT_LOOPS: weft_text_format = 5;
+pub const WEFT_TEXT_LLVM: weft_text_format = 6;
+pub const WEFT_TEXT_ASSEMBLY: weft_text_format = 7;
 
 pub type weft_metrics_format = u32;
 pub const WEFT_METRICS_TEXT: weft_metrics_format = 0;

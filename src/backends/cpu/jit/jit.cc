@@ -31,6 +31,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "src/backends/cpu/jit/amx_model.h"
 #include "src/backends/cpu/jit/jit_llvm.h"
+#include "src/backends/cpu/jit/shown_code.h"
 #include "src/runtime/fork_waits.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/memory_reserve.h"
@@ -225,16 +226,18 @@ absl::StatusOr<void*> JitLibrary::Lookup(std::string_view symbol) const {
 
 namespace {
 
-absl::StatusOr<std::shared_ptr<JitSession>> StartSession() {
+absl::StatusOr<std::shared_ptr<JitSession>> StartSession(const CodeWatch& watch) {
   StartLlvm();
   llvm::orc::LLJITBuilder builder;
   builder.setJITTargetMachineBuilder(llvm::orc::JITTargetMachineBuilder(llvm::Triple(kTriple)));
   builder.setLinkProcessSymbolsByDefault(false);
   builder.setPlatformSetUp(llvm::orc::setUpInactivePlatform);
   builder.setObjectLinkingLayerCreator(
-      [](llvm::orc::ExecutionSession& session,
-         const llvm::Triple&) -> llvm::Expected<std::unique_ptr<llvm::orc::ObjectLayer>> {
-        return std::make_unique<llvm::orc::ObjectLinkingLayer>(session);
+      [&watch](llvm::orc::ExecutionSession& session,
+               const llvm::Triple&) -> llvm::Expected<std::unique_ptr<llvm::orc::ObjectLayer>> {
+        auto layer = std::make_unique<llvm::orc::ObjectLinkingLayer>(session);
+        layer->addPlugin(NewCodeTeller(watch));
+        return layer;
       });
   auto jit = builder.create();
   if (!jit) return FromLlvm(jit.takeError(), "starting the linker");
@@ -259,15 +262,15 @@ absl::StatusOr<std::shared_ptr<JitSession>> Jit::Session() const {
   const ForkWaits fork_waits;
   MutexLock lock(session_mutex_);
   if (session_ == nullptr) {
-    WEFT_ASSIGN_OR_RETURN(session_, StartSession());
+    WEFT_ASSIGN_OR_RETURN(session_, StartSession(watch_));
   }
   return session_;
 }
 
-Jit::Jit(CpuTarget target) : target_(std::move(target)) {}
+Jit::Jit(CpuTarget target, CodeWatch watch) : target_(std::move(target)), watch_(std::move(watch)) {}
 Jit::~Jit() = default;
 
-absl::StatusOr<std::string> Jit::Compile(std::unique_ptr<JitModule> module) const {
+absl::StatusOr<std::string> Jit::Compile(std::unique_ptr<JitModule> module, Form form) const {
   StartLlvm();
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine, MakeTargetMachine(target_));
   std::string errors;
@@ -283,17 +286,20 @@ absl::StatusOr<std::string> Jit::Compile(std::unique_ptr<JitModule> module) cons
     function.addFnAttr("min-legal-vector-width", std::to_string(target_.VectorBits()));
     function.addFnAttr("no-builtins");
     function.addFnAttr(llvm::Attribute::NoUnwind);
+    function.setUWTableKind(llvm::UWTableKind::Async);  // debuggers and profilers walk through
   }
   std::string verifier_text;
   llvm::raw_string_ostream verifier_stream(verifier_text);
   if (llvm::verifyModule(ir, &verifier_stream)) {
     return InternalError("generated IR is malformed: ", verifier_stream.str());
   }
+  if (form == Form::kLlvm) return TextOf(*module);
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile,
-                                   /*DisableVerify=*/true)) {
+  const llvm::CodeGenFileType type =
+      form == Form::kObject ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/true)) {
     return InternalError("LLVM cannot write objects for ", target_.Fingerprint());
   }
   WEFT_RETURN_IF_ERROR(CheckReserve());  // the longest way without a look begins

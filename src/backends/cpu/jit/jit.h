@@ -9,7 +9,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "src/backends/cpu/jit/code_map.h"
 #include "src/backends/cpu/jit/isa.h"
+#include "src/runtime/log.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::cpu {
@@ -41,18 +43,27 @@ class JitLibrary {
   std::unique_ptr<Impl> impl_;
 };
 
+// Who is told where code lies.
+struct CodeWatch {
+  PerfFile perf = PerfFile::kOff;
+  bool gdb = false;
+  LogHook log;  // hears once what cannot be written
+};
+
 // Compiles and loads. Cheap to make: LLVM starts at the first call (3-5 ms, once a process). Thread-safe: several
 // threads may compile at once, which is how programs of many kernels are compiled.
 class Jit {
  public:
-  explicit Jit(CpuTarget target);
+  explicit Jit(CpuTarget target, CodeWatch watch = {});
   ~Jit();
   const CpuTarget& target() const { return target_; }
 
   // Verifies the module and generates code at level O2 without IR passes (explicit-vector IR gains nothing from them).
   // Costs about 1.3 ms and 0.02 ms per vector instruction. Every function gets the target's cpu and features. Imports
   // may name only the functions of RuntimeSymbols(). The result is one ELF relocatable object.
-  absl::StatusOr<std::string> Compile(std::unique_ptr<JitModule> module) const;
+  // Or, for people, a text of it.
+  enum class Form : uint8_t { kObject, kLlvm, kAssembly };
+  absl::StatusOr<std::string> Compile(std::unique_ptr<JitModule> module, Form form = Form::kObject) const;
 
   // Links an object that Compile made, here or in another process. Bytes from a cache must have passed its checksum:
   // a foreign object is refused only as far as its format shows. About 30 us.
@@ -65,6 +76,7 @@ class Jit {
   absl::StatusOr<std::shared_ptr<JitSession>> Session() const;
 
   CpuTarget target_;
+  const CodeWatch watch_;
   mutable Mutex session_mutex_;
   mutable std::shared_ptr<JitSession> session_ ABSL_GUARDED_BY(session_mutex_);
 };

@@ -158,7 +158,7 @@ MicroSpec TileBlock(int rows, int columns) { return {MicroType::kBF16Tiles, Micr
 MicroSpec TileBegin() { return TileBlock(kBeginRows, 1); }
 MicroSpec TileEnd() { return TileBlock(kEndRows, 1); }
 
-absl::StatusOr<std::string> CompileTiles(const Jit& jit, const MicroSpec& spec) {
+absl::StatusOr<std::string> CompileTiles(const Jit& jit, const MicroSpec& spec, Jit::Form form) {
   if (jit.target().tiles == TileUnit::kNone || spec.mr < 1 || spec.mr > kEndRows || spec.nv > (spec.mr > 2 ? 1 : 2)) {
     return InternalError("no block of ", spec.mr, " by ", spec.nv, " tiles for ", jit.target().name());
   }
@@ -171,7 +171,7 @@ absl::StatusOr<std::string> CompileTiles(const Jit& jit, const MicroSpec& spec) 
   } else {
     emitter.EmitBlock();
   }
-  return jit.Compile(std::move(module));
+  return jit.Compile(std::move(module), form);
 }
 
 }  // namespace weft::cpu

@@ -41,6 +41,6 @@ MicroSpec TileBegin();
 MicroSpec TileEnd();
 
 // What CompileMicro does for these.
-absl::StatusOr<std::string> CompileTiles(const Jit& jit, const MicroSpec& spec);
+absl::StatusOr<std::string> CompileTiles(const Jit& jit, const MicroSpec& spec, Jit::Form form);
 
 }  // namespace weft::cpu

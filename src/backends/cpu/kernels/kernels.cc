@@ -112,7 +112,8 @@ absl::StatusOr<MicroFn*> KernelSet::State::Keep(const MicroSpec& spec, std::stri
   return fn;
 }
 
-KernelSet::KernelSet(CpuTarget target) : state_(std::make_unique<State>(std::move(target))) {}
+KernelSet::KernelSet(CpuTarget target, CodeWatch watch)
+    : state_(std::make_unique<State>(std::move(target), std::move(watch))) {}
 KernelSet::~KernelSet() = default;
 
 const CpuTarget& KernelSet::target() const { return state_->target(); }

@@ -15,7 +15,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/backends/cpu/jit/isa.h"
+#include "src/backends/cpu/jit/jit.h"
 #include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/dtype.h"
 #include "src/runtime/thread_pool.h"
@@ -179,7 +179,7 @@ int64_t OutputSize(const SpatialDim& dim);
 // what a launch has reserved, or the thread's own that persists.
 class KernelSet {
  public:
-  explicit KernelSet(CpuTarget target);
+  explicit KernelSet(CpuTarget target, CodeWatch watch = {});
   ~KernelSet();
   KernelSet(const KernelSet&) = delete;
   KernelSet& operator=(const KernelSet&) = delete;

@@ -17,7 +17,7 @@
 namespace weft::cpu {
 
 struct KernelSet::State {
-  explicit State(CpuTarget target) : jit(std::move(target)) {}
+  State(CpuTarget target, CodeWatch watch) : jit(std::move(target), std::move(watch)) {}
 
   const CpuTarget& target() const { return jit.target(); }
 

@@ -641,7 +641,15 @@ MicroSpec MicroSpec::FromIndex(int index) {
   return spec;
 }
 
-std::string MicroSpec::Symbol() const { return absl::StrCat("weft_micro_", Index()); }
+std::string MicroSpec::Symbol() const {
+  static constexpr std::string_view kTypes[] = {"f32",        "f64", "bf16_pairs", "bf16_tiles",
+                                                "bf16_ended", "i32", "i64",        "i16_pairs"};
+  static constexpr std::string_view kForms[] = {"rows", "columns", "strided"};
+  static constexpr std::string_view kEndings[] = {"", ".affine", ".affine_add"};
+  static_assert(std::size(kTypes) == kMicroTypes && std::size(kForms) == kMicroForms);
+  return absl::StrCat("weft.tile.", kTypes[static_cast<size_t>(type)], ".", kForms[static_cast<size_t>(form)], ".", mr,
+                      "x", nv, masked_b ? ".masked" : "", kEndings[static_cast<size_t>(ending)]);
+}
 
 int MicroLanes(const CpuTarget& target, MicroType type) {
   return target.vector_bytes / (type == MicroType::kF64 || type == MicroType::kI64 ? 8 : 4);
@@ -659,14 +667,14 @@ int MicroMaxRows(const CpuTarget& target, MicroForm form, int nv) {
   return rows;
 }
 
-absl::StatusOr<std::string> CompileMicro(const Jit& jit, const MicroSpec& spec) {
-  if (spec.type == MicroType::kBF16Tiles) return CompileTiles(jit, spec);
+absl::StatusOr<std::string> CompileMicro(const Jit& jit, const MicroSpec& spec, Jit::Form form) {
+  if (spec.type == MicroType::kBF16Tiles) return CompileTiles(jit, spec, form);
   if (spec.mr < 1 || spec.mr > 15 || spec.nv < 1 || spec.nv > 4) {
     return InternalError("no register tile of ", spec.mr, " rows and ", spec.nv, " vectors");
   }
   auto module = std::make_unique<JitModule>("weft_micro");
   Emitter(jit.target(), spec, module.get()).Emit();
-  return jit.Compile(std::move(module));
+  return jit.Compile(std::move(module), form);
 }
 
 }  // namespace weft::cpu

@@ -50,7 +50,7 @@ struct MicroSpec {
     return ((row * 16 + mr) * 4 + (nv - 1)) * 2 + masked_b;
   }
   static MicroSpec FromIndex(int index);
-  std::string Symbol() const;  // "weft_micro_<index>"
+  std::string Symbol() const;  // "weft.tile.f32.rows.6x2": one for each index
 };
 
 // Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot, kBF16Rounded and kI16Dot (B holds pairs
@@ -109,7 +109,7 @@ int MicroLanes(const CpuTarget& target, MicroType type);
 int MicroMaxVectors(const CpuTarget& target);
 int MicroMaxRows(const CpuTarget& target, MicroForm form, int nv);
 
-// The object code of one tile. Symbol() names the function.
-absl::StatusOr<std::string> CompileMicro(const Jit& jit, const MicroSpec& spec);
+// The object code of one tile, or a text of it. Symbol() names the function.
+absl::StatusOr<std::string> CompileMicro(const Jit& jit, const MicroSpec& spec, Jit::Form form = Jit::Form::kObject);
 
 }  // namespace weft::cpu

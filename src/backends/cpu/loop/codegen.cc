@@ -664,14 +664,14 @@ class LoopEmitter : ExpressionCode {
 }  // namespace
 
 absl::StatusOr<std::string> CompileLoops(const Jit& jit, std::span<const LoopKernel* const> kernels,
-                                         std::span<const std::string> symbols) {
+                                         std::span<const std::string> symbols, Jit::Form form) {
   auto module = std::make_unique<JitModule>("weft_loops");
   for (size_t i = 0; i < kernels.size(); ++i) {
     LoopEmitter emitter(*kernels[i], jit.target(), *module, symbols[i]);
     emitter.Run();
     WEFT_RETURN_IF_ERROR(emitter.status());
   }
-  return jit.Compile(std::move(module));
+  return jit.Compile(std::move(module), form);
 }
 
 absl::StatusOr<std::string> LoopText(const LoopKernel& kernel, const CpuTarget& target) {

@@ -684,7 +684,7 @@ void Call_weft_program_text(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t count = 0;
   weft_tensor* const* const tensors = f.Handles<weft_tensor>(&count);
-  const weft_text_format format = static_cast<weft_text_format>(f.OneOf({0, 1, 2, 3, 4}));
+  const weft_text_format format = static_cast<weft_text_format>(f.OneOf({0, 1, 2, 3, 4, 5, 6, 7}));
   weft_blob** const out = f.Out<weft_blob*>(false);
   f.Enter();
   if (!f.Leave(weft_program_text(ctx, tensors, count, format, out))) return;
@@ -729,7 +729,7 @@ void Call_weft_function_captures(Fuzz& f) {
 
 void Call_weft_function_text(Fuzz& f) {
   weft_function* const function = f.Handle<weft_function>(false);
-  const weft_text_format format = static_cast<weft_text_format>(f.OneOf({0, 1, 2, 3, 4}));
+  const weft_text_format format = static_cast<weft_text_format>(f.OneOf({0, 1, 2, 3, 4, 5, 6, 7}));
   weft_blob** const out = f.Out<weft_blob*>(false);
   f.Enter();
   if (!f.Leave(weft_function_text(function, format, out))) return;
