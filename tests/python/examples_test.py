@@ -68,8 +68,22 @@ class Examples(unittest.TestCase):
         self.assertRegex(self.run_one("notebooks/two_moons.py"), r"(0\.9\d\d|1\.000) of the test points are right; [1-9] programs")
 
     def test_stablehlo_model(self):
+        self.check_model()
+
+    @unittest.skipUnless("WEFT_BUILD" in os.environ, "JAX is in the build tree's environments")
+    def test_a_model_that_jax_writes_today(self):
+        sys.path.insert(0, os.path.join(support.SOURCE, "tests", "support"))
+        import jax_model
+
+        path = os.path.join(self.work.name, "model.mlir")
+        reason = jax_model.written(path)
+        if reason:
+            self.skipTest(reason)
+        self.check_model(path)
+
+    def check_model(self, *path):
         difference, loss, next_loss = re.search(
-            r"difference (\S+)\nloss (\S+), and (\S+)", self.run_one("stablehlo_model.py")
+            r"difference (\S+)\nloss (\S+), and (\S+)", self.run_one("stablehlo_model.py", *path)
         ).groups()
         self.assertLess(float(difference), 1e-6)
         self.assertLess(float(next_loss), float(loss))

@@ -106,6 +106,14 @@ class Properties(unittest.TestCase):
             wanted = getattr(np, {"acos": "arccos"}.get(name, name.replace("a", "arc", 1) if name[0] == "a" else name))(a)
         np.testing.assert_allclose(getattr(array_api, name)(wf.tensor(a)).numpy(), wanted, rtol=1e-11, atol=1e-11)
 
+    def test_expm1_of_what_has_no_angle_is_no_number(self):
+        from libweft import array_api
+
+        for real in (-1000.0, -1.0, 0.0, 1.0, 1000.0):
+            for angle in (np.nan, np.inf, -np.inf):
+                made = array_api.expm1(wf.tensor(complex(real, angle), "c128")).item()
+                self.assertTrue(np.isnan(made.real) and np.isnan(made.imag), (real, angle, made))
+
     @SETTINGS
     @given(arrays(("f64", "i32"), hnp.array_shapes(max_dims=3, max_side=4)), st.sampled_from(sorted(REDUCTIONS)), st.data())
     def test_reductions(self, a, name, data):
@@ -147,6 +155,48 @@ class Properties(unittest.TestCase):
             a = np.trunc(np.clip(a, 0, 100))
             x = wf.tensor(a)
         np.testing.assert_array_equal(x.astype(kind).numpy(), a.astype(wf.dtype(kind).numpy))
+
+
+class FunctionsOfC(unittest.TestCase):
+    """custom_op of a function that ctypes or cffi has, of its address, and of a callback of each."""
+
+    def value(self, function, signature="double(double, double)"):
+        return wf.custom_op("of_c", signature, function=function)(wf.tensor(3.0, "f64"), wf.tensor(4.0, "f64")).item()
+
+    def test_of_ctypes(self):
+        import ctypes
+
+        kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, ctypes.c_double)
+        hypot = kind(("hypot", ctypes.CDLL("libm.so.6")))
+        for function, wanted in ((hypot, 5.0), (ctypes.cast(hypot, ctypes.c_void_p).value, 5.0), (kind(lambda a, b: a - b), -1.0)):
+            with wf.Context(platform="reference"):
+                self.assertEqual(wanted, self.value(function))
+
+    def test_of_cffi(self):
+        try:
+            import cffi
+        except ImportError:
+            self.skipTest("cffi is not installed")
+        ffi = cffi.FFI()
+        ffi.cdef("double hypot(double, double);")
+        for function, wanted in (
+            (ffi.dlopen("libm.so.6").hypot, 5.0),
+            (ffi.callback("double(double, double)", lambda a, b: a * b), 12.0),
+        ):
+            with wf.Context(platform="reference"):
+                self.assertEqual(wanted, self.value(function))
+        with self.assertRaisesRegex(TypeError, "of cffi is no function pointer"):
+            self.value(ffi.new("struct { int a; } *")[0])
+
+    def test_what_is_no_function_is_refused(self):
+        for kind, text, call in (
+            (TypeError, "a function of C needs a signature", lambda: wf.custom_op("of_c", function=4096)),
+            (ValueError, "-1 is no address of a function", lambda: self.value(-1)),
+            (TypeError, "a function of ctypes or cffi, or operands and results", lambda: self.value("hypot")),
+        ):
+            with self.assertRaisesRegex(kind, text) as caught:
+                call()
+            self.assertIsInstance(caught.exception, wf.Error)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,14 @@ class Calls(Refused):
             with self.subTest(text):
                 self.refused(kind, text, call)
 
+    def test_more_than_the_memory_holds(self):
+        huge = wf.zeros((1 << 44,))
+        for read in (huge.tolist, huge.tobytes):
+            self.refused(MemoryError, r"f32\[17592186044416\] has 70368744177664 bytes, for which the host has no room", read)
+        if support.np is not None:
+            self.refused(MemoryError, "for which the host has no room", huge.numpy)
+        self.refused(MemoryError, "bytes", lambda: (huge + 1).eval())
+
     def test_devices_by_name_and_of_other_contexts(self):
         name = wf.devices()[0].name
         self.assertEqual([1.0, 2.0], wf.tensor([1.0, 2.0], device=name).tolist())

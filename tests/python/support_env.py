@@ -16,5 +16,5 @@ def enter_numpy(script):
 
 
 def enter_checkers(script):
-    """NumPy with Hypothesis, which draws the cases, and mypy."""
-    _enter("checkers", ["numpy", "hypothesis", "mypy"], script)
+    """NumPy with Hypothesis, which draws the cases, cffi and mypy."""
+    _enter("checkers", ["numpy", "hypothesis", "cffi", "mypy"], script)

@@ -49,6 +49,7 @@ def double(t: wf.Tensor, n: int = 2) -> wf.Tensor:
     return t * n
 
 values, indices = x.top_k(1)
+here = wf.tensor([1.0], device="cpu:0") + wf.full((1,), 2.0, device=wf.devices()[0]) + wf.zeros((1,), device="cpu:0")
 largest: float = double(x, 3).sum(axis=0, keepdims=True).max().item()
 print(x.astype("f64").softmax(axis=-1), values[0], x @ x.T, -x, 1 / x, x == 2, wf.concat([x, x], 1))
 '''

@@ -59,7 +59,8 @@ def expm1(z):
     real = _choose(
         (lost, _choose((a > 0, a), _constant(a, -1.0))), _times(_ops.expm1(a), _ops.cos(b)) - 2 * half * half
     )
-    imag = _choose((lost & (a < 0), _constant(a, 0.0)), _times(_ops.exp(a), _ops.sin(b)))
+    neither = _ops.is_finite(a) & ~_ops.is_finite(b), _constant(a, math.nan)  # also where exp(a) is 0
+    imag = _choose((lost & (a < 0), _constant(a, 0.0)), neither, _times(_ops.exp(a), _ops.sin(b)))
     return _ops.complex(_choose((z == 0, _constant(a, 0.0)), real), imag)
 
 

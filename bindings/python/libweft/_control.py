@@ -310,6 +310,24 @@ class CustomOp:
 _forever = []
 
 
+def _pointer_of(function):
+    """The address of a function of C: one of ctypes or cffi, or the address itself; None for anything else."""
+    if isinstance(function, ctypes._CFuncPtr):
+        return ctypes.cast(function, c_void_p)
+    if type(function).__module__ == "_cffi_backend":
+        import _cffi_backend
+
+        try:
+            function = int(_cffi_backend.cast(_cffi_backend.new_primitive_type("uintptr_t"), function))
+        except TypeError:
+            raise InvalidType("custom_op: %r of cffi is no function pointer" % (function,)) from None
+    if isinstance(function, int) and not isinstance(function, bool):
+        if not 0 < function < 2**64:
+            raise InvalidArgument("custom_op: %d is no address of a function" % function)
+        return c_void_p(function)
+    return None
+
+
 def custom_op(
     name,
     signature=None,
@@ -325,9 +343,9 @@ def custom_op(
 ):
     """An operation from a function of C, or from one of Python.
 
-    From C: a signature (docs/custom_operations.md) and a symbol, with the library that it is in, or a ctypes function.
-    From Python, as a
-    decorator: operands and results as "f64[m, k]"; the function gets arrays and writes into those of the results.
+    From C: a signature (docs/custom_operations.md) and a symbol, with the library that it is in, or a function of ctypes or cffi, or
+    its address. From Python, as a decorator: operands and results as "f64[m, k]"; the function gets arrays and writes into those of
+    the results.
     `gradient(*operands, *results, *cotangents)` records the gradient.
 
     >>> hypot = wf.custom_op("c_hypot", "double(double, double)", library="libm.so.6", symbol="hypot")
@@ -337,10 +355,15 @@ def custom_op(
     many = 1 if threads else 0
     if symbol is not None:
         return CustomOp(name, signature, (library, symbol), 1 if buffers else 0, gradient, many, None)
-    if function is not None and isinstance(function, ctypes._CFuncPtr):
-        return CustomOp(name, signature, function, 1 if buffers else 0, gradient, many, function)
+    pointer = _pointer_of(function)
+    if pointer is not None:
+        if signature is None:
+            raise InvalidType('custom_op: a function of C needs a signature, such as "double(double, double)"')
+        return CustomOp(name, signature, pointer, 1 if buffers else 0, gradient, many, function)
     if operands is None or results is None:
-        raise InvalidType("custom_op: give a symbol, a ctypes function, or operands and results of a function of Python")
+        raise InvalidType(
+            "custom_op: give a symbol, a function of ctypes or cffi, or operands and results of a function of Python"
+        )
 
     def decorate(f):
         text, thunk = _callback(f, operands, results)

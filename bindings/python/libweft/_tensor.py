@@ -6,7 +6,7 @@ import math
 from . import _call, _device, _fast, _ops, _wait
 from ._call import Handle, bind, byref, c_double, c_int64, c_size_t, c_void_p, check, done, quick, struct_of
 from ._dtypes import dtype as dtype_of, of_number
-from ._errors import InvalidArgument, InvalidType, named, named_functions
+from ._errors import InvalidArgument, InvalidType, OutOfMemory, named, named_functions
 from ._wait import blocking
 
 _dtype = quick("weft_tensor_dtype")
@@ -38,6 +38,15 @@ def _read(tensor, function, *arguments):
 
         _wait.interruptible(begin_evaluation(tensor), _call.now.context or _call.start())
     return blocking(function, tensor._h, *arguments)
+
+
+def _room(make, tensor, *values):
+    """Memory for the elements of a tensor."""
+    try:
+        return make(*values)
+    except (MemoryError, OverflowError):
+        text = "%s%s has %d bytes, for which the host has no room" % (tensor.dtype, list(tensor.shape), tensor.nbytes)
+    raise OutOfMemory(text)
 
 
 def set_printoptions(threshold=None, edgeitems=None, precision=None, linewidth=None):
@@ -136,7 +145,7 @@ class Tensor:
     def tobytes(self):
         """The elements, dense and row-major."""
         size = self.nbytes
-        data = bytearray(size)
+        data = _room(bytearray, self, size)
         if size:
             check(_read(self, _to_host, (ctypes.c_char * size).from_buffer(data), c_size_t(size)))
         return bytes(data)
@@ -164,7 +173,7 @@ class Tensor:
         """A NumPy array of its own."""
         import numpy
 
-        out = numpy.empty(self.shape, self.dtype.numpy)
+        out = _room(numpy.empty, self, self.shape, self.dtype.numpy)
         if out.nbytes:
             check(_read(self, _to_host, c_void_p(out.ctypes.data), c_size_t(out.nbytes)))
         return out

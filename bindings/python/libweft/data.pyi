@@ -10,7 +10,7 @@ from ._tensor import Tensor
 
 _T = TypeVar("_T")
 
-def read_idx(path: str | PathLike[str], device: Device | None = ...) -> Tensor: ...
+def read_idx(path: str | PathLike[str], device: Device | str | None = ...) -> Tensor: ...
 
 class Batches:
     length: int
@@ -51,7 +51,7 @@ class Loader:
         prefetch: int = ...,
         threads: int = ...,
         timeout: float = ...,
-        device: Device | None = ...,
+        device: Device | str | None = ...,
         batches_per_execution: int = ...,
     ) -> None: ...
     def close(self) -> None: ...

@@ -71,7 +71,7 @@ def parameters(op, text):
     attrs = [
         [(a["name"], default_text(a), text(a)) for a in op.attrs if a["required"] is required] for required in (True, False)
     ]
-    extra = [("device", "None", "Union[Device, None]")] if op.placed else []
+    extra = [("device", "None", "Union[Device, str, None]")] if op.placed else []
     out = operands + attrs[0] + late + attrs[1] + extra
     for name, _, _ in out:
         assert not keyword.iskeyword(name), (op.c_name, name)
