@@ -69,6 +69,8 @@ class Spelled {
   Ref<const ir::Function> function_;
 };
 
+std::string ChangedInside(const ir::Node& was, const ir::Node& is);
+
 std::string ChangedAttribute(const ir::Node& was, const ir::Node& is, const std::string& which) {
   const size_t count = std::max(was.attrs().size(), is.attrs().size());
   const auto text = [](const ir::Node& node, size_t i) {
@@ -88,8 +90,49 @@ std::string ChangedAttribute(const ir::Node& was, const ir::Node& is, const std:
     return absl::StrCat("the result of ", which, " is ", ir::ShortType(is.results()[i]), ", was ",
                         ir::ShortType(was.results()[i]));
   }
-  if (!is.regions().empty()) return absl::StrCat("the function of ", which, " computes something else");
+  if (!is.regions().empty()) return absl::StrCat("in the function of ", which, ", ", ChangedInside(was, is));
   return absl::StrCat(which, " has another value of ", ir::ShortType(is.results()[0]));
+}
+
+// Literals are other objects in each program.
+bool IsSame(const ir::AttrValue& was, const ir::AttrValue& is) {
+  const auto *a = std::get_if<Ref<const Literal>>(&was), *b = std::get_if<Ref<const Literal>>(&is);
+  if (a == nullptr || b == nullptr) return was == is;
+  return (*a)->value == (*b)->value;
+}
+
+// Whether two nodes of functions compute the same from the same operands.
+bool IsSame(const ir::Node& was, const ir::Node& is) {
+  if (&was.op() != &is.op() || was.operands().size() != is.operands().size()) return false;
+  if (!std::ranges::equal(was.results(), is.results()) || was.regions().size() != is.regions().size()) return false;
+  for (size_t i = 0; i < std::max(was.attrs().size(), is.attrs().size()); ++i) {
+    if (was.attrs().has(i) != is.attrs().has(i)) return false;
+    if (was.attrs().has(i) && !IsSame(was.attrs().at(i), is.attrs().at(i))) return false;
+  }
+  for (size_t r = 0; r < is.regions().size(); ++r) {
+    const auto &before = was.regions()[r]->nodes(), &now = is.regions()[r]->nodes();
+    const auto same = [](const ir::Node* a, const ir::Node* b) { return IsSame(*a, *b); };
+    if (!std::ranges::equal(before, now, same)) return false;
+  }
+  return true;
+}
+
+// The first operation that differs in the functions of two nodes that are equal but for them. Canonical forms have no positions of
+// what is in a function. Functions nest at most as deep as the IR lets them.
+std::string ChangedInside(const ir::Node& was, const ir::Node& is) {
+  for (size_t r = 0; r < std::min(was.regions().size(), is.regions().size()); ++r) {
+    const auto &before = was.regions()[r]->nodes(), &now = is.regions()[r]->nodes();
+    size_t i = 0;
+    while (i < std::min(before.size(), now.size()) && IsSame(*before[i], *now[i])) ++i;
+    if (i == before.size() && i == now.size()) continue;
+    if (i == now.size()) return absl::StrCat(before[i]->op().c_name, " is gone");
+    const std::string name(now[i]->op().c_name);
+    if (i == before.size() || before.size() < now.size()) return absl::StrCat(name, " is new");
+    if (before.size() > now.size()) return absl::StrCat(before[i]->op().c_name, " is gone");
+    if (&before[i]->op() != &now[i]->op()) return absl::StrCat(name, " stands where ", before[i]->op().c_name, " was");
+    return ChangedAttribute(*before[i], *now[i], name);
+  }
+  return "operations have other operands";
 }
 
 std::string More(size_t count, std::string_view what) {

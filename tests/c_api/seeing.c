@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <dlfcn.h>
+#include <stdint.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -300,6 +301,51 @@ static void reasons(void) {
   weft_context_release(ctx);
 }
 
+/* A body that differs in a constant, in an operation, or in how many there are; the user data say in which. */
+static weft_error* body(void* user, weft_context* in, weft_tensor* const* x, size_t count, weft_tensor** out, size_t capacity, size_t* used) {
+  const int* const kind = user;
+  wf_scope* s = wf_begin(in);
+  weft_tensor* y = wf_mul_n(s, x[count - 1], kind[0] == 0 ? 1.5 : 2.5);
+  (void)capacity;
+  y = kind[1] == 0 ? wf_tanh(s, y) : wf_exp(s, y);
+  if (kind[2] != 0) y = wf_sqrt(s, y);
+  out[0] = wf_keep(s, y);
+  *used = 1;
+  return wf_end(s);
+}
+
+static void inside(void) {
+  static const int kinds[4][3] = {{0, 0, 0}, {1, 0, 0}, {1, 1, 0}, {1, 1, 1}};
+  static const char* const said[4] = {"\"text\": \"\"", "constant is 2.5, was 1.5; all else equal (", "exp stands where tanh was; all else equal (",
+                                      "sqrt is new; all else equal ("};
+  for (int loop = 0; loop < 2; ++loop) {
+    weft_context* const ctx = new_context();
+    const weft_tensor_info info = {WEFT_F32, 1, {4}};
+    weft_tensor* x = ramp(ctx, DIMS(4));
+    MUST(weft_sync(ctx, NULL, NULL));
+    for (int i = 0; i < 4; ++i) {
+      weft_function* f = NULL;
+      wf_scope* s = wf_begin(ctx);
+      weft_tensor* y;
+      MUST(weft_function_trace(ctx, "cell", WEFT_STRLEN, &info, 1, body, (void*)(uintptr_t)kinds[i], 1, &f));
+      if (loop) {
+        y = wf_keep(s, wf_scan(s, f, WF_TENSORS(x), NULL, 0, .length = 5));
+      } else {
+        size_t results = 0;
+        wf_try(s, weft_function_call(ctx, f, &x, 1, &y, 1, &results));
+      }
+      OK(wf_end(s));
+      MUST(weft_sync(ctx, NULL, NULL));
+      NEWEST(ctx, i == 0 ? "first" : "attribute", said[i]);
+      if (i > 0) NEWEST(ctx, "attribute", loop ? "in the function of scan at " : "in the function of call");
+      weft_tensor_release(y);
+      weft_function_release(f);
+    }
+    weft_tensor_release(x);
+    weft_context_release(ctx);
+  }
+}
+
 /* The second step of a loop whose parameter was pending in the first, and memory that can no longer be taken over. */
 static void loops(void) {
   weft_context* const ctx = new_context();
@@ -558,6 +604,7 @@ int main(void) {
   positions();
   no_key();
   reasons();
+  inside();
   loops();
   settled();
   explained();
