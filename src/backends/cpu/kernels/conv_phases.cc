@@ -174,7 +174,8 @@ std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, i
       if (inner.offsets[t] != inner.offsets[t - 1] + 1) phase.joinable = false;
     }
     phase.joined_pack = odd && phase.joinable && inner.inside;
-    if (odd && !phase.joined_pack) phase.joinable = false;
+    // Each tap's panel of fours begins with its sums.
+    if ((odd && !phase.joined_pack) || IsQuads(call.types.pack)) phase.joinable = false;
     phase.k_steps = PackedSteps(call.types.pack, call.group_from);
     phase.run_steps = phase.joined_pack ? PackedSteps(call.types.pack, phase.inner_taps * call.group_from)
                                         : phase.inner_taps * phase.k_steps;
