@@ -258,11 +258,13 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     }
     if (const HostCalls::Nodes calls = host_calls_.Ready(state, cut); !calls.empty()) {
       WEFT_RETURN_IF_ERROR(CallOnHost(lock, state, cut, calls));
+      LeaveOutFailed(state, reason, cut);
       continue;
     }
     // A value that was asked for by name may need a result that the host failed to make.
     if (const absl::Status failed = HostCalls::Failed(cut); !failed.ok()) {
       host_calls_.Fail(state, failed, &cut);
+      LeaveOutFailed(state, reason, cut);
       return absl::OkStatus();
     }
     const uint64_t opened = lock.opened();

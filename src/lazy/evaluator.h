@@ -141,6 +141,13 @@ class Evaluator {
   // Handles values that cannot be computed any more: tensors that were assigned one show their value from before, cuts
   // leave out the others. False: the cut needs nothing that is lost.
   absl::StatusOr<bool> LeaveOutLost(MeshState& state, const Cut& cut);
+  // What a function on the host was to make and could not: tensors that were assigned it show what they showed before; after a cut
+  // that nobody asked for by name, as all do that were assigned in the same step.
+  void LeaveOutFailed(MeshState& state, CutReason reason, const Cut& cut);
+  // Adds all that was assigned up to the cut and is not known, if anything of it is there: a step is done whole or not at all.
+  using Before = std::vector<std::pair<Tensor*, Ref<Data>>>;
+  static void AddRestOfStep(MeshState& state, const Cut& cut, Before* back);
+  void ShowAgain(const Before& back);
   // The tensor's value is on its way: should that fail, it shows what it has been assigned over.
   static void Showed(Tensor& tensor);
 

@@ -184,7 +184,10 @@ absl::Status Evaluator::Restore(Lock& lock, MeshState& state, Data& data) {
   if (!IsLost(data)) return absl::OkStatus();
   const Ref<Data> kept = Ref<Data>::Share(&data);
   const Ref<Launched> launched = Ref<Launched>::Share(LostBy(data));
-  if (launched == nullptr) return data.whole()->ready().status();
+  if (launched == nullptr) {
+    state.untold = absl::OkStatus();  // who asks is told
+    return data.whole()->ready().status();
+  }
   const std::pair<Ref<Data>, uint32_t> lost = {kept, data.output};
   const absl::Status again = MakeAgain(lock, state, *launched, {&lost, 1});
   if (!again.ok()) state.untold = absl::OkStatus();  // the asker is told
@@ -225,7 +228,7 @@ absl::StatusOr<bool> Evaluator::LeaveOutLost(MeshState& state, const Cut& cut) {
     }
     for (size_t r = 0; r < node->results().size(); ++r) spoiled[value++] = lost;
   }
-  std::vector<std::pair<Tensor*, Ref<Data>>> back;
+  Before back;
   bool any = false;
   for (size_t i = 0; i < cut.outputs.size(); ++i) {
     const Data* const lost = lost_in(trace.outputs[i]);
@@ -242,20 +245,44 @@ absl::StatusOr<bool> Evaluator::LeaveOutLost(MeshState& state, const Cut& cut) {
     // A value that is an output for lack of memory alone cannot be left out by itself.
     if (!shown) return lost->whole()->ready().status();
   }
-  // All that the step has assigned, or nothing.
+  AddRestOfStep(state, cut, &back);
+  ShowAgain(back);
+  return any;
+}
+
+void Evaluator::LeaveOutFailed(MeshState& state, CutReason reason, const Cut& cut) {
+  // What is made for a function on the host is part of another cut, which looks when it has been called.
+  if (reason == CutReason::kCustom) return;
+  Before back;
+  absl::Status outcome;
+  for (Tensor& tensor : state.live) {
+    const Data* const data = tensor.state.assigned && tensor.value() ? DataOf(tensor.value()) : nullptr;
+    if (data == nullptr || !data->failed || !Usable(tensor.state.overwritten)) continue;
+    outcome = data->whole()->ready().status();
+    back.emplace_back(&tensor, tensor.state.overwritten);
+  }
+  if (back.empty()) return;
+  if (state.untold.ok()) state.untold = outcome;
+  if (!AskedByName(reason) && reason != CutReason::kEager) AddRestOfStep(state, cut, &back);
+  ShowAgain(back);
+}
+
+void Evaluator::AddRestOfStep(MeshState& state, const Cut& cut, Before* back) {
+  if (back->empty()) return;
   for (Tensor& tensor : state.live) {
     const Tensor::State& assigned = tensor.state;
-    if (back.empty() || !assigned.assigned || assigned.set_aside || assigned.expired || assigned.changed > cut.time)
-      continue;
-    if (DataOf(tensor.value()) == nullptr && Usable(assigned.overwritten))
-      back.emplace_back(&tensor, assigned.overwritten);
+    if (!assigned.assigned || assigned.set_aside || assigned.expired || assigned.changed > cut.time) continue;
+    if (tensor.value() && DataOf(tensor.value()) == nullptr && Usable(assigned.overwritten))
+      back->emplace_back(&tensor, assigned.overwritten);
   }
-  for (auto& [tensor, before] : back) {
+}
+
+void Evaluator::ShowAgain(const Before& back) {
+  for (const auto& [tensor, before] : back) {
     recorder_.Show(*tensor, Recorder::NewLeaf(tensor->type(), before, tensor->state.requires_grad));
     tensor->state.overwritten = nullptr;
     tensor->state.assigned = tensor->state.set_aside = false;
   }
-  return any;
 }
 
 void Evaluator::Showed(Tensor& tensor) {

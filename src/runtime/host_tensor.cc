@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 
+#include "src/runtime/launch_look.h"
 #include "src/runtime/narrow.h"
 
 namespace weft {
@@ -67,8 +69,17 @@ T Saturate(double value) {
 
 }  // namespace
 
-HostTensor::HostTensor(DType dtype, Dims dims)
-    : dtype_(dtype), dims_(std::move(dims)), count_(CountOf(dims_)), bytes_(count_ * BytesOf(dtype)) {}
+// Large ones are filled piece by piece: a virtual machine that gives memory out for the first time takes milliseconds for each MiB.
+// A launch that ends meanwhile has no use for the rest, and whoever runs it asks why before it believes that memory is short.
+HostTensor::HostTensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)), count_(CountOf(dims_)) {
+  constexpr size_t kPiece = 8 << 20;
+  const auto bytes = static_cast<size_t>(count_ * BytesOf(dtype));
+  bytes_.reserve(bytes);
+  while (bytes_.size() < bytes) {
+    if (!bytes_.empty() && LaunchEnds()) throw std::bad_alloc();
+    bytes_.resize(std::min(bytes, bytes_.size() + kPiece));
+  }
+}
 
 HostTensor::HostTensor(DType dtype, Dims dims, std::span<const std::byte> bytes)
     : dtype_(dtype), dims_(std::move(dims)), count_(CountOf(dims_)), bytes_(bytes.begin(), bytes.end()) {}

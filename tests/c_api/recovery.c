@@ -80,8 +80,8 @@ static void went_well(net* n) {
   IS(n->after, after);
 }
 
-/* How somebody comes to know of it before the tensors are read. */
-enum { kNobody, kEvent, kNextBarrier, kTold };
+/* How somebody comes to know of it before the tensors are read; kUnsynced: there is no barrier, and each read computes what it needs. */
+enum { kNobody, kEvent, kNextBarrier, kUnsynced, kTold };
 
 static void fails(net* n, int a, int told, weft_mode mode) {
   static const double loss[kElements] = {1, 4, 9}, metric[kElements] = {2, 4, 6}, after[kElements] = {1, 0, -3};
@@ -92,7 +92,7 @@ static void fails(net* n, int a, int told, weft_mode mode) {
   if (a) g_fails_a = 1;
   if (!a) g_fails_b = 1;
   step(n);
-  error = weft_sync(n->ctx, NULL, &event);
+  error = told == kUnsynced ? NULL : weft_sync(n->ctx, NULL, &event);
   if (error == NULL && told == kEvent) error = weft_event_wait(event, -1);
   if (error == NULL && told == kNextBarrier) {
     weft_error_release(weft_event_wait(event, 0)); /* may be over, and may not */
@@ -102,7 +102,7 @@ static void fails(net* n, int a, int told, weft_mode mode) {
   weft_event_release(event);
   /* Both that were assigned, or none. */
   for (int i = 0; a && i < kElements; ++i) ++n->w_is[i], ++n->v_is[i];
-  if (!a && mode != WEFT_MODE_LAZY) { /* an operation is a step there */
+  if (!a && (mode != WEFT_MODE_LAZY || told == kUnsynced)) { /* an operation, or what a read needs, is a step there */
     for (int i = 0; i < kElements; ++i) ++n->w_is[i];
   }
   for (int round = 0; round < 2; ++round) {
@@ -165,6 +165,46 @@ static void goes_on(const char* platform, weft_mode mode) {
   if (g_failures != before) printf("on the platform %s, mode %d\n", platform, (int)mode);
 }
 
+/* What an operation gives is assigned as it is, beside something that does not need it. */
+static void goes_on_where_the_result_itself_is_assigned(const char* platform, int syncs) {
+  static const double first[kElements] = {1, 2, 3}, second[kElements] = {2, 3, 4}, third[kElements] = {3, 4, 5};
+  const weft_setting settings[] = {{"platform", WEFT_STRLEN, platform, WEFT_STRLEN}, {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
+                                   {"plugin", WEFT_STRLEN, getenv("WEFT_PJRT_FAKE"), WEFT_STRLEN}};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  weft_tensor *v, *w, *one = NULL;
+  double host[kElements];
+  const int before = g_failures;
+  options.settings = settings;
+  options.setting_count = strcmp(platform, "pjrt") == 0 ? 3 : 2;
+  MUST(weft_context_create(&options, &ctx));
+  MUST(weft_custom_register(ctx, "b", WEFT_STRLEN, ADDRESS(operation_b), "status(double, double*)", WEFT_STRLEN, NULL));
+  v = doubles(ctx, first), w = doubles(ctx, first);
+  MUST(weft_tensor_from_f64(ctx, WEFT_F64, 1, &one));
+  OK(weft_sync(ctx, NULL, NULL));
+  for (int fails = 1; fails >= 0; --fails) {
+    weft_tensor *b = custom(ctx, "b", v), *more = NULL;
+    g_fails_b = fails;
+    OK(weft_tensor_assign(v, b));
+    MUST(weft_add(ctx, w, one, &more));
+    OK(weft_tensor_assign(w, more));
+    if (syncs) weft_error_release(weft_sync(ctx, NULL, NULL)); /* may know of it already */
+    for (int round = 0; round < 2; ++round) {
+      IS(v, fails ? first : second);
+      IS(w, fails && syncs ? first : fails || syncs ? second : third);
+    }
+    if (fails) FAILS_WITH(weft_tensor_to_host(b, host, sizeof host), WEFT_UNKNOWN, "custom operation 'b', element 0: returned 42");
+    weft_tensor_release(b);
+    weft_tensor_release(more);
+    if (fails) weft_error_release(weft_sync(ctx, NULL, NULL)); /* says it if nobody has heard of it */
+  }
+  weft_tensor_release(one);
+  weft_tensor_release(v);
+  weft_tensor_release(w);
+  weft_context_release(ctx);
+  if (g_failures != before) printf("on the platform %s, %s\n", platform, syncs ? "after a barrier" : "read at once");
+}
+
 static weft_error* trace_b(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results, size_t capacity,
                            size_t* out_count) {
   (void)data, (void)count;
@@ -203,6 +243,11 @@ int main(void) {
   goes_on("cpu", WEFT_MODE_LAZY);
   goes_on("reference", WEFT_MODE_LAZY);
   if (getenv("WEFT_PJRT_FAKE") != NULL) goes_on("pjrt", WEFT_MODE_LAZY); /* the tests' own plugin */
+  for (int syncs = 0; syncs < 2; ++syncs) {
+    goes_on_where_the_result_itself_is_assigned("cpu", syncs);
+    goes_on_where_the_result_itself_is_assigned("reference", syncs);
+    if (getenv("WEFT_PJRT_FAKE") != NULL) goes_on_where_the_result_itself_is_assigned("pjrt", syncs);
+  }
   a_run_gives_back("cpu");
   a_run_gives_back("reference");
   return done("recovery");

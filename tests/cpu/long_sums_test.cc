@@ -134,6 +134,110 @@ TEST(LongSums, OfLargeWindowsDoNotDrift) {
   }
 }
 
+// Two kinds of keys, one of which has a value: the sums of weights and of values round each in their own way.
+TEST(LongSums, OfAttentionDoNotDrift) {
+  constexpr int64_t n = 1 << 19;
+  const double score = -0.3;
+  for (const int64_t queries : {1, 40}) {
+    const auto y = test::MakeFunction("main", {Type::Tensor(DType::kF32, {1, queries, 4}), Type::Tensor(DType::kF32, {1, n, 4}), Type::Tensor(DType::kF32, {1, n, 4})}, [&](Builder& b, const Vec& p) {
+      return Vec{ops::Call(b, ops::kOp_scaled_dot_product_attention, {p[0], p[1], p[2], Value()})};
+    });
+    HostTensor keys = Alike(DType::kF32, {1, n, 4}, 0), values = keys;
+    for (int64_t i = 0; i < keys.count(); ++i) {
+      if (i / 4 % 2 != 0) continue;
+      keys.SetDouble(i, score / 2);  // times 4 elements of the query, which are 1, by the square root of 4
+      values.SetDouble(i, 0.1);
+    }
+    const double weight = std::exp(2 * keys.GetDouble(0)), want = values.GetDouble(0) * weight / (1 + weight);
+    const HostTensor arguments[] = {Alike(DType::kF32, {1, queries, 4}, 1), keys, values};
+    for (const std::string& isa : TestIsas()) {
+      SCOPED_TRACE(absl::StrCat(isa, " ", queries));
+      const auto have = RunOnCpu(TestBackend(), y, arguments, isa);
+      ASSERT_TRUE(have.ok()) << have.status();
+      EXPECT_LE(Worst((*have)[0], want), (1100 + n / 512.0) * 0x1p-24);
+    }
+  }
+}
+
+TEST(LongSums, OfConvolutionsDriftLittle) {
+  constexpr int64_t n = 1'000'003;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const auto y = test::MakeFunction("main", {Type::Tensor(dtype, {1, n, 1}), Type::Tensor(dtype, {n, 1, 3})}, [&](Builder& b, const Vec& p) {
+      return Vec{ops::Call(b, ops::kOp_conv, {p[0], p[1]})};
+    });
+    const HostTensor arguments[] = {Alike(dtype, {1, n, 1}, 1), Alike(dtype, {n, 1, 3}, 0.1)};
+    for (const std::string& isa : Isas()) {
+      SCOPED_TRACE(absl::StrCat(isa, " ", NameOf(dtype)));
+      const auto have = RunOnCpu(TestBackend(), y, arguments, isa);
+      ASSERT_TRUE(have.ok()) << have.status();
+      const double bound = (2400 + n / 2304.0) * 0x1p-24;
+      EXPECT_LE(Worst((*have)[0], static_cast<double>(n) * arguments[1].GetDouble(0)), dtype == DType::kBF16 ? 0x1p-8 : bound);
+    }
+  }
+}
+
+// What scatter adds to one place, as a gradient of an embedding does for a frequent word: rows, elements, and rows that overlap.
+TEST(LongSums, OfScatteredUpdatesDoNotDrift) {
+  constexpr int64_t n = 1 << 20;
+  struct Case {
+    Dims operand, updates;
+    Ints window, inserted;
+  };
+  const Case cases[] = {{{3, 5}, {n, 5}, {1}, {0}}, {{3}, {n}, {}, {0}}, {{9, 2}, {n, 4, 2}, {1, 2}, {}}};
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    for (const Case& at : cases) {
+      const auto sums = test::MakeFunction("main", {Type::Tensor(dtype, at.updates), Type::Tensor(dtype, at.operand)}, [&](Builder& b, const Vec& p) {
+        // All updates go to row 1, but that every seventh one goes to row 2.
+        const Value number = ops::Iota(b, DType::kI32, {n}, 0);
+        const Value seventh = ops::Compare(b, ops::Direction::kEq, ops::Call(b, ops::kOp_rem, {number, ops::FullLike(b, number, 7)}), 0);
+        const Value rows = ops::Add(b, ops::Convert(b, seventh, DType::kI32), 1);
+        return Vec{ops::Call(b, ops::kOp_scatter, {p[1], rows, p[0]}, {at.window, at.inserted, Ints{0}, int64_t{1}, int64_t{0}})};
+      });
+      const HostTensor arguments[] = {Alike(dtype, at.updates, 0.1), Alike(dtype, at.operand, 0)};
+      const double one = arguments[0].GetDouble(0);
+      const int64_t seventh = (n + 6) / 7, width = CountOf(at.operand) / at.operand[0];
+      for (const std::string& isa : TestIsas()) {
+        SCOPED_TRACE(absl::StrCat(isa, " ", NameOf(dtype), " ", DimsToString(at.updates)));
+        const auto have = RunOnCpu(TestBackend(), sums, arguments, isa);
+        ASSERT_TRUE(have.ok()) << have.status();
+        const double unit = dtype == DType::kF64 ? 0x1p-53 : dtype == DType::kBF16 ? 0x1p-8 : 0x1p-24;
+        for (int64_t i = 0; i < (*have)[0].count(); ++i) {
+          const int64_t row = i / width, tall = at.inserted.empty() ? at.updates[1] : 1;
+          const int64_t first = row >= 1 && row < 1 + tall ? n - seventh : 0, second = row >= 2 && row < 2 + tall ? seventh : 0;
+          const double want = static_cast<double>(first + second) * one;
+          ASSERT_NEAR((*have)[0].GetDouble(i), want, 4 * unit * want) << "at " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(LongSums, OfScatteredUpdatesKeepWhatIsNotFinite) {
+  constexpr int64_t n = 10'000;
+  const auto sums = test::MakeFunction("main", {Type::Tensor(DType::kF32, {n}), Type::Tensor(DType::kF32, {5})}, [&](Builder& b, const Vec& p) {
+    const Value number = ops::Iota(b, DType::kI32, {n}, 0);
+    const Value rows = ops::Call(b, ops::kOp_rem, {number, ops::FullLike(b, number, 5)});
+    return Vec{ops::Call(b, ops::kOp_scatter, {p[1], rows, p[0]}, {Ints{}, Ints{0}, Ints{0}, int64_t{1}, int64_t{0}})};
+  });
+  HostTensor updates = Alike(DType::kF32, {n}, 1), before = Alike(DType::kF32, {5}, 0);
+  updates.SetDouble(5000, HUGE_VAL);
+  updates.SetDouble(5001, -HUGE_VAL);
+  updates.SetDouble(5002, std::nan(""));
+  updates.SetDouble(5003, HUGE_VAL);
+  updates.SetDouble(5013, -HUGE_VAL);
+  before.SetDouble(4, HUGE_VAL);
+  const HostTensor arguments[] = {updates, before};
+  const double want[] = {HUGE_VAL, -HUGE_VAL, NAN, NAN, HUGE_VAL};
+  for (const std::string& isa : TestIsas()) {
+    const auto have = RunOnCpu(TestBackend(), sums, arguments, isa);
+    ASSERT_TRUE(have.ok()) << have.status();
+    for (int64_t i = 0; i < 5; ++i) {
+      const double got = (*have)[0].GetDouble(i);
+      EXPECT_TRUE(got == want[i] || (std::isnan(got) && std::isnan(want[i]))) << i << ": " << got;
+    }
+  }
+}
+
 // Cutting rows into blocks is a matter of their length: rows that lie across memory have the bits of those that lie along it.
 TEST(LongSums, HaveTheSameBitsInBothOrders) {
   for (const auto& [rows, outer, length] : {std::array<int64_t, 3>{5, 1, 20011}, {17, 3, 5003}, {33, 400, 37}, {6, 9001, 3}}) {

@@ -151,13 +151,14 @@ class Interpreted {
       services.metrics->Add(Sample::kRun, now - start, now);
     };
     const SpanScope span(*services.trace, kRunSpan);
+    const reference::CancelScope cancel(given.cancel);
     try {
       WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(given));
-      const reference::CancelScope cancel(given.cancel);
       if (custom == nullptr) return reference::Interpret(*main_, arguments);
       const reference::CustomScope calls(custom);
       return reference::Interpret(*main_, arguments);
     } catch (const std::bad_alloc&) {
+      WEFT_RETURN_IF_ERROR(reference::CancelScope::Stopped());
       return NoLargeMemory("a launch on the platform 'reference', which keeps every intermediate value whole");
     }
   }

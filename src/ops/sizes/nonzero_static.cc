@@ -27,9 +27,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Dims dims = call.operands[0].dims();
   const int64_t size = Attr<kAttrs, "size">(call.attrs), rank = dims.size();
-  Value mask = Reshape(b, call.operands[0], {CountOf(dims)});
-  if (!IsBool(call.operands[0].dtype())) mask = Compare(b, Direction::kNe, mask, 0);
-  const Places places = FirstTrue(b, mask, size);
+  const Places places = FirstTrue(b, Reshape(b, call.operands[0], {CountOf(dims)}), size);
   results[1] = places.count;
   if (rank == 0) {
     results[0] = Full(b, DType::kI32, {size, 0}, 0);
@@ -48,9 +46,10 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"bool[7] size=7"},       {"bool[3,5] size=4"}, {"i32[2,3,4]<-1:2> size=30 fill=7"},
-                               {"bool[2,300] size=200"}, {"bool[0,3] size=2"}, {"bool[] size=2"},
-                               {"bool[5] size=0"},       {"f32[2,2] size=4"}};
+constexpr Sample kSamples[] = {{"bool[7] size=7"},          {"bool[3,5] size=4"}, {"i32[2,3,4]<-1:2> size=30 fill=7"},
+                               {"bool[2,300] size=200"},    {"bool[0,3] size=2"}, {"bool[] size=2"},
+                               {"bool[5] size=0"},          {"f32[2,2] size=4"},  {"u8[300,2]<0:2> size=4"},
+                               {"i32[67,61]<-1:2> size=9"}, {"bool[9000] size=1"}};
 
 }  // namespace
 

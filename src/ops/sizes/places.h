@@ -14,13 +14,13 @@ absl::Status CheckSize(const ir::Attrs& attrs, size_t size_attr);
 // That places in x can be counted in i32.
 absl::Status CheckPlaces(std::string_view name, const ir::Type& x);
 
-// The first `size` true elements of a mask [n].
+// The first `size` elements of x [n] that are not zero; NaN is not.
 struct Places {
-  ir::Value at;     // i32[size]: where they stand; a place of the mask, whichever, where there is none
+  ir::Value at;     // i32[size]: where they stand; a place of x, whichever, where there is none
   ir::Value there;  // bool[size]: whether there is one
-  ir::Value count;  // i32[]: all that are true, also those without room
+  ir::Value count;  // i32[]: all of them, also those without room
 };
-Places FirstTrue(ir::Builder& b, const ir::Value& mask, int64_t size);
+Places FirstTrue(ir::Builder& b, const ir::Value& x, int64_t size);
 
 // Element i of `values` [size, ...] is stored at slots[i] of a result [count, ...] that begins as `fill`; none where the slot is
 // outside. Of several for one slot one stays, or they add up.

@@ -16,6 +16,7 @@ struct HostBits {
   bool avx2 = false, fma = false, bmi = false, f16c = false, movbe = false, lzcnt = false;
   bool avx512_v4 = false, avx512_bf16 = false, avx512_fp16 = false, avx512_vnni = false, avx512_vbmi = false;
   bool avx512_vbmi2 = false, avx512_bitalg = false, avx512_vpopcntdq = false, avx512_ifma = false, gfni = false;
+  bool avx_vnni = false;
   bool amx_bf16 = false;  // with tiles of 16 rows of 64 bytes
 };
 
@@ -59,6 +60,8 @@ HostBits Detect() {
   unsigned a7 = 0, b7 = 0, c7 = 0, d7 = 0;
   if (!__get_cpuid_count(7, 0, &a7, &b7, &c7, &d7)) return bits;
   bits.avx2 = Bit(b7, 5);
+  unsigned a71 = 0, b71 = 0, c71 = 0, d71 = 0;
+  if (__get_cpuid_count(7, 1, &a71, &b71, &c71, &d71)) bits.avx_vnni = bits.avx2 && Bit(a71, 4);
   bits.bmi = Bit(b7, 3) && Bit(b7, 8);
   unsigned ae = 0, be = 0, ce = 0, de = 0;
   if (__get_cpuid(0x80000001u, &ae, &be, &ce, &de)) bits.lzcnt = Bit(ce, 5);
@@ -73,8 +76,7 @@ HostBits Detect() {
   bits.avx512_bitalg = Bit(c7, 12);
   bits.avx512_vpopcntdq = Bit(c7, 14);
   bits.avx512_fp16 = Bit(d7, 23);
-  unsigned a71 = 0, b71 = 0, c71 = 0, d71 = 0;
-  if (__get_cpuid_count(7, 1, &a71, &b71, &c71, &d71)) bits.avx512_bf16 = Bit(a71, 5);
+  bits.avx512_bf16 = Bit(a71, 5);
   // AMX-BF16 and AMX-TILE, and the system's consent to tile configuration and data. (AMX-INT8 is bit 25.)
   bits.amx_bf16 = bits.avx512_v4 && Bit(d7, 22) && Bit(d7, 24) && Bit(xcr0, 17) && Bit(xcr0, 18) && TilesAsExpected();
   return bits;
@@ -145,6 +147,8 @@ absl::StatusOr<CpuTarget> TargetFor(Isa isa) {
       break;
     case Isa::kAvx2:
       target.cpu = "x86-64-v3";
+      target.has_byte_dot = Host().avx_vnni;
+      if (target.has_byte_dot) target.features = "+avxvnni";
       target.vector_bytes = 32;
       target.has_fma = true;
       break;
@@ -170,6 +174,7 @@ absl::StatusOr<CpuTarget> TargetFor(Isa isa) {
         if (extra.present) absl::StrAppend(&target.features, target.features.empty() ? "+" : ",+", extra.name);
       }
       target.has_bf16_dot = host.avx512_bf16;
+      target.has_byte_dot = host.avx512_vnni;
       break;
     }
     case Isa::kAmx:

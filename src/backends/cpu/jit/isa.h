@@ -37,6 +37,7 @@ struct CpuTarget {
   int vector_bytes = 16;      // width that kernels are written for: 16, 32 or 64
   bool has_fma = false;       // fused multiply-add; without it products round before they are added
   bool has_bf16_dot = false;  // AVX512_BF16 (vdpbf16ps); without it bf16 is widened while packing
+  bool has_byte_dot = false;  // AVX512_VNNI or AVX_VNNI (vpdpbusd); without it bytes are widened while packing
   std::string cpu;            // LLVM's target-cpu
   std::string features;       // LLVM's target-features, "+avx512f,+…", sorted, complete
   int vector_registers = 16;

@@ -77,10 +77,17 @@ absl::Status WidenBytes(const ConvCall& call, const Duty& duty, Widened* out) {
   return absl::OkStatus();
 }
 void AsI16(TypePlan* types) {
+  types->micro = MicroType::kI16Dot;
   types->pack = PackKind::kPairs;
   types->source_bytes = 2;
 }
-bool WidensBytes(const TypePlan& types) { return types.pack == PackKind::kPairsI8 || types.pack == PackKind::kPairsU8; }
+// Fours of bytes are read where they lie: where a tap has no other number of them, in one block of K.
+bool WidensBytes(const ConvCall& call, const TypePlan& types) {
+  constexpr int64_t kMostChannels = 8192;
+  const int64_t channels = call.in_channels / call.feature_groups;
+  const bool fours = channels % StepElements(types.pack) == 0 && channels <= kMostChannels;
+  return types.pack == PackKind::kPairsI8 || types.pack == PackKind::kPairsU8 || (IsQuads(types.pack) && !fours);
+}
 
 // Turns a widening plan into a plain f32 one; the output may still be narrow.
 void AsF32(TypePlan* types) {
@@ -123,7 +130,9 @@ GatherCall ForwardGather(const ConvCall& call, const TypePlan& types) {
 
 absl::Status Run(KernelSet::State& state, const GatherCall& gather, const Duty& duty) {
   const bool winograd = WinogradServes(gather);
-  if (duty.pool == nullptr) Chose(winograd ? "conv winograd" : "conv gather");
+  if (duty.pool == nullptr) {
+    Chose(winograd ? "conv winograd" : IsQuads(gather.types.pack) ? "conv gather vnni" : "conv gather");
+  }
   return winograd ? RunWinograd(state, gather, duty) : RunGather(state, gather, duty);
 }
 
@@ -157,7 +166,7 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& original, const Ty
     gather.from = wide.first;
     gather.weights = wide.second;
     AsF32(&gather.types);
-  } else if (WidensBytes(types)) {
+  } else if (WidensBytes(call, types)) {
     Widened wide;
     WEFT_RETURN_IF_ERROR(WidenBytes(call, duty, &wide));
     gather.from = wide.first;
@@ -299,7 +308,7 @@ bool PacksW(const CpuTarget& target, const ConvCall& original, GatherCall* gathe
   TypePlan types;
   ConvCall call = original;
   if (!CheckConv(call).ok() || !TilesServe(call) || !PlanTypes(target, call.input, call.output, &types)) return false;
-  if (Widens(types) || WidensBytes(types) || AmxServes(target, call.input, call.output)) return false;
+  if (Widens(types) || WidensBytes(call, types) || AmxServes(target, call.input, call.output)) return false;
   if (PadsFirst(target, call, types, true)) TakePadding(&call);
   *gather = ForwardGather(call, types);
   return !DepthwiseServes(call.input, call.output, gather->groups, gather->group_from, gather->group_to) &&

@@ -519,7 +519,7 @@ class Gather {
     const int64_t steps_before = phase.StepsBefore(block, call_.types.pack);
     const int64_t channels = block.channel1 - block.channel0;
     const Next then = After(phase, block, panel_begin, panel_end);
-    const bool pairs = IsPairs(call_.types.pack);
+    const int64_t together = StepElements(call_.types.pack);
     const bool whole_runs = (block.tap1 - block.tap0) % phase.inner_taps == 0 && block.tap0 % phase.inner_taps == 0 &&
                             channels == call_.group_from;
     void* c[16];
@@ -553,8 +553,8 @@ class Gather {
       const bool joined = phase.joinable && whole_runs && (in_line || phase.dims[kInner].inside);
       const int64_t length = joined ? phase.inner_taps * channels : channels;
       const int64_t taps = joined ? runs : all_taps;
-      args.k = pairs ? length / 2 : length;
-      args.odd = pairs ? length % 2 : 0;
+      args.k = length / together;
+      args.odd = length % together;
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
       char* wide_row = own.wide == nullptr ? nullptr : own.wide + (row - row0) * wide_stride;
       int64_t group = -1;

@@ -104,7 +104,7 @@ void GatherPlan::Pack(const CpuTarget& target, const std::vector<const Phase*>& 
 }
 
 int64_t GatherPlan::Unpackable() const {
-  if (call.types.pack == PackKind::kWidenF16) return 0;
+  if (call.types.pack == PackKind::kWidenF16 || IsQuads(call.types.pack)) return 0;
   int64_t taps = 1;
   for (const SpatialDim& dim : call.geometry.dims) taps *= dim.window;
   std::vector<bool> seen(static_cast<size_t>(taps));

@@ -173,11 +173,13 @@ std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, i
     for (size_t t = 1; t < inner.offsets.size(); ++t) {
       if (inner.offsets[t] != inner.offsets[t - 1] + 1) phase.joinable = false;
     }
-    phase.joined_pack = odd && phase.joinable && inner.inside;
-    if (odd && !phase.joined_pack) phase.joinable = false;
+    // A run is in one block: a longer one would add up in one line.
+    const int64_t run_steps = PackedSteps(call.types.pack, phase.inner_taps * call.group_from);
+    phase.joined_pack = odd && phase.joinable && inner.inside && run_steps <= kBlockSteps;
+    // Each tap's panel of fours begins with its sums.
+    if ((odd && !phase.joined_pack) || IsQuads(call.types.pack)) phase.joinable = false;
     phase.k_steps = PackedSteps(call.types.pack, call.group_from);
-    phase.run_steps = phase.joined_pack ? PackedSteps(call.types.pack, phase.inner_taps * call.group_from)
-                                        : phase.inner_taps * phase.k_steps;
+    phase.run_steps = phase.joined_pack ? run_steps : phase.inner_taps * phase.k_steps;
     phase.packed = packed;
     packed += phase.steps() * columns.vectors * columns.lanes * PackedElementBytes(call.types.pack) * call.groups;
     if (!phase.empty()) CutK(call, phase);

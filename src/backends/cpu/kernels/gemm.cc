@@ -136,7 +136,7 @@ class Driver {
   int64_t WideBytes() const { return plan_.m * plan_.n * 4; }
   // Of the rows of A that one tile reads, so many steps of K; and that tiles packed together do.
   int64_t PackedTileBytes(int64_t length) const {
-    return PackedSteps(plan_.types.pack, length) * CeilDiv(plan_.m, plan_.tiles) * element_;
+    return PackedSteps(RowsOf(plan_.types.pack), length) * CeilDiv(plan_.m, plan_.tiles) * element_;
   }
   int64_t PackedRowsBytes(int64_t length) const { return packed_tiles_ * PackedTileBytes(length); }
   // Of the rows of C that an epilogue consumes together.
@@ -356,7 +356,7 @@ class Driver {
                     int64_t panel_begin, int64_t panel_end, const char* packed, Coming& next, const char* rows_of_a) {
     const int64_t k0 = plan_.BlockStart(block);
     const int64_t length = plan_.BlockLength(block);
-    const bool pairs = plan_.types.pack == PackKind::kPairs;
+    const int64_t together = StepElements(plan_.types.pack);
     const int64_t zero = 0;
     const void* a[16];
     void* c[16];
@@ -364,17 +364,16 @@ class Driver {
     args.a = a;
     args.c = c;
     args.b_offsets = &zero;
-    args.k = pairs ? length / 2 : length;
-    args.odd = 0;
+    args.k = length / together;
+    args.odd = length % together;
     char* own_rows = nullptr;
     if (plan_.pack_a) {
       if (rows_of_a == nullptr) {
         own_rows = static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedTileBytes(length)));
         if (own_rows == nullptr) return;
       }
-      args.k = PackedSteps(plan_.types.pack, length);
-    } else if (pairs) {
-      args.odd = length % 2;
+      args.k = PackedSteps(RowsOf(plan_.types.pack), length);
+      args.odd = 0;
     }
     args.accumulate = block > 0 || call_.accumulate;
     char* space = nullptr;
@@ -431,7 +430,7 @@ class Driver {
   }
 
   void PackTiles(const Member& member, int64_t begin, int64_t end, int64_t k0, int64_t length, char* packed) const {
-    const PackKind kind = plan_.types.pack;
+    const PackKind kind = RowsOf(plan_.types.pack);
     const int64_t steps = end - begin == 1 ? length : kPackedSteps;
     for (int64_t step = 0; step < length; step += steps) {
       for (int64_t tile = begin; tile < end; ++tile) {
@@ -644,7 +643,8 @@ absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, Scrat
   }
   const Duty duty{nullptr, &needs, threads};
   const bool few = !tiles && HasFewRows(call, types), long_sums = !few && IsLong(call);
-  Chose(few ? "gemm few rows" : long_sums ? tiles ? "gemm long amx" : "gemm long" : tiles ? "gemm amx" : "gemm tiles");
+  const char* const by_tiles = IsQuads(types.pack) ? "gemm tiles vnni" : "gemm tiles";
+  Chose(few ? "gemm few rows" : long_sums ? tiles ? "gemm long amx" : "gemm long" : tiles ? "gemm amx" : by_tiles);
   if (few) return RunFewRows(target(), call, types, duty);
   if (long_sums) return RunLong(*this, call, duty);
   if (tiles) return RunTileGemm(*state_, call, duty);

@@ -13,7 +13,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kFewRows = 256, kMaxStepsOfFewRows = 448, kMaxSteps = 1024;
-constexpr int64_t kMaxPairs = 1024;
+constexpr int64_t kMaxPairs = 1024;  // or fours
 constexpr int64_t kChunkBytes = 480 << 10;
 constexpr int64_t kPairsChunkBytes = 768 << 10;
 // B is read in place up to this many bytes, and always for few rows: packing would cost as much as the product.
@@ -66,14 +66,18 @@ GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& 
   plan.k = call.k;
   plan.columns = ColumnCut::Make(target, types.micro, call.n);
   const int64_t element = types.source_bytes;
-  const bool pairs = IsPairs(types.pack);
-  const int64_t max_k = pairs ? 2 * kMaxPairs : call.m > kFewRows ? kMaxSteps : kMaxStepsOfFewRows;
+  const bool pairs = IsPairs(types.pack), quads = IsQuads(types.pack);
+  const int64_t max_k = pairs               ? 2 * kMaxPairs
+                        : quads             ? 4 * kMaxPairs
+                        : call.m > kFewRows ? kMaxSteps
+                                            : kMaxStepsOfFewRows;
   plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, max_k));
   plan.k_block = CeilDiv(CeilDiv(call.k, plan.k_blocks), 8) * 8;
   plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, plan.k_block));
   plan.rounds = types.narrow && call.output == DType::kBF16 && types.micro == MicroType::kBF16Dot && plan.k_blocks == 1;
-  // A in place: rows with unit stride for every native type and for pairs of what lies there, columns for f32 and f64.
-  if (call.a.col_stride == 1 && (types.direct || types.pack == PackKind::kPairs)) {
+  // A in place: rows with unit stride for every native type and for pairs and fours of what lies there, columns for f32 and f64.
+  const bool together = types.pack == PackKind::kPairs || (quads && call.k >= StepElements(types.pack));
+  if (call.a.col_stride == 1 && (types.direct || together)) {
     plan.form = MicroForm::kRows;
   } else {
     plan.form = MicroForm::kColumns;
@@ -88,7 +92,7 @@ GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& 
   plan.tiles = CeilDiv(call.m, rows);
   const int64_t panel_bytes = PackedSteps(types.pack, plan.k_block) * plan.columns.MaxVectors() * plan.columns.lanes *
                               PackedElementBytes(types.pack);
-  const int64_t chunk_bytes = pairs ? kPairsChunkBytes : kChunkBytes;
+  const int64_t chunk_bytes = pairs || quads ? kPairsChunkBytes : kChunkBytes;
   plan.chunk_panels = std::clamp<int64_t>(chunk_bytes / std::max<int64_t>(1, panel_bytes), 1, plan.columns.panels);
   return plan;
 }

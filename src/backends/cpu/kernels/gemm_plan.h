@@ -50,7 +50,7 @@ struct GemmPlan {
   TypePlan types;
   ColumnCut columns;
   int64_t m = 0, n = 0, k = 0;
-  int64_t k_blocks = 1, k_block = 0;  // elements of K; even, so that pairs stay whole
+  int64_t k_blocks = 1, k_block = 0;  // elements of K; even, so that pairs and fours stay whole
   MicroForm form = MicroForm::kRows;
   bool pack_a = false;
   bool direct_b = false;
@@ -72,7 +72,10 @@ struct GemmPlan {
   // Where a panel lies if all are packed one after another; in a chunk, relative to its first panel.
   int64_t PackedOffset(int64_t block, int64_t panel) const {
     const int64_t width = PackedElementBytes(types.pack) * columns.lanes;
-    return PackedSteps(types.pack, BlockStart(block)) * columns.vectors * width +
+    const int64_t whole = block < k_blocks ? block : k_blocks - 1;  // those before the last are of equal length
+    int64_t before = whole * PackedSteps(types.pack, k_block);
+    if (block > whole) before += PackedSteps(types.pack, BlockLength(whole));
+    return before * columns.vectors * width +
            PackedSteps(types.pack, BlockLength(block)) * columns.First(panel) * width;
   }
 };

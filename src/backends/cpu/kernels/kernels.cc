@@ -34,7 +34,7 @@ absl::Status Truncated() {
 
 namespace {
 
-bool PlanIntegers(DType input, DType output, TypePlan* plan) {
+bool PlanIntegers(const CpuTarget& target, DType input, DType output, TypePlan* plan) {
   const int bits = BitsOf(input);
   if (input == output && (bits == 32 || bits == 64)) {
     plan->micro = bits == 32 ? MicroType::kI32 : MicroType::kI64;
@@ -47,6 +47,10 @@ bool PlanIntegers(DType input, DType output, TypePlan* plan) {
   plan->pack = bits == 16 ? PackKind::kPairs : IsSigned(input) ? PackKind::kPairsI8 : PackKind::kPairsU8;
   plan->source_bytes = bits / 8;
   plan->direct = false;
+  if (bits == 8 && target.has_byte_dot) {
+    plan->micro = IsSigned(input) ? MicroType::kI8Dot : MicroType::kU8Dot;
+    plan->pack = IsSigned(input) ? PackKind::kQuadsI8 : PackKind::kQuadsU8;
+  }
   return true;
 }
 
@@ -67,7 +71,7 @@ bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* pla
     }
     return true;
   }
-  if (IsInteger(input)) return PlanIntegers(input, output, plan);
+  if (IsInteger(input)) return PlanIntegers(target, input, output, plan);
   if (input != output) return false;
   if (input == DType::kF32) return true;
   if (input != DType::kF64) return false;

@@ -21,19 +21,21 @@ namespace {
 
 using llvm::Value;
 
+constexpr int64_t kSignsOfFour = -0x7F7F7F80;  // turns bytes with a sign into ones without, 128 more, and back
+
 class Emitter {
  public:
   Emitter(const CpuTarget& target, const MicroSpec& spec, JitModule* module)
       : target_(target),
         spec_(spec),
-        pairs_(spec.type == MicroType::kBF16Dot || spec.type == MicroType::kBF16Rounded ||
-               spec.type == MicroType::kI16Dot),
+        pairs_(TakesPairs(spec.type)),
+        quads_(TakesFours(spec.type)),
         integers_(IsIntegers(spec.type)),
         module_(*module->module),
         b_(*module->context) {
     lanes_ = MicroLanes(target, spec.type);
     const bool wide = spec.type == MicroType::kF64 || spec.type == MicroType::kI64;
-    element_bytes_ = wide ? 8 : 4;  // also of a pair
+    element_bytes_ = wide ? 8 : 4;  // also of a pair or four
     if (integers_) {
       element_ = b_.getIntNTy(static_cast<unsigned>(8 * element_bytes_));
     } else {
@@ -101,9 +103,10 @@ class Emitter {
     }
     Value* b_start = Byte(b_base, b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), b_offsets, tap)));
     std::vector<Value*> acc(tap_acc.begin(), tap_acc.end());
+    if (quads_) b_start = BeginSums(&acc, b_start);
     Value* b_end = nullptr;
     acc = KLoop(acc, b_start, Byte(ahead, b_.CreateMul(tap, ahead_tap)), &b_end);
-    if (pairs_ && spec_.form == MicroForm::kRows) acc = OddStep(acc, args, b_end);
+    if ((pairs_ || quads_) && spec_.form == MicroForm::kRows) acc = OddStep(acc, args, b_end);
     auto* tap_next = b_.CreateAdd(tap, b_.getInt64(1));
     auto* latch = b_.GetInsertBlock();
     tap->addIncoming(tap_next, latch);
@@ -165,9 +168,25 @@ class Emitter {
                                         : llvm::Intrinsic::x86_avx512_pmaddw_d_512;
     return b_.CreateIntrinsic(multiply, {}, {b_.CreateBitCast(a, pairs), b_.CreateBitCast(b, pairs)});
   }
+  // Four products of a byte with a sign and one without, added.
+  Value* FoursOfBytes(Value* acc, Value* a, Value* b) {
+    const auto multiply =
+        lanes_ == 16 ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256;
+    if (spec_.type == MicroType::kU8Dot) std::swap(a, b);
+    return b_.CreateIntrinsic(multiply, {}, {acc, a, b});
+  }
+  // Adds a tap's first row of B, behind which its steps are.
+  Value* BeginSums(std::vector<Value*>* acc, Value* b_start) {
+    for (int v = 0; v < spec_.nv; ++v) {
+      Value* first = LoadB(b_start, v);
+      for (int r = 0; r < spec_.mr; ++r) (*acc)[r * spec_.nv + v] = b_.CreateAdd((*acc)[r * spec_.nv + v], first);
+    }
+    return Byte(b_start, b_stride_);
+  }
   Value* Sum(Value* a, Value* b) { return integers_ ? b_.CreateAdd(a, b) : b_.CreateFAdd(a, b); }
 
   Value* Step(Value* acc, Value* a, Value* b) {
+    if (quads_) return FoursOfBytes(acc, a, b);
     if (integers_) return b_.CreateAdd(acc, pairs_ ? PairsOfI16(a, b) : b_.CreateMul(a, b));
     if (pairs_) {
       auto* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), lanes_ * 2);
@@ -188,7 +207,10 @@ class Emitter {
       Value* address = Byte(one_pointer ? rows_[0] : rows_[r], offset);
       if (one_pointer && r > 0) address = Byte(address, static_cast<int64_t>(r) * element_bytes_);
       Value* scalar = nullptr;
-      if (half) {  // a lone bf16: the pair's other half is zero, whatever follows in memory
+      if (quads_) {
+        scalar = b_.CreateAlignedLoad(element_, address, llvm::Align(1));
+        if (half) scalar = b_.CreateLShr(scalar, b_.CreateTrunc(b_.CreateMul(lacks_, b_.getInt64(8)), element_));
+      } else if (half) {  // a lone bf16: the pair's other half is zero, whatever follows in memory
         scalar = b_.CreateZExt(b_.CreateAlignedLoad(b_.getInt16Ty(), address, llvm::Align(2)), b_.getInt32Ty());
       } else if (pairs_) {
         scalar = b_.CreateAlignedLoad(b_.getInt32Ty(), address, llvm::Align(2));
@@ -196,6 +218,7 @@ class Emitter {
         scalar = b_.CreateAlignedLoad(element_, address, llvm::Align(element_bytes_));
       }
       Value* a = b_.CreateVectorSplat(lanes_, scalar);
+      if (quads_) a = b_.CreateXor(a, Words(kSignsOfFour));
       for (int v = 0; v < spec_.nv; ++v) next.push_back(Step(acc[r * spec_.nv + v], a, b_vectors[v]));
     }
     return next;
@@ -216,12 +239,12 @@ class Emitter {
     }
   }
 
-  // Runs k steps; a tap has at least one (pairs may have none, when its single element is the odd one).
+  // Runs k steps; a tap has at least one (pairs and fours may have none, when all of its elements are odd ones).
   std::vector<Value*> KLoop(const std::vector<Value*>& start, Value* b_start, Value* ahead_start, Value** b_end) {
     auto* before = b_.GetInsertBlock();
     auto* loop = Block("k");
     auto* after = Block("after");
-    const bool may_skip = pairs_;
+    const bool may_skip = pairs_ || quads_;
     if (may_skip) {
       b_.CreateCondBr(b_.CreateICmpEQ(k_, b_.getInt64(0)), after, loop);
     } else {
@@ -276,7 +299,10 @@ class Emitter {
     Value* is_odd = b_.CreateICmpNE(Field(args, offsetof(MicroArgs, odd)), b_.getInt64(0));
     b_.CreateCondBr(is_odd, odd, after);
     b_.SetInsertPoint(odd);
-    std::vector<Value*> acc = OneK(start, b_.CreateMul(k_, b_.getInt64(4)), b_pointer, true);
+    Value* offset = b_.CreateMul(k_, b_.getInt64(4));
+    lacks_ = b_.CreateSub(b_.getInt64(4), Field(args, offsetof(MicroArgs, odd)));
+    if (quads_) offset = b_.CreateSub(offset, lacks_);
+    std::vector<Value*> acc = OneK(start, offset, b_pointer, true);
     b_.CreateBr(after);
     b_.SetInsertPoint(after);
     std::vector<Value*> merged;
@@ -604,7 +630,7 @@ class Emitter {
 
   const CpuTarget& target_;
   const MicroSpec& spec_;
-  const bool pairs_;
+  const bool pairs_, quads_;
   const bool integers_;
   llvm::Module& module_;
   llvm::IRBuilder<> b_;
@@ -621,6 +647,7 @@ class Emitter {
   Value* c_offset_ = nullptr;
   llvm::BasicBlock* stored_ = nullptr;  // behind every ending
   Value* mask_ = nullptr;
+  Value* lacks_ = nullptr;  // elements of a last four, which is read with those before it
   std::vector<Value*> rows_;
   // Of an ending.
   Value *least_ = nullptr, *most_ = nullptr, *positive_ = nullptr;

@@ -22,9 +22,18 @@ enum class MicroType : uint8_t {
   kI32,
   kI64,     // with or without a sign: sums wrap
   kI16Dot,  // pairs of i16, summed in i32
+  // Fours of bytes, summed in i32 by an instruction that multiplies bytes with a sign by bytes without one: 128 is added to A's of
+  // i8 or taken from those of u8. What this makes too much is in each tap's first row of B (PackKind::kQuadsI8, kQuadsU8), with
+  // which its sums begin; `k` counts the others. They wrap, so that they are exact whatever the bytes are.
+  kI8Dot,
+  kU8Dot,
 };
-inline constexpr int kMicroTypes = 8;
+inline constexpr int kMicroTypes = 10;
 inline bool IsIntegers(MicroType type) { return type >= MicroType::kI32; }
+inline bool TakesPairs(MicroType type) {
+  return type == MicroType::kBF16Dot || type == MicroType::kBF16Rounded || type == MicroType::kI16Dot;
+}
+inline bool TakesFours(MicroType type) { return type == MicroType::kI8Dot || type == MicroType::kU8Dot; }
 
 // Where element (row r, step k) of A lies.
 enum class MicroForm : uint8_t {
@@ -53,12 +62,13 @@ struct MicroSpec {
   std::string Symbol() const;  // "weft.tile.f32.rows.6x2": one for each index
 };
 
-// Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot, kBF16Rounded and kI16Dot (B holds pairs
-// side by side).
+// Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot, kBF16Rounded and kI16Dot, fours for
+// kI8Dot and kU8Dot (B holds them side by side).
 struct MicroArgs {
   int64_t taps = 1;  // outer K: runs of `k` steps, each with its own pointers; at least 1
   int64_t k = 0;     // steps per tap; at least 1 unless odd
-  int64_t odd = 0;   // of pairs, kRows: one more single element after the pairs
+  // Of pairs and fours, kRows: so many elements more, 1 or up to 3. Those of fours are read with the bytes before them.
+  int64_t odd = 0;
   const void* const* a = nullptr;
   int64_t a_stride = 0;
   const void* b = nullptr;

@@ -149,6 +149,53 @@ void PackBytePairs(const PackSource& source, int64_t k, int64_t lanes, int64_t w
   }
 }
 
+// Bytes, four K side by side. With their sums (pack.h) as the first row.
+template <typename T>
+void PackQuads(const PackSource& source, int64_t k, int64_t lanes, int64_t width, bool with_sums, uint32_t* out) {
+  const T* data = static_cast<const T*>(source.data);
+  const int64_t step_stride = source.step_stride, lane_stride = source.lane_stride;
+  ZeroTail(out, (k + 3) / 4 + with_sums, lanes, width);
+  uint32_t* const sums = with_sums ? out : nullptr;
+  if (with_sums) {
+    std::memset(sums, 0, static_cast<size_t>(lanes) * sizeof(uint32_t));
+    out += width;
+  }
+  const auto byte = [](T value) { return static_cast<uint32_t>(static_cast<uint8_t>(value)); };
+  for (int64_t step = 0; step < k; step += 4, out += width) {
+    const T* const row = data + step * step_stride;
+    if (step + 4 > k) {
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        out[lane] = 0;
+        for (int64_t i = 0; i < k - step; ++i) {
+          const T value = row[i * step_stride + lane * lane_stride];
+          out[lane] |= byte(value) << (8 * i);
+          if (with_sums) sums[lane] += static_cast<uint32_t>(static_cast<int32_t>(value));
+        }
+      }
+      break;
+    }
+    if (lane_stride == 1) {
+      const T *b = row + step_stride, *c = b + step_stride, *d = c + step_stride;
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        out[lane] = byte(row[lane]) | byte(b[lane]) << 8 | byte(c[lane]) << 16 | byte(d[lane]) << 24;
+      }
+      if (!with_sums) continue;
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        sums[lane] += static_cast<uint32_t>(int32_t{row[lane]} + b[lane] + c[lane] + d[lane]);
+      }
+      continue;
+    }
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      T four[4];
+      for (int64_t i = 0; i < 4; ++i) four[i] = row[i * step_stride + lane * lane_stride];
+      std::memcpy(out + lane, four, sizeof(four));
+      if (with_sums) sums[lane] += static_cast<uint32_t>(int32_t{four[0]} + four[1] + four[2] + four[3]);
+    }
+  }
+  constexpr uint32_t kFactor = std::is_signed_v<T> ? -128u : 128u;
+  for (int64_t lane = 0; with_sums && lane < lanes; ++lane) sums[lane] *= kFactor;
+}
+
 }  // namespace
 
 void Pack(const CpuTarget& target, PackKind kind, const PackSource& source, int64_t k, int64_t lanes, int64_t width,
@@ -166,6 +213,12 @@ void Pack(const CpuTarget& target, PackKind kind, const PackSource& source, int6
     case PackKind::kPairsI8: return PackBytePairs<int8_t>(source, k, lanes, width, static_cast<uint32_t*>(destination));
     case PackKind::kPairsU8:
       return PackBytePairs<uint8_t>(source, k, lanes, width, static_cast<uint32_t*>(destination));
+    case PackKind::kQuads:
+      return PackQuads<uint8_t>(source, k, lanes, width, false, static_cast<uint32_t*>(destination));
+    case PackKind::kQuadsI8:
+      return PackQuads<int8_t>(source, k, lanes, width, true, static_cast<uint32_t*>(destination));
+    case PackKind::kQuadsU8:
+      return PackQuads<uint8_t>(source, k, lanes, width, true, static_cast<uint32_t*>(destination));
   }
 }
 

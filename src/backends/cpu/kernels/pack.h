@@ -19,13 +19,26 @@ enum class PackKind : uint8_t {
   kWidenF16,  // to f32
   kPairsI8,
   kPairsU8,  // to pairs of i16
+  kQuads,    // bytes, four K side by side in 32 bits
+  // Of B: the same after a row of sums, -128 times each lane's of i8 and 128 times of u8 (micro.h).
+  kQuadsI8,
+  kQuadsU8,
 };
 inline int PackedElementBytes(PackKind kind) { return kind == PackKind::kF64 ? 8 : 4; }
 // Packed steps for k elements: half as many pairs.
 inline bool IsPairs(PackKind kind) {
   return kind == PackKind::kPairs || kind == PackKind::kPairsI8 || kind == PackKind::kPairsU8;
 }
-inline int64_t PackedSteps(PackKind kind, int64_t k) { return IsPairs(kind) ? (k + 1) / 2 : k; }
+inline bool HasSums(PackKind kind) { return kind == PackKind::kQuadsI8 || kind == PackKind::kQuadsU8; }
+inline bool IsQuads(PackKind kind) { return kind == PackKind::kQuads || HasSums(kind); }
+// How A is packed beside a B of this kind.
+inline PackKind RowsOf(PackKind kind) { return HasSums(kind) ? PackKind::kQuads : kind; }
+inline int64_t PackedSteps(PackKind kind, int64_t k) {
+  if (IsQuads(kind)) return k == 0 ? 0 : (k + 3) / 4 + HasSums(kind);
+  return IsPairs(kind) ? (k + 1) / 2 : k;
+}
+// Elements of K that a step reads where they lie.
+inline int64_t StepElements(PackKind kind) { return IsQuads(kind) ? 4 : kind == PackKind::kPairs ? 2 : 1; }
 
 // A strided block: `step` runs along K, `lane` along the packed (vector or row) dimension. Strides in elements.
 struct PackSource {
@@ -34,8 +47,8 @@ struct PackSource {
   int64_t lane_stride = 1;
 };
 
-// Writes PackedSteps(k) rows of `width` elements; lanes from `lanes` to `width` become zero, and so does the second
-// half of a last odd pair. `target` picks the 16x16 register transposition where lanes are not contiguous.
+// Writes PackedSteps(k) rows of `width` elements; lanes from `lanes` to `width` become zero, and so does what a last pair or four
+// lacks. `target` picks the 16x16 register transposition where lanes are not contiguous.
 void Pack(const CpuTarget& target, PackKind kind, const PackSource& source, int64_t k, int64_t lanes, int64_t width,
           void* destination);
 

@@ -92,7 +92,7 @@ int64_t UnpackableB(const CpuTarget& target, const GemmCall& call) {
   if (!rows && !columns) return 0;
   // f16 is not what its widened form narrows to where it is NaN.
   const PackKind kind = Layout(target, call).kind();
-  const bool lossy = kind == PackKind::kWidenF16, bytes = kind == PackKind::kPairsI8 || kind == PackKind::kPairsU8;
+  const bool lossy = kind == PackKind::kWidenF16, bytes = BytesOf(call.input) == 1;
   return lossy || bytes ? 0 : call.k * call.n;
 }
 

@@ -26,6 +26,10 @@ struct BoxCall {
   DType dtype = DType::kInvalid, index_type = DType::kInvalid;
   int64_t reducer = kSet;
   bool move_inside = false;  // scatter: hold boxes inside as gather does, instead of dropping elements outside
+  // Scatter that adds floats: whether what rounding took from each sum is kept, in an array as large as the result, or, where boxes
+  // are elements, beside each sum in one of twice its size; of a result of so many elements.
+  enum Lost : int64_t { kForgotten, kApart, kBeside };
+  int64_t lost = kForgotten, elements = 0;
   // Decoded for each call, thousands of times in a loop: without a heap.
   absl::InlinedVector<Along, 4> batch, window;
   absl::InlinedVector<Component, 4> components;

@@ -77,28 +77,36 @@ void ForEachPointInside(const BoxCall& c, std::span<void* const> tensors, Visit 
         int64_t at = std::cmp_greater(raw, INT64_MAX) ? INT64_MAX : static_cast<int64_t>(raw);
         if (c.move_inside) at = std::clamp<int64_t>(at, 0, most);
         if (at < 0 || at >= component.limit) continue;
-        visit(n * batch.operand_stride + at * component.operand_stride, n * batch.box_stride);
+        visit(n * batch.operand_stride + at * component.operand_stride, n * batch.box_stride, int64_t{1});
       }
     }
   });
 }
 
-// Calls visit(element of the operand, element of the boxes) for what lies inside, box after box, each in row-major order.
+// Calls visit(element of the operand, element of the boxes, how many) for what lies inside, box after box, each in row-major order.
+// The innermost window dimensions that are dense on both sides, and along which no box can lie half outside, are one run.
 template <typename Visit>
-void ForEachInside(const BoxCall& c, std::span<void* const> tensors, Visit visit) {
+void ForEachRunInside(const BoxCall& c, std::span<void* const> tensors, Visit visit) {
   if (ArePoints(c)) return ForEachPointInside(c, tensors, visit);
-  int64_t window = 1;
-  for (const auto& w : c.window) window *= w.size;
+  int64_t run = 1, window = 1;
+  size_t outer = c.window.size();
+  const auto is_along = [&](const BoxCall::Component& k) { return k.window == static_cast<int64_t>(outer) - 1; };
+  while (outer > 0 && c.window[outer - 1].operand_stride == run && c.window[outer - 1].box_stride == run &&
+         std::ranges::none_of(c.components, is_along)) {
+    run *= c.window[--outer].size;
+  }
+  for (size_t d = 0; d < outer; ++d) window *= c.window[d].size;
+  if (run == 0) return;
   const int64_t boxes = CountOfBatch(c);
   int64_t start[64];
   int64_t at[64];
-  PieceLook look(100);
+  PieceLook look(100 + static_cast<double>(run));
   for (int64_t n = 0; n < boxes; ++n) {
     const Corner corner = FindCorner(c, tensors, n, c.move_inside, start);
     for (int64_t p = 0; p < window; ++p) {
       if (look.Ends()) return;
       int64_t to = corner.operand, from = corner.box, rest = p;
-      for (size_t d = c.window.size(); d-- > 0;) {
+      for (size_t d = outer; d-- > 0;) {
         at[d] = rest % c.window[d].size;
         rest /= c.window[d].size;
         to += at[d] * c.window[d].operand_stride;
@@ -110,9 +118,16 @@ void ForEachInside(const BoxCall& c, std::span<void* const> tensors, Visit visit
         const int64_t along = component.window < 0 ? 0 : at[component.window];
         inside = inside && start[k] >= -along && start[k] < component.limit - along;
       }
-      if (inside) visit(to, from);
+      if (inside) visit(to, from, run);
     }
   }
+}
+// visit(element of the operand, element of the boxes), one by one.
+template <typename Visit>
+void ForEachInside(const BoxCall& c, std::span<void* const> tensors, Visit visit) {
+  ForEachRunInside(c, tensors, [&](int64_t to, int64_t from, int64_t run) {
+    for (int64_t i = 0; i < run; ++i) visit(to + i, from + i);
+  });
 }
 
 }  // namespace weft::cpu

@@ -129,11 +129,46 @@ typename ElementRule<T>::Sum CombineElements(int64_t reducer, typename ElementRu
   }
 }
 
-// Buffers: updates, index tensors…, result (which holds the operand already). One thread: the order of updates to one
-// place decides the bits.
+// Sums to which any number of terms may be added: what rounding took is taken from the next term (Kahan).
+template <typename T>
+[[gnu::always_inline]] inline void AddTerm(T term, T& sum, T& lost) {
+  const T rest = term - lost, after = sum + rest, more = (after - sum) - rest;
+  sum = after;
+  lost = more - more == 0 ? more : T{0};  // nothing of infinities
+}
+
+template <typename T>
+void AddCompensated(const BoxCall& c, std::span<void* const> tensors, const T* updates, void* space, T* result) {
+  if (c.lost == BoxCall::kApart) {
+    T* const lost = static_cast<T*>(space);
+    ForEachRunInside(c, tensors, [&](int64_t to, int64_t, int64_t run) { std::fill_n(lost + to, run, T{0}); });
+    ForEachRunInside(c, tensors, [&](int64_t to, int64_t from, int64_t run) {
+      for (int64_t i = 0; i < run; ++i) AddTerm(updates[from + i], result[to + i], lost[to + i]);
+    });
+    return;
+  }
+  struct Both {
+    T sum, lost;
+  };
+  Both* const sums = static_cast<Both*>(space);
+  for (int64_t i = 0; i < c.elements; ++i) sums[i] = {result[i], T{0}};
+  ForEachInside(c, tensors, [&](int64_t to, int64_t from) { AddTerm(updates[from], sums[to].sum, sums[to].lost); });
+  for (int64_t i = 0; i < c.elements; ++i) result[i] = sums[i].sum;
+}
+
+// Buffers: updates, index tensors…, result (which holds the operand already), space for what sums lose. One thread:
+// the order of updates to one place decides the bits.
 absl::Status RunScatter(const HostCall& call) {
   const BoxCall c = DecodeBoxes(call.params);
-  const auto tensors = call.buffers.subspan(1, call.buffers.size() - 2);
+  const auto tensors = call.buffers.subspan(1, call.buffers.size() - 2 - (c.lost != BoxCall::kForgotten));
+  if (c.lost != BoxCall::kForgotten) {
+    const auto add = [&]<typename T>(T) {
+      AddCompensated(c, tensors, static_cast<const T*>(call.buffers[0]), call.buffers.back(),
+                     static_cast<T*>(call.buffers[call.buffers.size() - 2]));
+    };
+    c.dtype == DType::kF64 ? add(double{}) : add(float{});
+    return absl::OkStatus();
+  }
   if (c.reducer == BoxCall::kSet && c.move_inside) {
     const int64_t bytes = BytesOf(c.dtype);
     const char* updates = static_cast<const char*>(call.buffers[0]);
@@ -147,12 +182,12 @@ absl::Status RunScatter(const HostCall& call) {
     using Rule = ElementRule<T>;
     const T* updates = static_cast<const T*>(call.buffers[0]);
     T* result = static_cast<T*>(call.buffers.back());
+    if (c.reducer == BoxCall::kSet) {
+      return ForEachRunInside(
+          c, tensors, [&](int64_t to, int64_t from, int64_t run) { std::copy_n(updates + from, run, result + to); });
+    }
     ForEachInside(c, tensors, [&](int64_t to, int64_t from) {
-      if (c.reducer == BoxCall::kSet) {
-        result[to] = updates[from];
-      } else {
-        result[to] = Rule::Store(CombineElements<T>(c.reducer, Rule::Load(result[to]), Rule::Load(updates[from])));
-      }
+      result[to] = Rule::Store(CombineElements<T>(c.reducer, Rule::Load(result[to]), Rule::Load(updates[from])));
     });
   });
   return absl::OkStatus();
@@ -187,6 +222,8 @@ BoxCall DecodeBoxes(std::span<const int64_t> params) {
   c.index_type = static_cast<DType>(next());
   c.reducer = next();
   c.move_inside = next() != 0;
+  c.lost = next();
+  c.elements = next();
   list(c.batch);
   list(c.window);
   list(c.components);
@@ -194,8 +231,8 @@ BoxCall DecodeBoxes(std::span<const int64_t> params) {
 }
 
 std::vector<int64_t> EncodeBoxes(const BoxCall& c) {
-  std::vector<int64_t> out = {static_cast<int64_t>(c.dtype), static_cast<int64_t>(c.index_type), c.reducer,
-                              c.move_inside};
+  std::vector<int64_t> out = {
+      static_cast<int64_t>(c.dtype), static_cast<int64_t>(c.index_type), c.reducer, c.move_inside, c.lost, c.elements};
   for (const auto* list : {&c.batch, &c.window}) {
     out.push_back(static_cast<int64_t>(list->size()));
     for (const BoxCall::Along& a : *list)

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/backends/cpu/launch/box_walk.h"
 #include "src/backends/cpu/lower/indexed_boxes.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ops/generated/attributes.h"
@@ -71,6 +72,9 @@ absl::Status LowerGather(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
+// How many boxes may add to one place without looking at what rounding takes from their sum.
+constexpr int64_t kPlainSums = 4096;
+
 absl::Status LowerScatter(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1], &updates = node.operands()[2];
   const ops::ScatterAttrs a{node.attrs()};
@@ -80,20 +84,32 @@ absl::Status LowerScatter(Lowering& lowering, const Node& node) {
   call.dtype = x.dtype();
   call.reducer = a.reducer();
   const double cost = updates.type().bytes() * 500.0 + 1e6;
+  const bool half = IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2;
   // Sums and products of 16-bit floats run in f32 and are rounded once, however many updates one place gets.
-  if (IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2 && call.reducer <= 1) {
-    call.dtype = DType::kF32;
-    const StorageId wide = lowering.Converted(lowering.Of(x), x.dtype(), DType::kF32, x.type().count());
-    const StorageId terms = lowering.Converted(lowering.Of(updates), x.dtype(), DType::kF32, updates.type().count());
-    lowering.Host("scatter", {terms, lowering.Of(indices)}, {wide}, EncodeBoxes(call), cost).writes =
-        updates.type().count() * BytesOf(DType::kF32);
-    lowering.Alias(Self(node), lowering.Converted(wide, DType::kF32, x.dtype(), x.type().count()));
+  if (half && call.reducer <= 1) call.dtype = DType::kF32;
+  const bool adds = call.reducer == static_cast<int64_t>(ops::Reducer::kSum) &&
+                    (call.dtype == DType::kF32 || call.dtype == DType::kF64);
+  if (adds && CountOfBatch(call) > kPlainSums) {
+    const bool dense = ArePoints(call) && x.type().count() <= updates.type().count();
+    call.lost = dense ? BoxCall::kBeside : BoxCall::kApart;
+    call.elements = x.type().count();
+  }
+  const auto scatter = [&](StorageId terms, StorageId to) {
+    std::vector<StorageId> writes = {to};
+    if (call.lost != BoxCall::kForgotten)
+      writes.push_back(lowering.Temporary(call.lost * call.elements * BytesOf(call.dtype)));
+    lowering.Host("scatter", {terms, lowering.Of(indices)}, writes, EncodeBoxes(call), cost).writes =
+        updates.type().count() * BytesOf(call.dtype);
+  };
+  if (call.dtype != x.dtype()) {
+    const StorageId wide = lowering.Converted(lowering.Of(x), x.dtype(), call.dtype, x.type().count());
+    scatter(lowering.Converted(lowering.Of(updates), x.dtype(), call.dtype, updates.type().count()), wide);
+    lowering.Alias(Self(node), lowering.Converted(wide, call.dtype, x.dtype(), x.type().count()));
     return absl::OkStatus();
   }
   const StorageId out = lowering.Define(Self(node));
   lowering.Copy(x.type().bytes(), lowering.Of(x), out);
-  lowering.Host("scatter", {lowering.Of(updates), lowering.Of(indices)}, {out}, EncodeBoxes(call), cost).writes =
-      updates.type().bytes();
+  scatter(lowering.Of(updates), out);
   return absl::OkStatus();
 }
 
