@@ -2,9 +2,13 @@
 #include "serialization/atomic_file.h"
 
 #include <cerrno>
+#include <chrono>
+#include <memory>
+#include <new>
 
 #include "serialization/checksum.h"
 #include "serialization/framing.h"
+#include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -150,12 +154,51 @@ absl::Status AtomicFile::CreateTemporary(uint32_t mode) {
   }
 }
 
-absl::Status AtomicFile::Commit() {
+// Who gives up leaves the sync to the other thread: the temporary goes at once, its descriptor when the disk is done.
+absl::Status AtomicFile::Sync(const WaitForDisk& wait) {
+  if (!wait.look || !wait.on_other_thread) return file_.SyncData();
+  struct Shared {
+    Mutex mutex;
+    CondVar changed;
+    File file ABSL_GUARDED_BY(mutex);
+    absl::Status status ABSL_GUARDED_BY(mutex);
+    bool done ABSL_GUARDED_BY(mutex) = false;
+  };
+  auto shared = std::make_shared<Shared>();
+  File syncing = File::Borrow(file_.fs(), file_.fd(), file_.path());
+  const absl::Status started = wait.on_other_thread([shared, syncing = std::make_shared<File>(std::move(syncing))] {
+    absl::Status status;
+    try {
+      status = syncing->SyncData();
+    } catch (const std::bad_alloc&) {
+      status = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+    }
+    MutexLock lock(shared->mutex);
+    shared->status = std::move(status);
+    shared->done = true;
+    if (shared->file.is_open()) (void)shared->file.Close();  // nobody waits any more
+    shared->changed.NotifyAll();
+  });
+  if (!started.ok()) return file_.SyncData();
+  MutexLock lock(shared->mutex);
+  while (!shared->done) {
+    shared->changed.WaitUntil(shared->mutex, std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
+    if (shared->done) break;
+    const absl::Status ended = wait.look();
+    if (ended.ok()) continue;
+    file_.fs()->Unlink(place_.folder.fd(), temporary_.c_str());
+    shared->file = std::move(file_);
+    return ended;
+  }
+  return shared->status;
+}
+
+absl::Status AtomicFile::Commit(const WaitForDisk& wait) {
   const absl::Status status = [&]() -> absl::Status {
     FileSystem* fs = file_.fs();
     // Creating took the umask's bits away. A file system without permissions may refuse; that is no reason not to save.
     if (mode_.has_value()) (void)file_.SetMode(*mode_);
-    if (durability_ == Durability::kPower) WEFT_RETURN_IF_ERROR(file_.SyncData());
+    if (durability_ == Durability::kPower) WEFT_RETURN_IF_ERROR(Sync(wait));
     // What closing would find, while the old file is still there.
     const int flushed = fs->Flush(file_.fd());
     if (flushed < 0 && flushed != -EINTR) return IoError("close", file_.path(), flushed);

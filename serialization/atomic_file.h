@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,12 @@ namespace weft {
 enum class Durability {
   kPower,    // after Commit the file survives a power loss: data and name are synced
   kProcess,  // survives the death of the process, not of the machine; nothing is synced
+};
+
+// How long a sync is waited for by whoever may give up. Without either it is simply waited for.
+struct WaitForDisk {
+  std::function<absl::Status()> look;                                  // asked every 20 ms; an error ends the wait
+  std::function<absl::Status(std::function<void()>)> on_other_thread;  // runs it where it may take its time
 };
 
 // Where a file is to be: a name in a folder that is open, and so stays the same one whatever becomes of its path or of the
@@ -53,11 +60,12 @@ class AtomicFile {
   const std::string& temporary_path() const { return file_.path(); }
 
   // Whatever fails leaves the old file, but for the very last step: the sync of the folder after the rename.
-  absl::Status Commit();
+  absl::Status Commit(const WaitForDisk& wait = {});
   void Abort();
 
  private:
   absl::Status CreateTemporary(uint32_t mode);
+  absl::Status Sync(const WaitForDisk& wait);
 
   FilePlace place_;
   File file_;

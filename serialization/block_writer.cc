@@ -83,8 +83,10 @@ struct BlockWriter::Ring {
   absl::Status status ABSL_GUARDED_BY(mutex);
 };
 
-BlockWriter::BlockWriter(File* file, Target target)
-    : file_(file), target_(target), ring_(std::make_unique<Ring>(file, target)) {}
+BlockWriter::BlockWriter(File* file, Target target, bool alone)
+    : file_(file), target_(target), ring_(std::make_unique<Ring>(file, target)) {
+  ring_->alone = alone;
+}
 
 BlockWriter::~BlockWriter() {
   if (!ring_->thread.joinable()) return;

@@ -24,7 +24,8 @@ class BlockWriter {
     kDirectFile,  // the same, opened with OpenFlags::direct
     kStream,      // a pipe or socket
   };
-  BlockWriter(File* file, Target target);
+  // `alone`: the caller's thread writes, too.
+  BlockWriter(File* file, Target target, bool alone = false);
   ~BlockWriter();  // stops the thread; what was not finished is dropped
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;

@@ -3,11 +3,12 @@
 #include <cstring>
 
 #include "serialization/checkpoint_reader.h"
+#include "serialization/file_map.h"
+#include "src/runtime/interruptible.h"
 #include "src/runtime/on_threads.h"
 #include "src/runtime/status.h"
 
 namespace weft {
-namespace {
 
 absl::Status CheckBools(const TensorRecord& tensor, std::span<const std::byte> data, const std::string& file) {
   if (tensor.dtype != DType::kBool) return absl::OkStatus();
@@ -16,6 +17,8 @@ absl::Status CheckBools(const TensorRecord& tensor, std::span<const std::byte> d
   return absl::DataLossError(absl::StrCat("'", file, "': tensor '", tensor.name, "' of bool holds the byte ",
                                           static_cast<int>(*bad), "; only 0 and 1 are allowed"));
 }
+
+namespace {
 
 absl::Status CheckSum(const IndexRecord& entry, uint64_t index, std::span<const std::byte> bytes,
                       const std::string& file) {
@@ -133,9 +136,12 @@ absl::Status CheckpointReader::CheckBytes(uint32_t id, std::span<const std::byte
   const IndexRecord& entry = this->entry(id);
   if (verify_ != Verify::kOff && !entry.is_inside() && !entry.in_pack()) {
     const uint64_t each = SumBytes(bytes.size()), parts = SumCount(bytes.size());
-    const auto check = [&](uint64_t i) {
+    const auto check = [&](uint64_t i) -> absl::Status {
       const uint64_t at = i * each;
-      return CheckSum(entry, i, bytes.subspan(at, std::min<uint64_t>(each, bytes.size() - at)), file_.path());
+      WEFT_RETURN_IF_ERROR(Interruptible::Check());
+      const auto part = bytes.subspan(at, std::min<uint64_t>(each, bytes.size() - at));
+      TouchPages(part);
+      return CheckSum(entry, i, part, file_.path());
     };
     if (bytes.size() >= kByTwo) {
       WEFT_RETURN_IF_ERROR(OnThreads(parts, kHashers, check));

@@ -109,6 +109,9 @@ class CheckpointReader {
   std::vector<std::byte> kept_;  // the last one read: members of a pack come in order, and so do rows
 };
 
+// DATA_LOSS if the data of a tensor of bool has something else than 0 and 1.
+absl::Status CheckBools(const TensorRecord& tensor, std::span<const std::byte> data, const std::string& file);
+
 // Reads a checkpoint from a pipe or socket as it arrives. Every byte is verified before it is handed out, so that a tensor is
 // held until its checksums, which come behind it; memory grows with what has arrived. The small ones that stand in the index
 // come last. All is good only when ReadCheckpointStream returns OK.

@@ -116,9 +116,25 @@ absl::StatusOr<std::optional<IndexRecord>> FindInPage(const Frame& frame, std::s
                                                       const std::string& file);
 absl::StatusOr<FooterRecord> DecodeFooter(const Frame& frame, const std::string& file);
 
-// A tree as messages of at most 65,536 nodes and about 2 MiB each. Tensor leaves are numbered in preorder; the numbers are
-// the file's tensor ids, `tree_tensor_of_id` gives each its position in tree.tensors().
-absl::Status EncodeTree(const Tree& tree, std::vector<Message>* out, std::vector<uint32_t>* tree_tensor_of_id);
+// A tree as messages of at most 65,536 nodes and about 2 MiB each, one at a time. Tensor leaves are numbered in preorder; the
+// numbers are the file's tensor ids. The tree must outlive the encoder.
+class TreeEncoder {
+ public:
+  static absl::StatusOr<TreeEncoder> Of(const Tree& tree);
+  // The position in tree.tensors() of each id.
+  const std::vector<uint32_t>& leaves() const { return leaves_; }
+  // False when there are no more.
+  absl::StatusOr<bool> Next(Message* out);
+
+ private:
+  explicit TreeEncoder(const Tree* tree) : tree_(tree) {}
+  const Tree* tree_;
+  std::vector<Tree::NodeId>
+      order_;  // nodes in preorder, and where each stands in it; both empty where that is its number
+  std::vector<uint32_t> place_;
+  std::vector<uint32_t> leaves_;
+  uint32_t next_ = 0, tensors_ = 0;  // that have been given out
+};
 
 // Collects the nodes of tree frames, then builds the tree once the tensors' types are known.
 class TreeDecoder {

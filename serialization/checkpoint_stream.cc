@@ -53,6 +53,7 @@ absl::Status StreamReader::Announce(const TensorRecord& tensor) {
 }
 
 absl::Status StreamReader::Deliver(uint32_t id, uint64_t offset, std::span<const std::byte> data) {
+  WEFT_RETURN_IF_ERROR(CheckBools(result_.tensors[id].tensor, data, name_));
   return handler_.piece && !data.empty() ? handler_.piece(id, offset, data) : absl::OkStatus();
 }
 
@@ -125,6 +126,7 @@ absl::Status StreamReader::Sums(const Frame& frame) {
   WEFT_RETURN_IF_ERROR(Announce(entry.tensor));
   for (uint64_t k = 0; k < blocks_.size(); ++k) {
     WEFT_RETURN_IF_ERROR(Deliver(*whole_, k * kSumBytes, blocks_[k]));
+    std::vector<std::byte>().swap(blocks_[k]);  // whoever took it has it now
   }
   blocks_.clear();
   entry.sums = std::move(record.sums);

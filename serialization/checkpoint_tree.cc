@@ -43,53 +43,66 @@ void PutNode(const Tree& tree, const PlacedNode& placed, schema::Node::Builder o
 
 }  // namespace
 
-absl::Status EncodeTree(const Tree& tree, std::vector<Message>* out, std::vector<uint32_t>* tree_tensor_of_id) {
-  std::vector<uint32_t> place(tree.size(), ~uint32_t{0});  // preorder position of each node
-  std::vector<PlacedNode> order;
-  order.reserve(tree.size());
-  tree_tensor_of_id->clear();
+absl::StatusOr<TreeEncoder> TreeEncoder::Of(const Tree& tree) {
+  TreeEncoder encoder(&tree);
+  encoder.order_.reserve(tree.size());
+  std::vector<Tree::NodeId>& order = encoder.order_;
+  uint32_t tensors = 0;
   absl::Status status;
   tree.ForEachPath([&](Tree::NodeId id, const std::string& path) {
-    const Tree::Node& node = tree.node(id);
-    PlacedNode placed = {id, place[node.parent], 0};
-    if (id == Tree::root()) placed.parent = 0;
-    if (node.kind == Tree::Kind::kTensor) {
-      placed.number = static_cast<uint32_t>(tree_tensor_of_id->size());
-      tree_tensor_of_id->push_back(node.tensor);
-      if (path.size() > kMaxNameBytes && status.ok()) {
-        status = UserError("the path of a tensor has ", path.size(), " bytes; at most ", kMaxNameBytes,
-                           " are allowed: '", path.substr(0, 64), "…'");
-      }
+    order.push_back(id);
+    if (tree.node(id).kind != Tree::Kind::kTensor) return;
+    ++tensors;
+    if (path.size() > kMaxNameBytes && status.ok()) {
+      status = UserError("the path of a tensor has ", path.size(), " bytes; at most ", kMaxNameBytes, " are allowed: '",
+                         path.substr(0, 64), "…'");
     }
-    place[id] = static_cast<uint32_t>(order.size());
-    order.push_back(placed);
   });
   WEFT_RETURN_IF_ERROR(status);
   WEFT_RETURN_IF_ERROR(tree.CheckAliases());
-  for (PlacedNode& placed : order) {  // an alias may come before what it stands for
-    const Tree::Node& node = tree.node(placed.id);
-    if (node.kind == Tree::Kind::kAlias) placed.number = place[node.alias];
+  if (tensors > kMaxTensorsPerFile) return UserError("a checkpoint holds at most ", kMaxTensorsPerFile, " tensors");
+  // Most trees were made in preorder: then a node's place is its number.
+  bool in_order = true;
+  for (uint32_t i = 0; i < order.size() && in_order; ++i) in_order = order[i] == i;
+  if (!in_order) {
+    encoder.place_.resize(order.size());
+    for (uint32_t i = 0; i < order.size(); ++i) encoder.place_[order[i]] = i;
   }
-  if (tree_tensor_of_id->size() > kMaxTensorsPerFile)
-    return UserError("a checkpoint holds at most ", kMaxTensorsPerFile, " tensors");
-  for (size_t first = 0; first < order.size();) {
-    size_t bytes = 0, count = 0;
-    while (first + count < order.size() && count < kNodesPerFrame && bytes < kTreeFrameBytes) {
-      const Tree::Node& node = tree.node(order[first + count].id);
-      bytes += 64 + node.key.size() + node.text.size();
-      ++count;
+  for (const Tree::NodeId id : order) {
+    if (tree.node(id).kind == Tree::Kind::kTensor) encoder.leaves_.push_back(tree.node(id).tensor);
+  }
+  if (in_order) std::vector<Tree::NodeId>().swap(order);
+  return encoder;
+}
+
+absl::StatusOr<bool> TreeEncoder::Next(Message* out) {
+  const Tree& tree = *tree_;
+  if (next_ == tree.size()) return false;
+  const auto at = [&](uint32_t place) { return order_.empty() ? place : order_[place]; };
+  const auto place_of = [&](Tree::NodeId id) { return place_.empty() ? id : place_[id]; };
+  size_t bytes = 0;
+  uint32_t count = 0;
+  while (next_ + count < tree.size() && count < kNodesPerFrame && bytes < kTreeFrameBytes) {
+    const Tree::Node& node = tree.node(at(next_ + count));
+    bytes += 64 + node.key.size() + node.text.size();
+    ++count;
+  }
+  const uint32_t tensors = tensors_;
+  WEFT_RETURN_IF_ERROR(BuildMessage<schema::Tree>("a tree frame", bytes + 128, out, [&](schema::Tree::Builder root) {
+    tensors_ = tensors;  // a second try, if the guess was too small
+    root.setFirst(next_);
+    auto nodes = root.initNodes(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      const Tree::NodeId id = at(next_ + i);
+      const Tree::Node& node = tree.node(id);
+      PlacedNode placed = {id, place_of(node.parent), 0};
+      if (node.kind == Tree::Kind::kTensor) placed.number = tensors_++;
+      if (node.kind == Tree::Kind::kAlias) placed.number = place_of(node.alias);  // perhaps a later node
+      PutNode(tree, placed, nodes[i]);
     }
-    Message message;
-    WEFT_RETURN_IF_ERROR(
-        BuildMessage<schema::Tree>("a tree frame", bytes + 128, &message, [&](schema::Tree::Builder root) {
-          root.setFirst(static_cast<uint32_t>(first));
-          auto nodes = root.initNodes(static_cast<unsigned>(count));
-          for (unsigned i = 0; i < count; ++i) PutNode(tree, order[first + i], nodes[i]);
-        }));
-    out->push_back(std::move(message));
-    first += count;
-  }
-  return absl::OkStatus();
+  }));
+  next_ += count;
+  return true;
 }
 
 absl::Status TreeDecoder::Add(const Frame& frame, const std::string& file) {
@@ -210,6 +223,7 @@ absl::StatusOr<Tree> TreeDecoder::Build(std::span<const IndexRecord> tensors, co
   if (nodes_[0].kind == Tree::Kind::kAlias || nodes_[0].has_key || nodes_[0].parent != 0)
     return bad("the root of the tree is not valid");
   Tree tree(value_of(nodes_[0]));
+  tree.Reserve(nodes_.size());
   for (uint32_t i = 1; i < nodes_.size(); ++i) {
     const Flat& flat = nodes_[i];
     // In preorder a node's container is the previous node or one of its ancestors.

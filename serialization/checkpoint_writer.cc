@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "serialization/block_writer.h"
@@ -72,7 +73,8 @@ class Writer {
   absl::Status WriteIndex(FooterRecord* footer);
   absl::Status Progress(uint64_t bytes);
 
-  const Tree::TensorLeaf& Leaf(uint32_t id) const { return tree_.tensors()[ids_[id]]; }
+  const std::vector<uint32_t>& ids() const { return encoder_->leaves(); }
+  const Tree::TensorLeaf& Leaf(uint32_t id) const { return tree_.tensors()[ids()[id]]; }
   std::string_view NameOf(uint32_t id) const {
     return std::string_view(names_).substr(name_ends_[id], name_ends_[id + 1] - name_ends_[id]);
   }
@@ -87,9 +89,8 @@ class Writer {
   const SaveOptions& options_;
   SaveStats& stats_;
 
-  std::vector<Message> tree_messages_;
-  std::vector<uint32_t> ids_;  // file id → position in tree.tensors()
-  std::string names_;          // all paths, back to back
+  std::optional<TreeEncoder> encoder_;  // knows the tree's leaf of each file id
+  std::string names_;                   // all paths, back to back
   std::vector<uint64_t> name_ends_{0};
   uint64_t total_ = 0, done_ = 0, estimate_ = 0;
 
@@ -127,13 +128,13 @@ absl::Status Writer::Plan() {
     return UserError("user metadata of ", options_.user.size(), " entries and ", user, " bytes; at most ",
                      kMaxUserPairs, " and ", kMaxValueBytes, " are allowed (put more into the tree)");
   }
-  WEFT_RETURN_IF_ERROR(EncodeTree(tree_, &tree_messages_, &ids_));
+  WEFT_ASSIGN_OR_RETURN(encoder_, TreeEncoder::Of(tree_));
   tree_.ForEachPath([&](Tree::NodeId id, const std::string& path) {
     if (tree_.node(id).kind != Tree::Kind::kTensor) return;
     names_ += path;
     name_ends_.push_back(names_.size());
   });
-  for (uint32_t id = 0; id < ids_.size(); ++id) {
+  for (uint32_t id = 0; id < ids().size(); ++id) {
     const std::optional<uint64_t> bytes = BytesOf(id);
     if (!bytes.has_value() || *bytes > kMaxDataBytes) {
       return UserError("tensor '", NameOf(id), "' of ", weft::NameOf(Leaf(id).dtype), DimsToString(Leaf(id).dims),
@@ -236,7 +237,7 @@ absl::Status Writer::AddToPack(uint32_t id) {
     at = 0;
   }
   std::memset(pack_.data + pack_used_, 0, at - pack_used_);
-  WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], 0, {pack_.data + at, static_cast<size_t>(bytes)}));
+  WEFT_RETURN_IF_ERROR(source_.Read(ids()[id], 0, {pack_.data + at, static_cast<size_t>(bytes)}));
   pack_used_ = at + bytes;
   members_.push_back({Describe(id), static_cast<uint32_t>(at)});
   placed_[id] = {static_cast<uint32_t>(packs_.size()), static_cast<uint32_t>(at), Placed::kPack};
@@ -253,7 +254,7 @@ absl::Status Writer::WriteData(uint32_t id) {
   SumsRecord record{.tensor = id, .sums = {}};
   for (uint64_t offset = 0; offset < bytes; offset += each) {
     const std::span<std::byte> piece(piece_.data, static_cast<size_t>(std::min(each, bytes - offset)));
-    WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], offset, piece));
+    WEFT_RETURN_IF_ERROR(source_.Read(ids()[id], offset, piece));
     record.sums.push_back(Checksum64(piece));
     WEFT_RETURN_IF_ERROR(out_.Append(piece));
     WEFT_RETURN_IF_ERROR(Progress(piece.size()));
@@ -271,14 +272,14 @@ absl::Status Writer::WriteTensor(uint32_t id) {
   if (bytes >= kPackBelow) return WriteData(id);
   if (bytes >= kInsideBelow) return AddToPack(id);
   std::byte data[kInsideBelow];
-  if (bytes > 0) WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], 0, {data, static_cast<size_t>(bytes)}));
+  if (bytes > 0) WEFT_RETURN_IF_ERROR(source_.Read(ids()[id], 0, {data, static_cast<size_t>(bytes)}));
   placed_[id] = {static_cast<uint32_t>(inside_.size()), 0, Placed::kInside};
   inside_.append(reinterpret_cast<const char*>(data), bytes);
   return bytes > 0 ? Progress(bytes) : absl::OkStatus();
 }
 
 absl::Status Writer::WriteIndex(FooterRecord* footer) {
-  std::vector<uint32_t> order(ids_.size());
+  std::vector<uint32_t> order(ids().size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return NameOf(a) < NameOf(b); });
   std::vector<IndexRecord> entries;
@@ -327,16 +328,16 @@ absl::Status Writer::Run() {
 
   FooterRecord footer;
   footer.tree_offset = out_.position();
-  footer.tree_frames = static_cast<uint32_t>(tree_messages_.size());
   footer.tree_nodes = static_cast<uint32_t>(tree_.size());
-  for (Message& part : tree_messages_) {
-    WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kTree, part, {}));
-    Message().swap(part);
+  for (;; ++footer.tree_frames) {
+    WEFT_ASSIGN_OR_RETURN(const bool more, encoder_->Next(&message));
+    if (!more) break;
+    WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kTree, message, {}));
   }
-  placed_.resize(ids_.size());
-  for (uint32_t id = 0; id < ids_.size(); ++id) WEFT_RETURN_IF_ERROR(WriteTensor(id));
+  placed_.resize(ids().size());
+  for (uint32_t id = 0; id < ids().size(); ++id) WEFT_RETURN_IF_ERROR(WriteTensor(id));
   WEFT_RETURN_IF_ERROR(WritePack());
-  footer.tensors = ids_.size();
+  footer.tensors = ids().size();
   footer.payloads = data_.size() + packs_.size();
   footer.raw_bytes = total_;
   WEFT_RETURN_IF_ERROR(WriteIndex(&footer));
@@ -356,7 +357,7 @@ absl::Status Writer::Run() {
   WEFT_RETURN_IF_ERROR(out_.Finish());
   stats_.file_bytes = trailer.file_bytes;
   stats_.tensor_bytes = total_;
-  stats_.tensors = ids_.size();
+  stats_.tensors = ids().size();
   stats_.payloads = footer.payloads;
   return absl::OkStatus();
 }
@@ -392,8 +393,10 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
     for (const Tree::TensorLeaf& leaf : tree.tensors()) {
       total += StoredBytes(options.held.Of(leaf.dtype), leaf.dims).value_or(0);
     }
-    WEFT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(std::move(place), {.durability = options.durability,
-                                                                                 .direct = total >= kDirectFrom}));
+    // What need not reach the disk goes no further than the page cache.
+    const bool direct = options.durability == Durability::kPower && total >= kDirectFrom;
+    WEFT_ASSIGN_OR_RETURN(AtomicFile file,
+                          AtomicFile::Create(std::move(place), {.durability = options.durability, .direct = direct}));
     {
       BlockWriter out(&file.file(), file.direct() ? BlockWriter::Target::kDirectFile : BlockWriter::Target::kFile);
       Writer writer(&out, tree, source, options, stats);
@@ -409,7 +412,7 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
       }
       WEFT_RETURN_IF_ERROR(writer.Run());
     }
-    return file.Commit();
+    return file.Commit(options.wait);
   }());
 }
 
@@ -418,7 +421,7 @@ absl::Status StreamCheckpoint(int fd, const std::string& name, const Tree& tree,
   SaveStats unused;
   if (stats == nullptr) stats = &unused;
   File file = File::Borrow(options.fs != nullptr ? options.fs : PosixFileSystem(), fd, name);
-  BlockWriter out(&file, BlockWriter::Target::kStream);
+  BlockWriter out(&file, BlockWriter::Target::kStream, options.writes_itself);
   Writer writer(&out, tree, source, options, stats);
   return Saving(name, [&]() -> absl::Status {
     WEFT_RETURN_IF_ERROR(writer.Plan());

@@ -1,6 +1,6 @@
 // Writes a tree with its tensors as a checkpoint: to a file that appears whole or not at all, or down a pipe. Memory is
-// about 20 MiB whatever the size of the state (one 4 MiB piece, one 4 MiB pack, a ring of three blocks) plus about 130
-// bytes a tensor, and 170 for the exported function's snapshot of it; the bytes come from a TensorSource piece by piece.
+// about 20 MiB whatever the size of the state (one 4 MiB piece, one 4 MiB pack, a ring of three blocks) plus about 60
+// bytes a tensor, and 300 for the exported function's snapshot of it; the bytes come from a TensorSource piece by piece.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,8 @@ struct SaveOptions {
   std::vector<std::pair<std::string, std::string>> user;  // in order; at most 1 MiB together
   // Called after every 4 MiB or tensor with payload bytes done and in total; an error stops the save and comes back from it.
   std::function<absl::Status(uint64_t done, uint64_t total)> progress;
+  WaitForDisk wait;            // for the last sync
+  bool writes_itself = false;  // a stream: by the thread that saves, and none beside it
 };
 
 struct SaveStats {

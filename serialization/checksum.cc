@@ -1,5 +1,8 @@
-// The only file that sees xxHash. Inlined from its header: the dispatch library would be one more thing to link.
+// The only file that sees xxHash, beside what is compiled for other processors. Inlined from its header: the dispatch library
+// would be one more thing to link.
 #include "serialization/checksum.h"
+
+#include "serialization/checksum_long.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -7,7 +10,18 @@
 namespace weft {
 namespace {
 bool g_ignore = false;
+
+constexpr size_t kLong = 4096;  // bytes from which on wider vectors pay
+
+uint64_t Plain(const void* data, size_t size) { return XXH3_64bits(data, size); }
+
+LongChecksum ForThisProcessor() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return kChecksumAvx2;
+#endif
+  return Plain;
 }
+}  // namespace
 
 bool ChecksumsMatch(uint64_t stored, uint64_t computed) { return stored == computed || g_ignore; }
 void IgnoreChecksumsForFuzzing(bool ignore) { g_ignore = ignore; }
@@ -16,7 +30,11 @@ struct RunningChecksum::State {
   XXH3_state_t xxh;  // 64-byte aligned by its own declaration
 };
 
-uint64_t Checksum64(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }
+uint64_t Checksum64(std::span<const std::byte> data) {
+  if (data.size() < kLong) return XXH3_64bits(data.data(), data.size());
+  static const LongChecksum checksum = ForThisProcessor();
+  return checksum(data.data(), data.size());
+}
 
 Hash128 Checksum128(std::span<const std::byte> data) {
   const XXH128_hash_t hash = XXH3_128bits(data.data(), data.size());

@@ -1,12 +1,23 @@
 // See file_map.h.
 #include "serialization/file_map.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 
 #include "src/runtime/status.h"
 
 namespace weft {
+
+void TouchPages(std::span<const std::byte> part) {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ; older headers have no name for it
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(part.data()) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(part.data()) + part.size()) / kPage * kPage;
+  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, kPopulateRead);
+}
 
 absl::StatusOr<Ref<FileMap>> FileMap::Make(const File& file, uint64_t bytes) {
   WEFT_ASSIGN_OR_RETURN(const FileInfo info, file.Info());

@@ -19,6 +19,7 @@ struct SaveTurn::Lines {
     uint64_t number;
     uint64_t device, inode;  // of the folder
     std::string name;
+    uint64_t bytes;
     enum { kOutside, kLetIn, kRunning } state = kOutside;
     bool SameFile(const Place& other) const {
       return inode == other.inode && device == other.device && name == other.name;
@@ -40,8 +41,14 @@ struct SaveTurn::Lines {
     return static_cast<int>(
         std::count_if(places.begin(), places.end(), [&](const Place& other) { return other.state >= least; }));
   }
-  bool MayEnter(Iterator place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    return Before(place) < kMostOfOneFile && InState(Place::kLetIn) < kMostLetIn;
+  bool MayEnter(Iterator place, uint64_t most_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (Before(place) >= kMostOfOneFile || InState(Place::kLetIn) >= kMostLetIn) return false;
+    if (InState(Place::kLetIn) == InState(Place::kRunning)) return true;  // none waits
+    uint64_t held = place->bytes;
+    for (const Place& other : places) {
+      if (other.state != Place::kOutside && __builtin_add_overflow(held, other.bytes, &held)) return false;
+    }
+    return held <= most_bytes;
   }
   bool MayRun(Iterator place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return Before(place) == 0 && InState(Place::kRunning) < kMostRunning;
@@ -97,18 +104,19 @@ SaveTurn::~SaveTurn() {
   lines_->changed.NotifyAll();
 }
 
-absl::StatusOr<SaveTurn> SaveTurn::Enter(const FilePlace& place, const Look& look) {
+absl::StatusOr<SaveTurn> SaveTurn::Enter(const FilePlace& place, const Look& look, uint64_t bytes,
+                                         uint64_t most_bytes) {
   WEFT_ASSIGN_OR_RETURN(const FileInfo folder, place.folder.Info());
   Lines& lines = Lines::OfThisProcess();
   SaveTurn turn;
   absl::Status status;
   {
     MutexLock lock(lines.mutex);
-    lines.places.push_back({++lines.last_number, folder.device, folder.inode, place.name});
+    lines.places.push_back({++lines.last_number, folder.device, folder.inode, place.name, bytes});
     turn.lines_ = &lines;
     turn.number_ = lines.last_number;
     const Lines::Iterator mine = std::prev(lines.places.end());
-    status = lines.Wait(look, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return lines.MayEnter(mine); });
+    status = lines.Wait(look, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return lines.MayEnter(mine, most_bytes); });
     mine->state = Lines::Place::kLetIn;
   }
   if (!status.ok()) return status;
@@ -120,6 +128,7 @@ absl::Status SaveTurn::Begin(const Look& look) {
   const Lines::Iterator mine = lines_->Find(number_);
   WEFT_RETURN_IF_ERROR(lines_->Wait(look, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return lines_->MayRun(mine); }));
   mine->state = Lines::Place::kRunning;
+  lines_->changed.NotifyAll();  // none may be waiting now
   return absl::OkStatus();
 }
 

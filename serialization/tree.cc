@@ -6,16 +6,15 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "serialization/checksum.h"
+#include "absl/hash/hash.h"
 #include "serialization/limits.h"
 #include "src/runtime/status.h"
 
 namespace weft {
 namespace {
 
-uint64_t HashKey(Tree::NodeId dict, std::string_view key) {
-  return Checksum64(std::as_bytes(std::span(key))) ^ ((uint64_t{dict} + 1) * 0x9E3779B97F4A7C15u);
-}
+// Seeded by where the library lies, so that a file cannot be made whose keys all meet in one slot.
+uint32_t HashKey(Tree::NodeId dict, std::string_view key) { return static_cast<uint32_t>(absl::HashOf(dict, key)); }
 
 }  // namespace
 
@@ -48,13 +47,48 @@ std::string_view Tree::NameOf(Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-Tree::Tree(const Value& root) {
-  nodes_.emplace_back();
-  Fill(0, root);
+Tree::Tree(const Value& root) : rep_(MakeRef<Rep>()) {
+  rep_->nodes.emplace_back();
+  Fill(*rep_, 0, root);
 }
 
-void Tree::Fill(NodeId id, const Value& value) {
-  Node& node = nodes_[id];
+Tree::Rep& Tree::Own() {
+  if (rep_->shared()) rep_ = MakeRef<Rep>(*rep_);
+  return *rep_;
+}
+
+size_t Tree::Rep::SlotOf(NodeId dict, std::string_view key) const {
+  const uint32_t hash = HashKey(dict, key);
+  size_t at = hash & (slots.size() - 1);
+  for (; slots[at].id != kNoNode; at = (at + 1) & (slots.size() - 1)) {
+    if (slots[at].hash != hash) continue;
+    const Node& node = nodes[slots[at].id];
+    if (node.parent == dict && node.key == key) break;
+  }
+  return at;
+}
+
+// Room for so many keys. Whoever was there before stands first, as if it had come to the new table first.
+void Tree::Rep::Grow(size_t wanted) {
+  size_t size = 16;
+  while (size < 2 * wanted) size *= 2;
+  if (size <= slots.size()) return;
+  slots.assign(size, Slot());
+  for (NodeId id = 1; id < nodes.size(); ++id) {
+    const Node& node = nodes[id];
+    if (nodes[node.parent].kind == Kind::kDict)
+      slots[SlotOf(node.parent, node.key)] = {HashKey(node.parent, node.key), id};
+  }
+}
+
+void Tree::Reserve(size_t count) {
+  Rep& rep = Own();
+  rep.nodes.reserve(count);
+  rep.Grow(count);
+}
+
+void Tree::Fill(Rep& rep, NodeId id, const Value& value) {
+  Node& node = rep.nodes[id];
   node.kind = value.kind;
   node.boolean = value.boolean;
   node.int64 = value.int64;
@@ -62,19 +96,19 @@ void Tree::Fill(NodeId id, const Value& value) {
   node.text = value.text;
   node.alias = value.alias;
   if (value.kind == Kind::kTensor) {
-    node.tensor = static_cast<uint32_t>(tensors_.size());
-    tensors_.push_back({value.dtype, Dims(value.dims.begin(), value.dims.end()), id});
+    node.tensor = static_cast<uint32_t>(rep.tensors.size());
+    rep.tensors.push_back({value.dtype, Dims(value.dims.begin(), value.dims.end()), id});
   }
 }
 
 absl::Status Tree::Check(NodeId container, std::string_view key, const Value& value) const {
-  if (container >= nodes_.size()) return UserError("tree node ", container, " does not exist; the tree has ", size());
-  const Node& parent = nodes_[container];
+  if (container >= size()) return UserError("tree node ", container, " does not exist; the tree has ", size());
+  const Node& parent = node(container);
   if (!IsContainer(parent.kind)) {
     return UserError("cannot add to tree node '", PathOf(container), "': it is a ", NameOf(parent.kind),
                      ", not a dict, list or tuple");
   }
-  if (nodes_.size() >= kMaxTreeNodes) return UserError("a tree holds at most ", kMaxTreeNodes, " nodes");
+  if (size() >= kMaxTreeNodes) return UserError("a tree holds at most ", kMaxTreeNodes, " nodes");
   if (parent.depth + 1 > kMaxTreeDepth) return UserError("a tree is at most ", kMaxTreeDepth, " levels deep");
   if (parent.kind == Kind::kDict) {
     if (key.size() > kMaxNameBytes) {
@@ -118,40 +152,40 @@ absl::Status Tree::Check(NodeId container, std::string_view key, const Value& va
 }
 
 absl::Status Tree::CheckTarget(NodeId container, NodeId target) const {
-  if (target >= nodes_.size()) return UserError("an alias stands for tree node ", target, ", which does not exist");
-  if (nodes_[target].kind == Kind::kAlias) return UserError("an alias in a tree cannot stand for another alias");
+  if (target >= size()) return UserError("an alias stands for tree node ", target, ", which does not exist");
+  if (this->node(target).kind == Kind::kAlias) return UserError("an alias in a tree cannot stand for another alias");
   // A container as alias of its own ancestor would be a cycle.
-  for (NodeId at = container;; at = nodes_[at].parent) {
+  for (NodeId at = container;; at = this->node(at).parent) {
     if (at == target) return UserError("an alias in a tree cannot stand for a container that holds it");
     if (at == root()) return absl::OkStatus();
   }
 }
 
 absl::Status Tree::PointAlias(NodeId alias, NodeId target) {
-  if (alias == root() || alias >= nodes_.size() || nodes_[alias].kind != Kind::kAlias) {
+  if (alias == root() || alias >= size() || this->node(alias).kind != Kind::kAlias) {
     return UserError("tree node ", alias, " is no alias");
   }
-  WEFT_RETURN_IF_ERROR(CheckTarget(nodes_[alias].parent, target));
-  nodes_[alias].alias = target;
+  WEFT_RETURN_IF_ERROR(CheckTarget(this->node(alias).parent, target));
+  Own().nodes[alias].alias = target;
   return absl::OkStatus();
 }
 
 absl::Status Tree::CheckAliases() const {
   bool to_container = false;
-  for (NodeId id = 0; id < nodes_.size(); ++id) {
-    const Node& node = nodes_[id];
+  for (NodeId id = 0; id < size(); ++id) {
+    const Node& node = this->node(id);
     if (node.kind != Kind::kAlias) continue;
     if (node.alias == kNoNode) return UserError("alias '", PathOf(id), "' stands for nothing");
-    to_container = to_container || IsContainer(nodes_[node.alias].kind);
+    to_container = to_container || IsContainer(this->node(node.alias).kind);
   }
   if (!to_container) return absl::OkStatus();
   // A walk down that follows aliases: a node that is met again while it is open is its own descendant.
   enum State : uint8_t { kNew, kOpen, kDone };
-  std::vector<State> states(nodes_.size(), kNew);
+  std::vector<State> states(size(), kNew);
   struct Level {
     NodeId container, child;
   };
-  std::vector<Level> open = {{root(), nodes_[root()].first_child}};
+  std::vector<Level> open = {{root(), node(root()).first_child}};
   states[root()] = kOpen;
   while (!open.empty()) {
     if (open.back().child == kNoNode) {
@@ -159,37 +193,43 @@ absl::Status Tree::CheckAliases() const {
       open.pop_back();
       continue;
     }
-    const NodeId child = std::exchange(open.back().child, nodes_[open.back().child].next_sibling);
+    const NodeId child = std::exchange(open.back().child, node(open.back().child).next_sibling);
     const NodeId at = Resolve(child);
-    if (!IsContainer(nodes_[at].kind) || states[at] == kDone) continue;
+    if (!IsContainer(this->node(at).kind) || states[at] == kDone) continue;
     if (states[at] == kOpen) return UserError("alias '", PathOf(child), "' leads round in a circle to what holds it");
     states[at] = kOpen;
-    open.push_back({at, nodes_[at].first_child});
+    open.push_back({at, this->node(at).first_child});
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<Tree::NodeId> Tree::Add(NodeId container, std::string_view key, const Value& value) {
   WEFT_RETURN_IF_ERROR(Check(container, key, value));
-  const NodeId id = static_cast<NodeId>(nodes_.size());
-  const size_t leaves = tensors_.size();
-  nodes_.emplace_back();
+  Rep& rep = Own();
+  const bool keyed = rep.nodes[container].kind == Kind::kDict;
+  if (keyed) rep.Grow(rep.keys + 1);
+  const NodeId id = static_cast<NodeId>(rep.nodes.size());
+  const size_t leaves = rep.tensors.size();
+  rep.nodes.emplace_back();
   absl::Cleanup undo = [&] {  // memory ran out
-    nodes_.pop_back();
-    tensors_.erase(tensors_.begin() + static_cast<ptrdiff_t>(leaves), tensors_.end());
+    rep.nodes.pop_back();
+    rep.tensors.erase(rep.tensors.begin() + static_cast<ptrdiff_t>(leaves), rep.tensors.end());
   };
-  Fill(id, value);
-  Node& node = nodes_[id];
-  Node& parent = nodes_[container];
+  Fill(rep, id, value);
+  Node& node = rep.nodes[id];
+  Node& parent = rep.nodes[container];
   node.parent = container;
   node.depth = parent.depth + 1;
   node.key = key;
-  if (parent.kind == Kind::kDict) by_key_.emplace(HashKey(container, key), id);
   std::move(undo).Cancel();
+  if (keyed) {
+    rep.slots[rep.SlotOf(container, key)] = {HashKey(container, key), id};
+    ++rep.keys;
+  }
   if (parent.first_child == kNoNode) {
     parent.first_child = id;
   } else {
-    nodes_[parent.last_child].next_sibling = id;
+    rep.nodes[parent.last_child].next_sibling = id;
   }
   parent.last_child = id;
   ++parent.children;
@@ -197,41 +237,35 @@ absl::StatusOr<Tree::NodeId> Tree::Add(NodeId container, std::string_view key, c
 }
 
 void Tree::TakeBack(NodeId first) {
-  for (NodeId id = static_cast<NodeId>(nodes_.size()); id-- > first;) {
-    const Node& node = nodes_[id];
-    Node& parent = nodes_[node.parent];
+  Rep& rep = Own();
+  for (NodeId id = static_cast<NodeId>(rep.nodes.size()); id-- > first;) {
+    const Node& node = rep.nodes[id];
+    Node& parent = rep.nodes[node.parent];
     if (parent.kind == Kind::kDict) {
-      const auto found = by_key_.find(HashKey(node.parent, node.key));
-      if (found != by_key_.end() && found->second == id) by_key_.erase(found);
+      rep.slots[rep.SlotOf(node.parent, node.key)] = Slot();
+      --rep.keys;
     }
     if (node.parent < first) {
       NodeId before = parent.first_child == id ? kNoNode : parent.first_child;
-      while (before != kNoNode && nodes_[before].next_sibling != id) before = nodes_[before].next_sibling;
-      (before == kNoNode ? parent.first_child : nodes_[before].next_sibling) = kNoNode;
+      while (before != kNoNode && rep.nodes[before].next_sibling != id) before = rep.nodes[before].next_sibling;
+      (before == kNoNode ? parent.first_child : rep.nodes[before].next_sibling) = kNoNode;
       parent.last_child = before;
       --parent.children;
     }
-    if (node.kind == Kind::kTensor) tensors_.pop_back();
-    nodes_.pop_back();
+    if (node.kind == Kind::kTensor) rep.tensors.pop_back();
+    rep.nodes.pop_back();
   }
 }
 
 Tree::NodeId Tree::Find(NodeId dict, std::string_view key) const {
-  if (dict >= nodes_.size() || nodes_[dict].kind != Kind::kDict) return kNoNode;
-  const auto found = by_key_.find(HashKey(dict, key));
-  if (found == by_key_.end()) return kNoNode;
-  const Node& node = nodes_[found->second];
-  if (node.parent == dict && node.key == key) return found->second;
-  for (NodeId at = nodes_[dict].first_child; at != kNoNode; at = nodes_[at].next_sibling) {
-    if (nodes_[at].key == key) return at;
-  }
-  return kNoNode;
+  if (dict >= size() || this->node(dict).kind != Kind::kDict || rep_->keys == 0) return kNoNode;
+  return rep_->slots[rep_->SlotOf(dict, key)].id;
 }
 
 Tree::NodeId Tree::Child(NodeId container, uint32_t index) const {
-  if (container >= nodes_.size() || index >= nodes_[container].children) return kNoNode;
-  NodeId at = nodes_[container].first_child;
-  while (index-- > 0) at = nodes_[at].next_sibling;
+  if (container >= size() || index >= this->node(container).children) return kNoNode;
+  NodeId at = this->node(container).first_child;
+  while (index-- > 0) at = this->node(at).next_sibling;
   return at;
 }
 
@@ -244,18 +278,18 @@ void Tree::AppendKey(std::string_view key, std::string* path) {
 
 std::string Tree::PathOf(NodeId id) const {
   std::vector<NodeId> chain;
-  for (NodeId at = id; at != root(); at = nodes_[at].parent) chain.push_back(at);
+  for (NodeId at = id; at != root(); at = this->node(at).parent) chain.push_back(at);
   std::reverse(chain.begin(), chain.end());
   std::string path;
   for (size_t i = 0; i < chain.size(); ++i) {
     if (i > 0) path += '.';
-    const Node& node = nodes_[chain[i]];
-    if (nodes_[node.parent].kind == Kind::kDict) {
+    const Node& node = this->node(chain[i]);
+    if (this->node(node.parent).kind == Kind::kDict) {
       AppendKey(node.key, &path);
       continue;
     }
     uint32_t index = 0;
-    for (NodeId at = nodes_[node.parent].first_child; at != chain[i]; at = nodes_[at].next_sibling) ++index;
+    for (NodeId at = this->node(node.parent).first_child; at != chain[i]; at = this->node(at).next_sibling) ++index;
     absl::StrAppend(&path, index);
   }
   return path;
@@ -271,7 +305,7 @@ Tree::NodeId Tree::FindPath(std::string_view path) const {
       piece += path[i];
     }
     at = Resolve(at);
-    if (nodes_[at].kind == Kind::kDict) {
+    if (node(at).kind == Kind::kDict) {
       at = Find(at, piece);
     } else {
       uint64_t index = 0;
@@ -295,23 +329,23 @@ void Tree::ForEachPath(const std::function<void(NodeId, const std::string&)>& vi
   NodeId at = root();
   for (;;) {
     visit(at, path);
-    NodeId next = nodes_[at].first_child;
+    NodeId next = node(at).first_child;
     if (next != kNoNode) {
       levels.push_back({path.size(), 0});
     } else {
-      while (at != root() && nodes_[at].next_sibling == kNoNode) {
-        at = nodes_[at].parent;
+      while (at != root() && node(at).next_sibling == kNoNode) {
+        at = node(at).parent;
         levels.pop_back();
       }
       if (at == root()) return;
-      next = nodes_[at].next_sibling;
+      next = node(at).next_sibling;
       ++levels.back().index;
     }
     at = next;
     path.resize(levels.back().length);
     if (levels.size() > 1) path += '.';
-    if (nodes_[nodes_[at].parent].kind == Kind::kDict) {
-      AppendKey(nodes_[at].key, &path);
+    if (node(node(at).parent).kind == Kind::kDict) {
+      AppendKey(node(at).key, &path);
     } else {
       absl::StrAppend(&path, levels.back().index);
     }
@@ -322,13 +356,13 @@ void Tree::ForEachPreorder(const std::function<void(NodeId)>& visit) const {
   NodeId at = root();
   for (;;) {
     visit(at);
-    if (nodes_[at].first_child != kNoNode) {
-      at = nodes_[at].first_child;
+    if (node(at).first_child != kNoNode) {
+      at = node(at).first_child;
       continue;
     }
-    while (at != root() && nodes_[at].next_sibling == kNoNode) at = nodes_[at].parent;
+    while (at != root() && node(at).next_sibling == kNoNode) at = node(at).parent;
     if (at == root()) return;
-    at = nodes_[at].next_sibling;
+    at = node(at).next_sibling;
   }
 }
 

@@ -1,7 +1,8 @@
 // Nested state in memory: dicts, lists and tuples of tensors, numbers, text, bytes and aliases. Checkpoints store it, optimizer
 // state is kept in it, the C API hands it out as weft_tree. A tensor leaf is a number (its position in `tensors()`) with a
 // type and a shape; whoever owns the values keeps them beside the tree under that number.
-// Thread rule: like a vector; reading from several threads is safe while nobody writes.
+// A copy costs nothing until one of the two changes. Thread rule: like a vector; reading from several threads is safe while
+// nobody writes.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/runtime/dtype.h"
+#include "src/runtime/ref.h"
 #include "src/runtime/shape.h"
 
 namespace weft {
@@ -102,22 +103,24 @@ class Tree {
   // INVALID_ARGUMENT where an alias stands for nothing yet, or where aliases of containers lead round in a circle.
   absl::Status CheckAliases() const;
   // Gives a tensor leaf another type.
-  void Retype(uint32_t leaf, DType dtype) { tensors_[leaf].dtype = dtype; }
+  void Retype(uint32_t leaf, DType dtype) { Own().tensors[leaf].dtype = dtype; }
+  // Room for so many nodes, if the caller knows.
+  void Reserve(size_t nodes);
   // Removes the newest nodes, from `first` on.
   void TakeBack(NodeId first);
   absl::StatusOr<NodeId> Append(NodeId container, const Value& value) { return Add(container, {}, value); }
 
   static constexpr NodeId root() { return 0; }
-  size_t size() const { return nodes_.size(); }
-  const Node& node(NodeId id) const { return nodes_[id]; }
-  const std::vector<TensorLeaf>& tensors() const { return tensors_; }
+  size_t size() const { return rep_->nodes.size(); }
+  const Node& node(NodeId id) const { return rep_->nodes[id]; }
+  const std::vector<TensorLeaf>& tensors() const { return rep_->tensors; }
 
   // The child under a key, kNoNode if there is none. Constant time.
   NodeId Find(NodeId dict, std::string_view key) const;
   // The i-th child, kNoNode past the end. Linear in i: walk first_child and next_sibling where that matters.
   NodeId Child(NodeId container, uint32_t index) const;
   // The node itself, or what an alias stands for.
-  NodeId Resolve(NodeId id) const { return nodes_[id].kind == Kind::kAlias ? nodes_[id].alias : id; }
+  NodeId Resolve(NodeId id) const { return node(id).kind == Kind::kAlias ? node(id).alias : id; }
 
   // "layers.0.weight": keys and indices joined by "."; "." and "\" in a key are preceded by "\". Unique in a tree.
   std::string PathOf(NodeId id) const;
@@ -135,13 +138,29 @@ class Tree {
   friend bool operator==(const Tree& a, const Tree& b);
 
  private:
+  // Children of dicts by their keys: open addressing, at most half full. A node that is taken back was the newest, so that its
+  // slot is emptied without a trace.
+  struct Slot {
+    uint32_t hash = 0;
+    NodeId id = kNoNode;
+  };
+  struct Rep final : RefCounted {
+    Rep() = default;
+    Rep(const Rep& other)
+        : RefCounted(), nodes(other.nodes), tensors(other.tensors), slots(other.slots), keys(other.keys) {}
+    size_t SlotOf(NodeId dict, std::string_view key) const;  // its own, or the empty one where it would stand
+    void Grow(size_t keys);
+    std::vector<Node> nodes;
+    std::vector<TensorLeaf> tensors;
+    std::vector<Slot> slots;  // a power of two, or none
+    size_t keys = 0;
+  };
   absl::Status Check(NodeId container, std::string_view key, const Value& value) const;
   absl::Status CheckTarget(NodeId container, NodeId target) const;
-  void Fill(NodeId id, const Value& value);
+  static void Fill(Rep& rep, NodeId id, const Value& value);
+  Rep& Own();
 
-  std::vector<Node> nodes_;
-  std::vector<TensorLeaf> tensors_;
-  std::unordered_map<uint64_t, NodeId> by_key_;  // hash of (dict, key); a collision falls back to walking the dict
+  Ref<Rep> rep_;
 };
 
 // Strict UTF-8 without NUL: what every language can hold as a string. Keys and texts are.

@@ -142,7 +142,7 @@ absl::Status SaveForeign(FileFormat format, FilePlace place, const FlatTree& fla
       case FileFormat::kNpz: WEFT_RETURN_IF_ERROR(WriteNpz(file.file(), flat, source, options)); break;
       default: return InternalError("no writer of ", NameOf(format));
     }
-    return file.Commit();
+    return file.Commit(options.wait);
   }();
   if (status.ok()) return status;
   return WithText(status, absl::StrCat("saving '", path, "': ", status.message()));

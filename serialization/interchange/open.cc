@@ -9,6 +9,7 @@
 #include "serialization/interchange/pytorch.h"
 #include "serialization/interchange/safetensors.h"
 #include "serialization/interchange/tensor_file.h"
+#include "serialization/retention.h"
 #include "src/runtime/file_kind.h"
 #include "src/runtime/status.h"
 
@@ -76,15 +77,33 @@ absl::StatusOr<std::unique_ptr<TensorFile>> OpenArchive(File file, uint64_t file
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& path, const OpenOptions& options) {
+absl::StatusOr<std::unique_ptr<TensorFile>> OpenTensorFile(const std::string& given, const OpenOptions& options) {
+  std::string path = given;
   FileSystem* const fs = options.fs != nullptr ? options.fs : PosixFileSystem();
   FileInfo info;
   WEFT_ASSIGN_OR_RETURN(File file, File::OpenToRead(fs, path, &info));
+  std::byte raw[std::max(kSniffedBytes, kMostPointerBytes)];
+  std::span<std::byte> first;
+  const auto look = [&](size_t most) {
+    first = std::span(raw, std::min<uint64_t>(static_cast<uint64_t>(info.size), most));
+    return file.ReadAt(0, first);
+  };
+  const auto text_of = [&] { return std::string_view(reinterpret_cast<const char*>(raw), first.size()); };
+  WEFT_RETURN_IF_ERROR(look(kSniffedBytes));
+  if (IsPointer(text_of())) {
+    WEFT_RETURN_IF_ERROR(look(kMostPointerBytes));
+    WEFT_ASSIGN_OR_RETURN(const std::string name, NameInPointer(text_of(), path));
+    path = JoinPath(DirectoryOf(path), name);
+    absl::StatusOr<File> named = File::OpenToRead(fs, path, &info);
+    if (!named.ok()) {
+      return WithText(named.status(), absl::StrCat("'", given, "' points to it: ", named.status().message()));
+    }
+    file = *std::move(named);
+    WEFT_RETURN_IF_ERROR(look(kSniffedBytes));
+    if (IsPointer(text_of())) return UserError("'", given, "' points to '", path, "', which is a pointer itself");
+  }
+  const std::string_view text = text_of();
   const auto file_bytes = static_cast<uint64_t>(info.size);
-  std::byte raw[kSniffedBytes];
-  const std::span<std::byte> first(raw, std::min<uint64_t>(file_bytes, sizeof(raw)));
-  WEFT_RETURN_IF_ERROR(file.ReadAt(0, first));
-  const std::string_view text(reinterpret_cast<const char*>(raw), first.size());
   if (text.starts_with("GGUF")) return OpenGguf(fs, path);
   if (IsOldPyTorch(first)) return OpenOldPyTorch(std::move(file), file_bytes);
   if (IsNpy(first)) return OpenNpy(fs, path);

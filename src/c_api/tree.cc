@@ -1,9 +1,9 @@
 // weft_tree_*.
 #include "src/c_api/tree_object.h"
 
+#include <algorithm>
 #include <numeric>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "absl/cleanup/cleanup.h"
 #include "src/c_api/guess.h"
@@ -60,16 +60,26 @@ absl::Status TensorTree::HasValues() const {
   return absl::OkStatus();
 }
 
+uint64_t TensorTree::Bytes() const {
+  uint64_t bytes = 0;
+  for (const Tree::TensorLeaf& leaf : tree.tensors()) {
+    bytes += static_cast<uint64_t>(CountOf(leaf.dims)) * static_cast<uint64_t>(BytesOf(leaf.dtype));
+  }
+  return bytes;
+}
+
 absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TensorTree::Tied() const {
   std::vector<uint32_t> leaves(values.size());
   std::iota(leaves.begin(), leaves.end(), 0);
-  // The standard library's, which survive an allocation that fails.
-  std::unordered_set<const lazy::Tensor*> distinct;
-  for (const Ref<lazy::Tensor>& value : values) distinct.insert(value.get());
-  if (distinct.size() == values.size()) return std::pair(tree, std::move(leaves));
+  std::vector<const lazy::Tensor*> sorted;
+  sorted.reserve(values.size());
+  for (const Ref<lazy::Tensor>& value : values) sorted.push_back(value.get());
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return std::pair(tree, std::move(leaves));
   leaves.clear();
   Tree tied(Tree::Value{.kind = tree.node(Tree::root()).kind});  // a container, or there would be one tensor at most
   std::vector<Tree::NodeId> copies(tree.size(), Tree::kNoNode);
+  // The standard library's, which survives an allocation that fails.
   std::unordered_map<const lazy::Tensor*, Tree::NodeId> first;
   std::vector<std::pair<Tree::NodeId, Tree::NodeId>> later;  // aliases that come before what they stand for
   absl::Status status;

@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "src/runtime/interruptible.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -27,6 +28,7 @@ namespace {
 
 // Linux transfers at most 0x7ffff000 bytes a call anyway; asking for less keeps the arithmetic far from any edge.
 constexpr size_t kLargestTransfer = size_t{1} << 30;
+constexpr size_t kReadPiece = 16 << 20;  // between two looks for who gives up: some 10 ms
 
 // A write to a closed pipe or past RLIMIT_FSIZE raises a signal whose default ends the process. A library may not install
 // handlers, so the two are blocked around the call and what this call raised is taken back. About 0.3 us a write.
@@ -336,13 +338,19 @@ File File::Borrow(FileSystem* fs, int fd, std::string name) {
   return file;
 }
 
+absl::Status File::Failed(std::string_view action, int64_t negative_errno) const {
+  WEFT_RETURN_IF_ERROR(fs_->Why());
+  return IoError(action, path_, negative_errno);
+}
+
 absl::Status File::ReadAt(int64_t offset, std::span<std::byte> out) const {
   size_t done = 0;
   while (done < out.size()) {
-    const size_t ask = std::min(out.size() - done, kLargestTransfer);
+    WEFT_RETURN_IF_ERROR(Interruptible::Check());
+    const size_t ask = std::min(out.size() - done, kReadPiece);
     const int64_t n = fs_->ReadAt(fd_, out.data() + done, ask, offset + static_cast<int64_t>(done));
     if (n == -EINTR) continue;
-    if (n < 0) return IoError(absl::StrCat("read ", out.size(), " bytes at offset ", offset, " of"), path_, n);
+    if (n < 0) return Failed(absl::StrCat("read ", out.size(), " bytes at offset ", offset, " of"), n);
     if (n == 0) {
       return UserErrorOf(absl::StatusCode::kDataLoss, "'", path_, "' ends at byte ",
                          offset + static_cast<int64_t>(done), ", but ", out.size(), " bytes were expected at offset ",
@@ -355,10 +363,11 @@ absl::Status File::ReadAt(int64_t offset, std::span<std::byte> out) const {
 
 absl::StatusOr<size_t> File::ReadSome(std::span<std::byte> out) {
   for (;;) {
+    WEFT_RETURN_IF_ERROR(Interruptible::Check());
     const int64_t n = fs_->Read(fd_, out.data(), std::min(out.size(), kLargestTransfer));
     if (n >= 0) return static_cast<size_t>(n);
     if (n == -EINTR) continue;
-    if (n != -EAGAIN) return IoError("read", path_, n);
+    if (n != -EAGAIN) return Failed("read", n);
     const int ready = fs_->WaitReady(fd_, /*for_write=*/false);
     if (ready < 0 && ready != -EINTR) return IoError("wait for input of", path_, ready);
   }
@@ -376,8 +385,7 @@ absl::Status File::Write(std::span<const std::byte> data) {
     }
     // A write of 0 bytes happens on no file system that keeps the rules; retrying it for ever would hang.
     if (n <= 0) {
-      return IoError(absl::StrCat("write ", data.size(), " bytes at offset ", written_, " of"), path_,
-                     n == 0 ? -EIO : n);
+      return Failed(absl::StrCat("write ", data.size(), " bytes at offset ", written_, " of"), n == 0 ? -EIO : n);
     }
     done += static_cast<size_t>(n);
     written_ += n;

@@ -83,6 +83,8 @@ class FileSystem {
   virtual void* Map(int fd, size_t size, int* error);
   virtual void Unmap(void* memory, size_t size);
   virtual int64_t TypeOf(int fd);  // statfs's number of the kind of file system
+  // Why reading or writing failed, where a number does not tell it; OK where it does.
+  virtual absl::Status Why() { return absl::OkStatus(); }
 };
 
 // The operating system's. Lives forever.
@@ -138,6 +140,7 @@ class File {
  private:
   static absl::StatusOr<File> Open(FileSystem* fs, int folder, const char* name, std::string path, OpenFlags flags,
                                    uint32_t mode);
+  absl::Status Failed(std::string_view action, int64_t negative_errno) const;
 
   FileSystem* fs_ = nullptr;
   int fd_ = -1;

@@ -64,9 +64,7 @@ std::string Assemble(Parts p) {
   Message meta;
   EXPECT_TRUE(EncodeHeader(p.header, &meta).ok());
   frame(FrameKind::kHeader, meta, {});
-  std::vector<Message> trees;
-  std::vector<uint32_t> ids;
-  EXPECT_TRUE(EncodeTree(p.tree, &trees, &ids).ok());
+  const std::vector<Message> trees = FramesOf(p.tree);
   p.footer.tree_offset = file.size();
   p.footer.tree_frames = static_cast<uint32_t>(trees.size());
   p.footer.tree_nodes = static_cast<uint32_t>(p.tree.size());

@@ -12,6 +12,7 @@
 
 #include "gtest/gtest.h"
 #include "serialization/checkpoint_reader.h"
+#include "serialization/checkpoint_schema.h"
 #include "serialization/checkpoint_writer.h"
 
 namespace weft::testing {
@@ -48,6 +49,15 @@ struct State : TensorSource {
     return absl::OkStatus();
   }
 };
+
+// The messages of a tree.
+inline std::vector<Message> FramesOf(const Tree& tree) {
+  absl::StatusOr<TreeEncoder> encoder = TreeEncoder::Of(tree);
+  EXPECT_TRUE(encoder.ok()) << encoder.status();
+  std::vector<Message> frames;
+  for (Message message; encoder.ok() && encoder->Next(&message).value_or(false);) frames.push_back(std::move(message));
+  return frames;
+}
 
 // About 6 KiB with one of everything.
 inline State SmallState() {

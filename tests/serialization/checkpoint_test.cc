@@ -467,9 +467,7 @@ class Terabyte {
       ASSERT_TRUE(tree.Add(0, absl::StrCat("w", i), Tree::Tensor(DType::kU8, std::vector<int64_t>{kRows, kColumns})).ok());
     }
     ASSERT_TRUE(tree.Add(0, "x", Tree::Tensor(DType::kF32, std::vector<int64_t>{})).ok());
-    std::vector<Message> trees;
-    std::vector<uint32_t> ids;
-    ASSERT_TRUE(EncodeTree(tree, &trees, &ids).ok());
+    const std::vector<Message> trees = FramesOf(tree);
     FooterRecord footer;
     footer.tree_offset = at_;
     footer.tree_frames = 1;

@@ -69,6 +69,28 @@ TEST(SaveLine, LetsAStatedNumberInAndAStatedNumberRun) {
   EXPECT_TRUE(SaveTurn::Enter(PlaceOf(dir / "more"), Impatient()).ok());
 }
 
+TEST(SaveLine, HoldsSoManyBytesOrOneThatRunsAndOneThatWaits) {
+  TempDir dir;
+  const auto enter = [&](const char* name, uint64_t bytes) {
+    return SaveTurn::Enter(PlaceOf(dir / name), Impatient(), bytes, /*most_bytes=*/100);
+  };
+  auto a = enter("a", 90), b = enter("b", 10);
+  ASSERT_TRUE(a.ok() && b.ok());  // 100 together
+  EXPECT_TRUE(absl::IsCancelled(enter("c", 1).status()));
+  ASSERT_TRUE(a->Begin(nullptr).ok());
+  EXPECT_TRUE(absl::IsCancelled(enter("c", 1).status()));
+  ASSERT_TRUE(b->Begin(nullptr).ok());
+  auto c = enter("c", 1000);  // none waits
+  EXPECT_TRUE(c.ok());
+  EXPECT_TRUE(absl::IsCancelled(enter("d", 0).status()));
+  a = absl::CancelledError("");
+  c = absl::CancelledError("");
+  EXPECT_TRUE(enter("d", 90).ok());
+  auto huge = enter("e", ~uint64_t{0});
+  EXPECT_TRUE(huge.ok());
+  EXPECT_TRUE(absl::IsCancelled(enter("f", 1).status()));  // the sum is no number of 64 bits
+}
+
 TEST(SaveLine, ManyThreadsGoOneByOne) {
   TempDir dir;
   const FilePlace places[] = {PlaceOf(dir / "a"), PlaceOf(dir / "b"), PlaceOf(dir / "c")};
