@@ -101,7 +101,7 @@ bool IsSame(const ir::AttrValue& was, const ir::AttrValue& is) {
   return (*a)->value == (*b)->value;
 }
 
-// Whether two nodes of functions compute the same from the same operands.
+// Tells whether two nodes of functions compute the same from the same operands.
 bool IsSame(const ir::Node& was, const ir::Node& is) {
   if (&was.op() != &is.op() || was.operands().size() != is.operands().size()) return false;
   if (!std::ranges::equal(was.results(), is.results()) || was.regions().size() != is.regions().size()) return false;

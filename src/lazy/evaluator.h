@@ -141,8 +141,8 @@ class Evaluator {
   // Handles values that cannot be computed any more: tensors that were assigned one show their value from before, cuts
   // leave out the others. False: the cut needs nothing that is lost.
   absl::StatusOr<bool> LeaveOutLost(MeshState& state, const Cut& cut);
-  // What a function on the host was to make and could not: tensors that were assigned it show what they showed before; after a cut
-  // that nobody asked for by name, as all do that were assigned in the same step.
+  // Handles results that a function on the host failed to make: tensors that were assigned one show their value from
+  // before; after a cut that no call asked for by name, so do all that were assigned in the same step.
   void LeaveOutFailed(MeshState& state, CutReason reason, const Cut& cut);
   // Adds all that was assigned up to the cut and is not known, if anything of it is there: a step is done whole or not at all.
   using Before = std::vector<std::pair<Tensor*, Ref<Data>>>;

@@ -251,7 +251,7 @@ absl::StatusOr<bool> Evaluator::LeaveOutLost(MeshState& state, const Cut& cut) {
 }
 
 void Evaluator::LeaveOutFailed(MeshState& state, CutReason reason, const Cut& cut) {
-  // What is made for a function on the host is part of another cut, which looks when it has been called.
+  // Operands of a function on the host are part of another cut, which looks when the function has been called.
   if (reason == CutReason::kCustom) return;
   Before back;
   absl::Status outcome;
