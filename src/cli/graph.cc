@@ -43,9 +43,11 @@ std::string ShortType(std::string_view type) {
   return std::string(type.substr(letters)) + "[" + dims + "]";
 }
 
-// "0.012 ms, 8192 bytes, 4.1 GF/s"
+// "12.3 us, 8192 bytes, 4.1 GF/s"
 std::string CostOf(const MeasuredKernel& kernel) {
-  std::string text = FixedText(static_cast<double>(kernel.nanoseconds) / 1e6, 3) + " ms";
+  constexpr int64_t kShort = 100'000;  // nanoseconds; less is said in microseconds
+  const auto time = static_cast<double>(kernel.nanoseconds);
+  std::string text = kernel.nanoseconds < kShort ? FixedText(time / 1e3, 1) + " us" : FixedText(time / 1e6, 3) + " ms";
   if (kernel.bytes >= 0) text += ", " + std::to_string(kernel.bytes) + " bytes";
   if (kernel.flops > 0 && kernel.nanoseconds > 0) {
     text += ", " + FixedText(static_cast<double>(kernel.flops) / static_cast<double>(kernel.nanoseconds), 1) + " GF/s";

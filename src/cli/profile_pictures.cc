@@ -68,7 +68,7 @@ class Picture {
     for (int step = 1; Covers(left, at, width) && step < 80; ++step) {
       at = y + (step % 2 == 1 ? 1 : -1) * (step + 1) / 2 * (kFont + 1);
     }
-    taken_.push_back({left, at - kFont, width});
+    taken_.push_back({left, at - kFont, width, kFont});
     svg_ += "<text x=\"" + Fixed(x) + "\" y=\"" + Fixed(at) + "\" text-anchor=\"" + std::string(anchor) + "\">" +
             Xml(text) + "</text>\n";
   }
@@ -79,7 +79,7 @@ class Picture {
   void Circle(double x, double y, double radius) {
     svg_ += "<circle cx=\"" + Fixed(x) + "\" cy=\"" + Fixed(y) + "\" r=\"" + Fixed(radius) +
             "\" fill=\"#4878a8\" fill-opacity=\"0.6\" stroke=\"#204060\"/>\n";
-    taken_.push_back({x - 4, y - 4, 8});
+    taken_.push_back({x - radius, y - radius, 2 * radius, 2 * radius});
   }
   void Path(const std::string& points, std::string_view color, std::string_view fill) {
     svg_ += "<path d=\"" + points + "\" stroke=\"" + std::string(color) + "\" fill=\"" + std::string(fill) + "\"/>\n";
@@ -88,11 +88,12 @@ class Picture {
 
  private:
   struct Box {
-    double x, y, width;
+    double x, y, width, height;
   };
+  // `y` is the foot of a line of text.
   bool Covers(double x, double y, double width) const {
     return std::ranges::any_of(taken_, [&](const Box& box) {
-      return x < box.x + box.width && box.x < x + width && std::abs(box.y - (y - kFont)) < kFont;
+      return x < box.x + box.width && box.x < x + width && y - kFont < box.y + box.height && box.y < y;
     });
   }
 
@@ -232,6 +233,11 @@ std::string RooflineSvg(const Profile& profile, const Ceilings& ceilings) {
   }
   picture.Label(kLeft, kTop - 8, "GF/s");
   picture.Label((kLeft + kWidth - kRight) / 2, kTop + kPlot + 2 * kLine, "operations a byte", "middle");
+  for (const ProfiledKernel* kernel : drawn) {
+    const double share = kernel->nanoseconds / all;
+    picture.Circle(x.At(static_cast<double>(kernel->flops) / static_cast<double>(kernel->bytes)),
+                   y.At(GigaflopsOf(*kernel)), 4 + 14 * std::sqrt(share));
+  }
   if (memory > 0) {
     // The slope ends where it leaves the plot, or meets the highest peak.
     const double highest =
@@ -246,11 +252,6 @@ std::string RooflineSvg(const Profile& profile, const Ceilings& ceilings) {
     if (rate <= 0) continue;
     picture.Line(x.At(std::min(rate / memory, x.most)), y.At(rate), kWidth - kRight, y.At(rate), "#c04040", 1.5);
     picture.Label(kWidth - kRight, y.At(rate) - 4, std::string(type) + " " + Fixed(rate) + " GF/s", "end");
-  }
-  for (const ProfiledKernel* kernel : drawn) {
-    const double share = kernel->nanoseconds / all;
-    picture.Circle(x.At(static_cast<double>(kernel->flops) / static_cast<double>(kernel->bytes)),
-                   y.At(GigaflopsOf(*kernel)), 4 + 14 * std::sqrt(share));
   }
   for (size_t i = 0; i < drawn.size(); ++i) {
     const ProfiledKernel& kernel = *drawn[i];

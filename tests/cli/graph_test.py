@@ -78,7 +78,7 @@ class Graph(Programs):
         dot = self.weft("graph", "layer.wir")
         self.assertTrue(dot.startswith('digraph "layer.wir" {\n') and dot.endswith("}\n"))
         self.assertEqual(len(kernels), dot.count("subgraph cluster_"))
-        self.assertRegex(dot, r"label=\"gemm [^\"]*\\n\d+\.\d{3} ms, \d+ bytes, \d+\.\d GF/s\"")
+        self.assertRegex(dot, r"label=\"gemm [^\"]*\\n(?:\d+\.\d{3} ms|\d+\.\d us), \d+ bytes, \d+\.\d GF/s\"")
         self.assertIn('n2 [label="%2 dot_general\\nf32[64,256]\\ntrain.c:7"]', dot)
         self.assertIn('n0 -> n2 [label="0"]', dot)
 

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -12,6 +13,27 @@ PROGRAM = BUILD / "bin" / "weft"
 # Three threads that wait for the same, beside the one that sleeps.
 WAITS = "import threading, time\nfor _ in range(3): threading.Thread(target=threading.Event().wait, daemon=True).start()\n" \
         "print('ready', flush=True)\ntime.sleep(120)\n"
+
+# A process with a table of threads as the library writes it: one waits for the compiler, one runs a kernel.
+TABLE = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+struct slot { uint32_t tid, state; int64_t since; uint64_t program; int32_t entry; uint32_t reserved0; uint64_t text; uint8_t reserved[24]; };
+struct table { char magic[8]; uint32_t version, slot_bytes, slots, lost; uint8_t reserved[40]; struct slot slot[2]; };
+struct table weft_thread_table = {"weftthr", VERSION, 64, 2, 0, {0}, {{0}}};
+void wait_here(void) {
+  weft_thread_table.slot[0].tid = (uint32_t)getpid();
+  weft_thread_table.slot[0].state = 8;
+  weft_thread_table.slot[0].since = 1;
+  weft_thread_table.slot[0].program = 0x0123456789abcdefu;
+  weft_thread_table.slot[0].entry = 7;
+  weft_thread_table.slot[0].text = (uint64_t)(uintptr_t)"gemm tiles";
+  puts("ready");
+  fflush(stdout);
+  for (;;) pause();
+}
+"""
 
 
 class Stacks(unittest.TestCase):
@@ -49,6 +71,32 @@ class Stacks(unittest.TestCase):
             self.assertIn("STACK (count=3):\n  ", said)
             self.assertEqual(said.count("STACK (count="), said.count("LOCATIONS:\n"))
             self.assertIn("The process runs Python.", said)
+
+    def test_weft_s_word_for_a_thread_is_read_from_the_process(self):
+        for version, wanted in ((1, "running gemm tiles, entry 7 of program 0123456789abcdef for "), (9, "")):
+            with tempfile.TemporaryDirectory() as work:
+                library, program = os.path.join(work, "libweft.so.1"), os.path.join(work, "waits")
+                subprocess.run(["cc", "-xc", "-shared", "-fPIC", f"-DVERSION={version}", "-o", library, "-"], input=TABLE, text=True, check=True)
+                subprocess.run(["cc", "-xc", "-o", program, "-", "-xnone", library, "-Wl,-rpath," + work], text=True, check=True,
+                               input="void wait_here(void);\nint main(void) { wait_here(); return 0; }\n")
+                process = subprocess.Popen([program], stdout=subprocess.PIPE, text=True)
+                try:
+                    process.stdout.readline()
+                    done = subprocess.run([PROGRAM, "dump-stacks", str(process.pid)], capture_output=True, text=True, timeout=120)
+                finally:
+                    process.kill()
+                    process.communicate()
+            for reason in ("libdw.so.1 is not installed", "built without elfutils", "does not let itself be traced"):
+                if reason in done.stderr:
+                    self.skipTest(done.stderr.strip())
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertIn("wait_here", done.stdout)
+            if wanted:
+                self.assertIn(f"waits ({process.pid}): {wanted}", done.stdout)
+                self.assertEqual("", done.stderr)
+            else:
+                self.assertIn("table of threads is of version 9; 1 is known here", done.stderr)
+                self.assertIn(f"waits ({process.pid})\n", done.stdout)
 
     def test_the_process_goes_on(self):
         process = subprocess.Popen([sys.executable, "-c", "import time\nprint('ready', flush=True)\ntime.sleep(2)\nprint('done')"],

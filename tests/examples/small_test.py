@@ -10,7 +10,7 @@ import unittest
 SOURCE, BUILD = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"]
 EXAMPLES = os.path.join(SOURCE, "examples")
 NAMES = ("linear_fit", "spirals", "characters", "image_filter", "inference_server", "dlopen_training", "many_devices",
-         "several_processes")
+         "several_processes", "five_questions")
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import python_env  # noqa: E402

@@ -34,7 +34,9 @@ const char* const kProgramWords[] = {
     "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = stablehlo.sparkle %a : tensor<2xf32>\n"
     "  return %0 : tensor<2xf32>\n}",
     "func.func @main(%a: tensor<2xf32>) -> tensor<3xf32> {\n  return %a : tensor<2xf32>\n}",
-    "module {"};
+    "module {",
+    "func @main(%0: tensor<2x3xf32>) -> (tensor<2x3xf32>) {\n  %1 = negate(%0) : tensor<2x3xf32> loc(\"a.c:3\")\n  return %1\n}\n",
+    "module {words = 1}\nfunc @main(%0: tensor<f32> {word = 0}) -> (tensor<f32>) {\n  return %0\n}\n"};
 
 template <size_t N>
 const char* AnyOf(Fuzz& f, const char* const (&words)[N]) {
