@@ -1,7 +1,6 @@
 // Statistics and running results that are formulas: histograms, medians beside NaN, covariances, areas, lengths held to a bound.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "src/ops/axes.h"
 #include "src/ops/elementwise/special.h"
@@ -49,7 +48,8 @@ absl::Status InferRow(const InferCall& call, Types* results) {
   results->push_back(*call.operands[0]);
   return absl::OkStatus();
 }
-// A pass for each power of two below the length, as in cumsum: an element and its partner's sum.
+// A pass for each power of two below the length, as in cumsum: an element and its partner's sum. Those without a partner stay as they
+// are: beside minus infinity in its place, an element that is minus infinity, too, would have half of its slope.
 absl::Status ExpandLogSum(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   Value y = AsRow(b, call.operands[0]);
@@ -58,11 +58,14 @@ absl::Status ExpandLogSum(const ExpandCall& call, std::span<Value> results) {
   WEFT_ASSIGN_OR_RETURN(const int64_t axis,
                         AxisOfRow("axis", Attr<kAxisAttrs, "axis">(call.attrs), call.operands[0].dims().size()));
   for (int64_t by = 1; by < dims[axis] && b.ok(); by *= 2) {
-    Ints low(dims.size(), 0), high = low;
-    low[axis] = by;
-    high[axis] = -by;
-    const Value partner = Pad(b, y, -std::numeric_limits<double>::infinity(), low, high, Ints(dims.size(), 0));
-    y = Call(b, kOp_logaddexp, {y, partner});
+    const auto part = [&](int64_t from, int64_t to) {
+      Ints start(dims.size(), 0), limit = ToInts(dims);
+      start[axis] = from;
+      limit[axis] = to;
+      return Slice(b, y, start, limit, Ints(dims.size(), 1));
+    };
+    const Value sums = Call(b, kOp_logaddexp, {part(by, dims[axis]), part(0, dims[axis] - by)});
+    y = Call(b, kOp_concatenate, {part(0, by), sums}, {axis});
   }
   results[0] = y ? Reshape(b, y, call.operands[0].dims()) : y;
   return b.status();
