@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cross_entropy_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cross_entropy_opts), &size);
+  f.Enter();
+  weft_cross_entropy_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_dropout_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_dropout_opts), &size);
+  f.Enter();
+  weft_dropout_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_elu_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_elu_opts), &size);
@@ -785,22 +801,6 @@ void Call_weft_trapezoid_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_trapezoid_opts), &size);
   f.Enter();
   weft_trapezoid_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_vander_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_vander_opts), &size);
-  f.Enter();
-  weft_vander_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_vecdot_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_vecdot_opts), &size);
-  f.Enter();
-  weft_vecdot_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_vander_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_vander_opts), &size);
+  f.Enter();
+  weft_vander_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_vecdot_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_vecdot_opts), &size);
+  f.Enter();
+  weft_vecdot_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_stop_gradient(Fuzz& f) {
   f.BeginOp(kOps[0]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1312,42 +1328,6 @@ void Call_weft_cummin(Fuzz& f) {
   if (!f.Leave(weft_cummin(ctx, x, opts, out_values, out_indices))) return;
   f.Keep(out_values);
   f.Keep(out_indices);
-}
-
-void Call_weft_cumprod(Fuzz& f) {
-  f.BeginOp(kOps[98]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cumprod_opts* const opts = f.Options<weft_cumprod_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMPROD_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMPROD_HAS_REVERSE;
-    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cumprod(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cumsum(Fuzz& f) {
-  f.BeginOp(kOps[99]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cumsum_opts* const opts = f.Options<weft_cumsum_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMSUM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMSUM_HAS_REVERSE;
-    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cumsum(ctx, x, opts, out))) return;
-  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

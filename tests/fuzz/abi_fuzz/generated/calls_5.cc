@@ -4,6 +4,42 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cumprod(Fuzz& f) {
+  f.BeginOp(kOps[98]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cumprod_opts* const opts = f.Options<weft_cumprod_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMPROD_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMPROD_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cumprod(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cumsum(Fuzz& f) {
+  f.BeginOp(kOps[99]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cumsum_opts* const opts = f.Options<weft_cumsum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMSUM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMSUM_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cumsum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_logsumexp(Fuzz& f) {
   f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1608,28 +1644,6 @@ void Call_weft_logical_not(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_logical_not(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logical_or(Fuzz& f) {
-  f.BeginOp(kOps[198]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logical_or(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logical_xor(Fuzz& f) {
-  f.BeginOp(kOps[199]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logical_xor(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

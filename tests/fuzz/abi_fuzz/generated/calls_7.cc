@@ -4,6 +4,45 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cosine_embedding(Fuzz& f) {
+  f.BeginOp(kOps[298]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const other = f.Operand(1);
+  weft_tensor* const y = f.Operand(2);
+  weft_cosine_embedding_opts* const opts = f.Options<weft_cosine_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_COSINE_EMBEDDING_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_cosine_embedding_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_COSINE_EMBEDDING_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cosine_embedding(ctx, x, other, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cosine_similarity(Fuzz& f) {
+  f.BeginOp(kOps[299]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_cosine_similarity_opts* const opts = f.Options<weft_cosine_similarity_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_COSINE_SIMILARITY_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_COSINE_SIMILARITY_HAS_EPS;
+    opts->eps = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cosine_similarity(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_cov(Fuzz& f) {
   f.BeginOp(kOps[300]);
   weft_context* const ctx = f.Handle<weft_context>(false);
