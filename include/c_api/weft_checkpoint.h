@@ -65,6 +65,18 @@ typedef enum weft_tied {
   WEFT_TIED_FORCE32 = 0x7FFFFFFF
 } weft_tied;
 
+/* Gives bytes: writes at most size of them, from `offset` of the source on, to `data`, and their count to out_size; 0
+ * is the end. Fewer than were asked for are no error. A stream asks for one piece behind the other, a reader for any,
+ * from two threads at once where a tensor has 32 MiB or more. Returns NULL, or an error, which becomes Weft's and comes
+ * out of the call that reads. May call Weft, but nothing of this reader. Must not unwind. Since 1.2.
+ */
+typedef weft_error* (*weft_source_fn)(void* user_data, uint64_t offset, void* data, size_t size, size_t* out_size);
+
+/* Takes all of the next `size` bytes. Returns NULL, or an error, which becomes Weft's, ends the save and comes out of
+ * it. Must not unwind. Since 1.2.
+ */
+typedef weft_error* (*weft_sink_fn)(void* user_data, const void* data, size_t size);
+
 /* How a checkpoint is written. Since 1.0. */
 typedef struct weft_checkpoint_options {
   size_t struct_size;
@@ -79,8 +91,12 @@ typedef struct weft_checkpoint_options {
   weft_progress_fn progress; /* since 1.2; called by the thread that writes, which with an event is one of the library's, at most 20 times a second and at the end; another answer than 0 ends the save, and the old file stays */
   void* progress_user_data;
   weft_release_fn progress_release; /* ends progress_user_data: before the event is done, or when the call fails */
+  int64_t keep_last; /* since 1.2; not 0: "{step}" in the path's last part becomes the step. -1: every file stays. n: once the new file is there as durable asks, files of the folder with that name and a smaller step go but for the n - 1 of the largest steps: regular files that are Weft checkpoints of the step in their name and that no pointer names */
+  int64_t keep_every; /* files whose step is a multiple of it stay, too; 0: none */
+  const char* pointer; /* pointer_length bytes; the name of a small text file beside the new one, which says the new one's name and replaces the pointer before it once the new file is there; whoever opens it gets what it names. NULL: none */
+  uint64_t pointer_length;
 } weft_checkpoint_options;
-#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0, NULL, NULL, NULL}
+#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0, NULL, NULL, NULL, 0, 0, NULL, 0}
 WEFT_API void weft_checkpoint_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* How a file of tensors is opened. Since 1.2. */
@@ -93,6 +109,32 @@ typedef struct weft_open_options {
 } weft_open_options;
 #define WEFT_OPEN_OPTIONS_INIT {sizeof(weft_open_options), NULL, (weft_open_mode)0, (weft_verify)0, 0}
 WEFT_API void weft_open_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Where bytes come from that are no file with a name. Since 1.2. */
+typedef struct weft_source {
+  size_t struct_size;
+  const void* next; /* NULL */
+  int32_t fd; /* a descriptor of yours, which stays open; used where read is NULL */
+  int32_t reserved;
+  uint64_t size; /* how many bytes read can give; weft_checkpoint_reader_open_from needs it, a stream and a descriptor do not */
+  weft_source_fn read;
+  void* user_data;
+  weft_release_fn release; /* ends user_data: when nothing is read any more, or when the call fails */
+} weft_source;
+#define WEFT_SOURCE_INIT {sizeof(weft_source), NULL, 0, 0, 0, NULL, NULL, NULL}
+WEFT_API void weft_source_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Where bytes go that make no file with a name. Since 1.2. */
+typedef struct weft_sink {
+  size_t struct_size;
+  const void* next; /* NULL */
+  int32_t fd; /* a descriptor of yours, which stays open; used where write is NULL */
+  int32_t reserved;
+  weft_sink_fn write;
+  void* user_data; /* used during the call alone */
+} weft_sink;
+#define WEFT_SINK_INIT {sizeof(weft_sink), NULL, 0, 0, NULL, NULL}
+WEFT_API void weft_sink_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* How weft_checkpoint_load_into treats what does not fit. Since 1.2. */
 typedef struct weft_load_options {
@@ -359,8 +401,10 @@ WEFT_API void weft_tree_release(weft_tree* tree) WEFT_NOEXCEPT;
  * once (one handle, or handles of one tensor) is stored once; its other places come back as aliases of the first.
  * Without out_event the call waits for the disk; with it the writing goes on behind, and what goes wrong from there on
  * comes by the event. Saves to one file take effect in the order of their calls: one runs, one waits, and a third call
- * waits until it may wait. At most 16 saves of the process are under way, of which 4 write at a time; a further call
- * waits. weft_cancel ends these waits, and a save that runs in the call itself.
+ * waits until it may wait. At most 16 saves of the process are under way, with at most save_bytes of tensors, of which
+ * 4 write at a time; a further call waits. weft_cancel ends these waits, and a save that runs, in the call or behind
+ * it, within some hundredths of a second: the old file stays whole, the new one's temporary is gone, and what the disk
+ * still does then goes on behind.
  *   path: path_length bytes
  *   options: may be NULL
  *   out_event: may be NULL; yours: release it
@@ -386,7 +430,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load(weft_context* ctx, const
  * (weft_checkpoint_reader_open_with says otherwise): damage elsewhere is found by the call that meets it.
  *   path: path_length bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED,
  * FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, size_t path_length,
@@ -399,8 +443,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_count(weft_checkpoint_
     size_t* out_count) WEFT_NOEXCEPT;
 
 /* One tensor's name, type and shape. Set out->struct_size first (WEFT_CHECKPOINT_ENTRY_INIT).
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads:
- * any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION.
+ * Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
     weft_checkpoint_entry* out) WEFT_NOEXCEPT;
@@ -409,8 +453,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any.
- * May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED.
+ * Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
@@ -421,8 +465,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_r
  *   path: path_length bytes
  *   device: may be NULL; NULL = default
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any.
- * May block. Since 1.2.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED.
+ * Threads: any. May block. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
@@ -435,7 +479,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_as(weft_checkpoin
  *   options: may be NULL; NULL: copy, WEFT_VERIFY_USE, no budget
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
- * FAILED_PRECONDITION. Threads: any. May block. Since 1.2.
+ * FAILED_PRECONDITION, CANCELLED. Threads: any. May block. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open_with(weft_context* ctx, const char* path,
     size_t path_length, const weft_open_options* options, weft_checkpoint_reader** out) WEFT_NOEXCEPT;
@@ -450,7 +494,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open_with(weft_context
  *   device: may be NULL; NULL = default
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION,
- * PERMISSION_DENIED. Threads: any. May block. Since 1.2.
+ * PERMISSION_DENIED, CANCELLED. Threads: any. May block. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_box(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device,
@@ -462,7 +506,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_box(weft_checkpoi
  *   device: may be NULL; NULL = default
  *   out: count entries; each yours: release them
  * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION,
- * PERMISSION_DENIED. Threads: any. May block. Since 1.2.
+ * PERMISSION_DENIED, CANCELLED. Threads: any. May block. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_many(weft_checkpoint_reader* reader,
     const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
@@ -475,7 +519,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_many(weft_checkpo
  *   out_report: may be NULL; yours: release it; a dict of lists of text: "missing" and "shape_differs", paths of the
  *   tree, and "unexpected", names of the file
  * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION,
- * PERMISSION_DENIED. Threads: any. May block. May call hooks. Since 1.2.
+ * PERMISSION_DENIED, CANCELLED. Threads: any. May block. May call hooks. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load_into(weft_checkpoint_reader* reader, weft_tree* tree,
     const weft_load_options* options, weft_tree** out_report) WEFT_NOEXCEPT;
@@ -491,8 +535,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoi
 /* The whole tree, with every tensor read onto the device.
  *   device: may be NULL; NULL = default
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. May block.
- * Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED. Threads: any.
+ * May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device,
     weft_tree** out) WEFT_NOEXCEPT;
@@ -505,8 +549,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_info(weft_checkpoint_r
 
 /* The index of a tensor for weft_checkpoint_reader_entry, by path. Follows aliases: the entry's path is then another.
  *   path: path_length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any.
- * May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION.
+ * Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, size_t* out_index) WEFT_NOEXCEPT;
@@ -514,8 +558,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_r
 /* The whole tree with its numbers, texts, bytes and aliases, but no tensor's value: reads no tensor.
  * weft_tree_get_tensor of a tensor's node and saving such a tree are FAILED_PRECONDITION.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block.
- * Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION. Threads: any.
+ * May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;
@@ -557,6 +601,40 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_convert(weft_context* ctx, co
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_salvage(weft_context* ctx, const char* path, size_t path_length,
     const char* to, size_t to_length, weft_tree** out) WEFT_NOEXCEPT;
+
+/* Writes the bytes of a checkpoint down a pipe or socket, or to a function, one after the other, without ever going
+ * back: what weft_checkpoint_save writes to a file. Needs about 20 MiB whatever the tree. Nothing is synced and nothing
+ * closed, durable and format are 0, and what has been written when it fails is of no use: a reader finds that the end
+ * is missing. weft_cancel ends it between two pieces.
+ *   options: may be NULL
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, CANCELLED, FAILED_PRECONDITION, any. Threads: any. May
+ * block. May call hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save_to(weft_context* ctx, const weft_sink* sink, weft_tree* tree,
+    const weft_checkpoint_options* options) WEFT_NOEXCEPT;
+
+/* Reads a checkpoint from a pipe, a socket, a file's position or a function, to its end, every byte checked. Memory is
+ * asked for as bytes arrive, not on the word of the sender: while a tensor arrives, its bytes are there twice. Bytes
+ * behind the checkpoint are DATA_LOSS. Other formats need a reader. weft_cancel ends it between two pieces; who waits
+ * for the sender waits until something comes.
+ *   device: may be NULL; NULL = default
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, PERMISSION_DENIED, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, CANCELLED,
+ * FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load_from(weft_context* ctx, const weft_source* source,
+    weft_device* device, weft_tree** out) WEFT_NOEXCEPT;
+
+/* weft_checkpoint_reader_open_with for a file of any format that has no name: a descriptor of a regular file, which is
+ * duplicated, or a function with a size. A function's bytes are copied, whatever the mode (WEFT_OPEN_MAP:
+ * FAILED_PRECONDITION at the first tensor). What leads to other files (shards) is NOT_FOUND.
+ *   options: may be NULL; NULL: copy, WEFT_VERIFY_USE, no budget
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, CANCELLED,
+ * FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open_from(weft_context* ctx, const weft_source* source,
+    const weft_open_options* options, weft_checkpoint_reader** out) WEFT_NOEXCEPT;
 
 /* One more reference to a reader. NULL is ignored.
  *   reader: may be NULL

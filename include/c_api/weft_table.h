@@ -308,6 +308,9 @@ struct weft_api_v1 {
   weft_error* (*loader_create)(weft_context* ctx, weft_dataset* dataset, weft_sampler* sampler, const weft_loader_options* options, weft_loader** out);
   weft_error* (*tensor_from_shards)(weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor* const* parts, size_t part_count, weft_tensor** out);
   weft_error* (*tensor_to_host_box)(weft_tensor* tensor, const int64_t* starts, const int64_t* sizes, size_t rank, void* data, size_t size);
+  weft_error* (*checkpoint_save_to)(weft_context* ctx, const weft_sink* sink, weft_tree* tree, const weft_checkpoint_options* options);
+  weft_error* (*checkpoint_load_from)(weft_context* ctx, const weft_source* source, weft_device* device, weft_tree** out);
+  weft_error* (*checkpoint_reader_open_from)(weft_context* ctx, const weft_source* source, const weft_open_options* options, weft_checkpoint_reader** out);
   weft_error* (*function_from_text)(weft_context* ctx, const char* text, size_t length, weft_function** out);
   weft_error* (*program_compare)(weft_context* ctx, const char* before_path, size_t before_path_length, const char* now_path, size_t now_path_length, weft_tree** out);
 };

@@ -179,6 +179,7 @@ extern "C" weft_error* weft_checkpoint_load_into(weft_checkpoint_reader* reader,
                                                  const weft_load_options* options, weft_tree** out_report) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> into, Get(tree, "tree"));
     weft_load_options o;
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_load_options", &o));

@@ -16,14 +16,6 @@
 namespace weft::c_api {
 namespace {
 
-absl::StatusOr<ReaderOptions> ReadOpenOptions(const weft_open_options* options) {
-  weft_open_options o;
-  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_open_options", &o));
-  const auto mode = static_cast<uint32_t>(o.mode), verify = static_cast<uint32_t>(o.verify);
-  if (mode > WEFT_OPEN_AUTO) return UserError("weft_open_options.mode is ", mode, ", which no weft_open_mode is");
-  if (verify > WEFT_VERIFY_OFF) return UserError("weft_open_options.verify is ", verify, ", which no weft_verify is");
-  return ReaderOptions{static_cast<Verify>(verify), o.mode, o.memory_budget};
-}
 static_assert(static_cast<uint32_t>(Verify::kUse) == WEFT_VERIFY_USE &&
               static_cast<uint32_t>(Verify::kAll) == WEFT_VERIFY_ALL &&
               static_cast<uint32_t>(Verify::kOff) == WEFT_VERIFY_OFF);
@@ -60,11 +52,37 @@ absl::StatusOr<std::vector<Ref<lazy::Tensor>>> LoadMany(ReaderObject& object, st
 
 }  // namespace
 
+absl::StatusOr<ReaderOptions> ReadOpenOptions(const weft_open_options* options) {
+  weft_open_options o;
+  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_open_options", &o));
+  const auto mode = static_cast<uint32_t>(o.mode), verify = static_cast<uint32_t>(o.verify);
+  if (mode > WEFT_OPEN_AUTO) return UserError("weft_open_options.mode is ", mode, ", which no weft_open_mode is");
+  if (verify > WEFT_VERIFY_OFF) return UserError("weft_open_options.verify is ", verify, ", which no weft_verify is");
+  return ReaderOptions{static_cast<Verify>(verify), o.mode, o.memory_budget};
+}
+
+void ToValues(DType stored, DType logical, std::span<const std::byte> bytes, std::span<std::byte> out) {
+  if (BitsOf(stored) < 8) {
+    Unpack(stored, bytes, out);
+  } else if (logical != stored) {
+    ConvertHeld(stored, bytes, logical, out);  // a mode's
+  } else {
+    std::ranges::copy(bytes, out.begin());
+  }
+}
+
 absl::StatusOr<Ref<ReaderObject>> ReaderObject::Open(Context& context, const char* path, size_t length,
                                                      const ReaderOptions& options) {
-  WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, length));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<TensorFile> reader, OpenTensorFile(file, {.verify = options.verify}));
-  return MakeRef<ReaderObject>(std::move(reader), Ref<lazy::Engine>::Share(&context.engine()), options);
+  WEFT_ASSIGN_OR_RETURN(const std::string file, Path(path, length));
+  return Open(context, file, options, nullptr);
+}
+
+absl::StatusOr<Ref<ReaderObject>> ReaderObject::Open(Context& context, const std::string& path,
+                                                     const ReaderOptions& options, std::shared_ptr<FileSystem> files) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<TensorFile> reader,
+                        OpenTensorFile(path, {.fs = files.get(), .verify = options.verify}));
+  return MakeRef<ReaderObject>(std::move(files), std::move(reader), Ref<lazy::Engine>::Share(&context.engine()),
+                               options);
 }
 
 absl::StatusOr<const Tree*> ReaderObject::WholeTree() {
@@ -154,11 +172,7 @@ absl::Status ReaderObject::ReadValues(uint32_t id, const FileTensor& record, std
   if (record.logical == record.dtype && BitsOf(record.dtype) >= 8) return Read(id, out);
   std::vector<std::byte, LargeStdAllocator<std::byte>> bytes(record.bytes);
   WEFT_RETURN_IF_ERROR(Read(id, bytes));
-  if (BitsOf(record.dtype) < 8) {
-    Unpack(record.dtype, bytes, out);
-  } else {
-    ConvertHeld(record.dtype, bytes, record.logical, out);  // a mode's
-  }
+  ToValues(record.dtype, record.logical, bytes, out);
   return absl::OkStatus();
 }
 
@@ -227,6 +241,7 @@ weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, siz
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    const Interruptible until_cancelled = UntilCancelled(context->engine());
     WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, ReaderObject::Open(*context, path, path_length, {}));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_checkpoint_reader>(std::move(reader)));
     return absl::OkStatus();
@@ -239,6 +254,7 @@ weft_error* weft_checkpoint_reader_open_with(weft_context* ctx, const char* path
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(const ReaderOptions how, ReadOpenOptions(options));
+    const Interruptible until_cancelled = UntilCancelled(context->engine());
     WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, ReaderObject::Open(*context, path, path_length, how));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_checkpoint_reader>(std::move(reader)));
     return absl::OkStatus();
@@ -259,6 +275,7 @@ weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t 
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     if (index >= object->tensor_count()) {
       return UserErrorOf(absl::StatusCode::kOutOfRange, "entry ", index, " of a checkpoint with ",
                          object->tensor_count(), " tensors");
@@ -284,6 +301,7 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     WEFT_ASSIGN_OR_RETURN(const uint32_t id, object->Find(path, path_length));
     WEFT_ASSIGN_OR_RETURN(const lazy::Where place, PlaceOr(device, *object->engine));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, object->Load(id, place));
@@ -296,6 +314,7 @@ weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     WEFT_ASSIGN_OR_RETURN(const DType wanted, CheckedDType(static_cast<uint32_t>(dtype)));
     WEFT_ASSIGN_OR_RETURN(const uint32_t id, object->Find(path, path_length));
     WEFT_ASSIGN_OR_RETURN(const lazy::Where place, PlaceOr(device, *object->engine));
@@ -310,6 +329,7 @@ weft_error* weft_checkpoint_reader_load_box(weft_checkpoint_reader* reader, cons
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     WEFT_RETURN_IF_ERROR(CheckedLength("rank", rank, kMaxRank));
     if (rank > 0 && (starts == nullptr || sizes == nullptr)) {
       return NullArgument(starts == nullptr ? "starts" : "sizes");
@@ -325,6 +345,7 @@ weft_error* weft_checkpoint_reader_load_many(weft_checkpoint_reader* reader, con
                                              weft_device* device, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     WEFT_RETURN_IF_ERROR(CheckedLength("count", count, kMostEntries));
     if (count == 0) return absl::OkStatus();
     if (indices == nullptr) return NullArgument("indices");
@@ -357,6 +378,7 @@ weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_dev
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     WEFT_ASSIGN_OR_RETURN(Ref<TreeObject> tree, object->LoadTree(device));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
     return absl::OkStatus();
@@ -386,6 +408,7 @@ weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const ch
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_index);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     WEFT_ASSIGN_OR_RETURN(*out_index, object->Find(path, path_length));
     return absl::OkStatus();
   });
@@ -395,6 +418,7 @@ weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader, wef
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
     WEFT_ASSIGN_OR_RETURN(const Tree* structure, object->WholeTree());
     TensorTree tree{.tree = *structure, .values = {}};
     tree.values.resize(tree.tree.tensors().size());

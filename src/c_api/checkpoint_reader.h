@@ -12,6 +12,7 @@
 #include "serialization/interchange/tensor_file.h"
 #include "src/c_api/context.h"
 #include "src/c_api/tree_object.h"
+#include "src/runtime/interruptible.h"
 #include "src/runtime/mutex.h"
 #include "weft.h"
 
@@ -23,13 +24,28 @@ struct ReaderOptions {
   uint64_t memory_budget = 0;  // bytes of tensors that one call may make; 0: what the machine has
 };
 
+absl::StatusOr<ReaderOptions> ReadOpenOptions(const weft_open_options* options);
+
+// Bytes as a file holds them to values of `logical`, each element in bytes of its own.
+void ToValues(DType stored, DType logical, std::span<const std::byte> bytes, std::span<std::byte> out);
+
+// What this call reads ends when weft_cancel asks for it.
+inline Interruptible UntilCancelled(lazy::Engine& engine) {
+  lazy::Services& services = engine.services();
+  return Interruptible([&services, before = services.cancels()] { return services.Interrupted(before); });
+}
+
 // Thread rule: any thread; payloads are read one after the other.
 class ReaderObject final : public RefCounted {
  public:
   static absl::StatusOr<Ref<ReaderObject>> Open(Context& context, const char* path, size_t length,
                                                 const ReaderOptions& options);
-  ReaderObject(std::unique_ptr<TensorFile> reader, Ref<lazy::Engine> engine, const ReaderOptions& options)
-      : engine(std::move(engine)), reader_(std::move(reader)), options_(options) {}
+  // `files` is where the path leads to.
+  static absl::StatusOr<Ref<ReaderObject>> Open(Context& context, const std::string& path, const ReaderOptions& options,
+                                                std::shared_ptr<FileSystem> files);
+  ReaderObject(std::shared_ptr<FileSystem> files, std::unique_ptr<TensorFile> reader, Ref<lazy::Engine> engine,
+               const ReaderOptions& options)
+      : engine(std::move(engine)), files_(std::move(files)), reader_(std::move(reader)), options_(options) {}
 
   FileFormat format() const { return reader_->format(); }
   size_t tensor_count() const { return reader_->tensor_count(); }
@@ -68,7 +84,8 @@ class ReaderObject final : public RefCounted {
   absl::StatusOr<Ref<lazy::Tensor>> Map(uint32_t id, const FileTensor& record, const lazy::Where& device);
   absl::StatusOr<Ref<FileMap>> MapOf(const TensorFile::Lying& lying) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  Mutex mutex_;  // of what reading changes
+  Mutex mutex_;                              // of what reading changes
+  const std::shared_ptr<FileSystem> files_;  // null: the system's
   const std::unique_ptr<TensorFile> reader_;
   const ReaderOptions options_;
   absl::flat_hash_map<const File*, Ref<FileMap>> maps_ ABSL_GUARDED_BY(mutex_);  // null: cannot be mapped

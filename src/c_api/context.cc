@@ -343,6 +343,14 @@ absl::Status Context::InBackground(std::function<void()> work) {
   return absl::OkStatus();
 }
 
+std::optional<Context::Background> Context::NextInBackground() {
+  MutexLock lock(mutex_);
+  if (background_.empty()) return std::nullopt;
+  Background next = std::move(background_.back());
+  background_.pop_back();
+  return next;
+}
+
 Context::~Context() {
   if (engine_ == nullptr) return;
   const bool left_behind = engine_->services().fork().Forked();
@@ -361,9 +369,9 @@ Context::~Context() {
     for (Background& old : background_) old.thread.detach();
     (void)engine_.Release();  // its threads are not here to be joined: it stays
   } else {
-    for (Background& old : background_) {
+    while (std::optional<Background> old = NextInBackground()) {  // a save may start the sync that it waits for
       // A hook that a save called may have been the last to need the context.
-      old.thread.get_id() == std::this_thread::get_id() ? old.thread.detach() : old.thread.join();
+      old->thread.get_id() == std::this_thread::get_id() ? old->thread.detach() : old->thread.join();
     }
     if (absl::Status status = engine_->Close(); !status.ok()) {
       try {

@@ -130,6 +130,10 @@ class Context final : public RefCounted {
 
   // Runs work on a thread of its own (asynchronous saves); the context's end waits for it.
   absl::Status InBackground(std::function<void()> work);
+  // InBackground for work of such a thread, which may live longer than a body's context.
+  auto Starter() {
+    return [&whole = root()](std::function<void()> work) { return whole.InBackground(std::move(work)); };
+  }
 
   // Runs `work`; if memory was short and the pressure hook frees some, once more.
   template <typename Work>
@@ -182,6 +186,7 @@ class Context final : public RefCounted {
     std::thread thread;
     std::shared_ptr<std::atomic<bool>> done;
   };
+  std::optional<Background> NextInBackground();  // takes it out
   std::vector<Background> background_ ABSL_GUARDED_BY(mutex_);
   weft_pressure_fn pressure_ = nullptr;
   void* pressure_data_ = nullptr;

@@ -155,12 +155,32 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, progress);
   OFFSET(weft_checkpoint_options, progress_user_data);
   OFFSET(weft_checkpoint_options, progress_release);
+  OFFSET(weft_checkpoint_options, keep_last);
+  OFFSET(weft_checkpoint_options, keep_every);
+  OFFSET(weft_checkpoint_options, pointer);
+  OFFSET(weft_checkpoint_options, pointer_length);
   SIZE(weft_open_options);
   OFFSET(weft_open_options, struct_size);
   OFFSET(weft_open_options, next);
   OFFSET(weft_open_options, mode);
   OFFSET(weft_open_options, verify);
   OFFSET(weft_open_options, memory_budget);
+  SIZE(weft_source);
+  OFFSET(weft_source, struct_size);
+  OFFSET(weft_source, next);
+  OFFSET(weft_source, fd);
+  OFFSET(weft_source, reserved);
+  OFFSET(weft_source, size);
+  OFFSET(weft_source, read);
+  OFFSET(weft_source, user_data);
+  OFFSET(weft_source, release);
+  SIZE(weft_sink);
+  OFFSET(weft_sink, struct_size);
+  OFFSET(weft_sink, next);
+  OFFSET(weft_sink, fd);
+  OFFSET(weft_sink, reserved);
+  OFFSET(weft_sink, write);
+  OFFSET(weft_sink, user_data);
   SIZE(weft_load_options);
   OFFSET(weft_load_options, struct_size);
   OFFSET(weft_load_options, next);
@@ -188,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_info, created_unix_ns);
   OFFSET(weft_checkpoint_info, file_bytes);
   OFFSET(weft_checkpoint_info, tensor_bytes);
+}
+
+static void part_1(void) {
   OFFSET(weft_checkpoint_info, tensors);
   OFFSET(weft_checkpoint_info, producer);
   OFFSET(weft_checkpoint_info, producer_length);
@@ -208,9 +231,6 @@ static void part_0(void) {
   OFFSET(weft_convert_options, format);
   OFFSET(weft_convert_options, tied);
   OFFSET(weft_convert_options, durable);
-}
-
-static void part_1(void) {
   OFFSET(weft_convert_options, nest);
   OFFSET(weft_convert_options, rest);
   OFFSET(weft_convert_options, reserved);
@@ -391,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_iota_opts, struct_size);
   OFFSET(weft_iota_opts, next);
   OFFSET(weft_iota_opts, present);
+}
+
+static void part_2(void) {
   OFFSET(weft_iota_opts, dtype);
   OFFSET(weft_iota_opts, reserved);
   OFFSET(weft_iota_opts, device);
@@ -411,9 +434,6 @@ static void part_1(void) {
   OFFSET(weft_roll_opts, next);
   OFFSET(weft_roll_opts, present);
   OFFSET(weft_roll_opts, dims);
-}
-
-static void part_2(void) {
   OFFSET(weft_roll_opts, dims_count);
   SIZE(weft_scatter_opts);
   OFFSET(weft_scatter_opts, struct_size);
@@ -594,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_searchsorted_opts, right);
   OFFSET(weft_searchsorted_opts, reserved);
   SIZE(weft_sort_opts);
+}
+
+static void part_3(void) {
   OFFSET(weft_sort_opts, struct_size);
   OFFSET(weft_sort_opts, next);
   OFFSET(weft_sort_opts, present);
@@ -614,9 +637,6 @@ static void part_2(void) {
   SIZE(weft_masked_select_static_opts);
   OFFSET(weft_masked_select_static_opts, struct_size);
   OFFSET(weft_masked_select_static_opts, next);
-}
-
-static void part_3(void) {
   OFFSET(weft_masked_select_static_opts, present);
   OFFSET(weft_masked_select_static_opts, fill);
   SIZE(weft_nonzero_static_opts);
@@ -797,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_leaky_relu_opts, struct_size);
   OFFSET(weft_leaky_relu_opts, next);
   OFFSET(weft_leaky_relu_opts, present);
+}
+
+static void part_4(void) {
   OFFSET(weft_leaky_relu_opts, slope);
   SIZE(weft_linear_with_opts);
   OFFSET(weft_linear_with_opts, struct_size);
@@ -817,9 +840,6 @@ static void part_3(void) {
   OFFSET(weft_mse_opts, reserved);
   SIZE(weft_one_hot_opts);
   OFFSET(weft_one_hot_opts, struct_size);
-}
-
-static void part_4(void) {
   OFFSET(weft_one_hot_opts, next);
   OFFSET(weft_one_hot_opts, present);
   OFFSET(weft_one_hot_opts, dtype);
@@ -1000,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_kl_div_opts, log_target);
   SIZE(weft_l1_opts);
   OFFSET(weft_l1_opts, struct_size);
+}
+
+static void part_5(void) {
   OFFSET(weft_l1_opts, next);
   OFFSET(weft_l1_opts, present);
   OFFSET(weft_l1_opts, reduction);
@@ -1020,9 +1043,6 @@ static void part_4(void) {
   OFFSET(weft_pairwise_distance_opts, keepdims);
   OFFSET(weft_pairwise_distance_opts, reserved);
   SIZE(weft_poisson_nll_opts);
-}
-
-static void part_5(void) {
   OFFSET(weft_poisson_nll_opts, struct_size);
   OFFSET(weft_poisson_nll_opts, next);
   OFFSET(weft_poisson_nll_opts, present);
@@ -1203,6 +1223,9 @@ static void part_5(void) {
   SIZE(weft_put_opts);
   OFFSET(weft_put_opts, struct_size);
   OFFSET(weft_put_opts, next);
+}
+
+static void part_6(void) {
   OFFSET(weft_put_opts, present);
   OFFSET(weft_put_opts, accumulate);
   OFFSET(weft_put_opts, reserved);
@@ -1223,9 +1246,6 @@ static void part_5(void) {
   OFFSET(weft_scatter_reduce_opts, next);
   OFFSET(weft_scatter_reduce_opts, present);
   OFFSET(weft_scatter_reduce_opts, axis);
-}
-
-static void part_6(void) {
   OFFSET(weft_scatter_reduce_opts, include_self);
   OFFSET(weft_scatter_reduce_opts, reserved);
   SIZE(weft_select_scatter_opts);
@@ -1406,6 +1426,9 @@ static void part_6(void) {
   OFFSET(weft_multilabel_margin_opts, present);
   OFFSET(weft_multilabel_margin_opts, reduction);
   OFFSET(weft_multilabel_margin_opts, reserved);
+}
+
+static void part_7(void) {
   SIZE(weft_multilabel_soft_margin_opts);
   OFFSET(weft_multilabel_soft_margin_opts, struct_size);
   OFFSET(weft_multilabel_soft_margin_opts, next);
@@ -1426,9 +1449,6 @@ static void part_6(void) {
   OFFSET(weft_nll_opts, reduction);
   OFFSET(weft_nll_opts, reserved_ignore_index);
   OFFSET(weft_nll_opts, ignore_index);
-}
-
-static void part_7(void) {
   OFFSET(weft_nll_opts, label_smoothing);
   SIZE(weft_soft_cross_entropy_opts);
   OFFSET(weft_soft_cross_entropy_opts, struct_size);
@@ -1609,6 +1629,9 @@ static void part_7(void) {
   VALUE(WEFT_COLLECTIVE_MAX);
   VALUE(WEFT_COLLECTIVE_MIN);
   VALUE(WEFT_COLLECTIVE_AND);
+}
+
+static void part_8(void) {
   VALUE(WEFT_COLLECTIVE_OR);
   SIZE(weft_custom_threads);
   VALUE(WEFT_CUSTOM_ONE_THREAD);
@@ -1629,9 +1652,6 @@ static void part_7(void) {
   VALUE(WEFT_TAIL_DROP);
   VALUE(WEFT_TAIL_PAD);
   SIZE(weft_compare_direction);
-}
-
-static void part_8(void) {
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
   VALUE(WEFT_COMPARE_DIRECTION_NE);
   VALUE(WEFT_COMPARE_DIRECTION_GE);
@@ -1812,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_RESIZE_MODE_NEAREST);
   VALUE(WEFT_RESIZE_MODE_NEAREST_EXACT);
   VALUE(WEFT_RESIZE_MODE_LINEAR);
+}
+
+static void part_9(void) {
   VALUE(WEFT_RESIZE_MODE_CUBIC);
   VALUE(WEFT_RESIZE_MODE_AREA);
   SIZE(weft_cosine_embedding_reduction);
@@ -1832,9 +1855,6 @@ static void part_8(void) {
   VALUE(WEFT_MULTILABEL_SOFT_MARGIN_REDUCTION_NONE);
   SIZE(weft_nll_reduction);
   VALUE(WEFT_NLL_REDUCTION_MEAN);
-}
-
-static void part_9(void) {
   VALUE(WEFT_NLL_REDUCTION_SUM);
   VALUE(WEFT_NLL_REDUCTION_NONE);
   SIZE(weft_soft_cross_entropy_reduction);
@@ -2015,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_UNIFORM_HAS_HIGH);
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
   VALUE(WEFT_ADDCDIV_HAS_VALUE);
+}
+
+static void part_10(void) {
   VALUE(WEFT_ADDCMUL_HAS_VALUE);
   VALUE(WEFT_ALLCLOSE_HAS_RTOL);
   VALUE(WEFT_ALLCLOSE_HAS_ATOL);
@@ -2035,9 +2058,6 @@ static void part_9(void) {
   VALUE(WEFT_SOFTPLUS_BETA_HAS_BETA);
   VALUE(WEFT_SOFTPLUS_BETA_HAS_THRESHOLD);
   VALUE(WEFT_SOFTSHRINK_HAS_LAMBD);
-}
-
-static void part_10(void) {
   VALUE(WEFT_BCE_HAS_REDUCTION);
   VALUE(WEFT_BCE_WITH_LOGITS_HAS_REDUCTION);
   VALUE(WEFT_GAUSSIAN_NLL_HAS_REDUCTION);
@@ -2218,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, event_wait);
   OFFSET(struct weft_api_v1, event_error);
   OFFSET(struct weft_api_v1, wait_any);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, event_fd);
   OFFSET(struct weft_api_v1, event_retain);
   OFFSET(struct weft_api_v1, event_release);
@@ -2238,9 +2261,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, tensor_item_f64);
   OFFSET(struct weft_api_v1, tensor_item_i64);
   OFFSET(struct weft_api_v1, tensor_to_string);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, tensor_require_grad);
   OFFSET(struct weft_api_v1, tensor_keep);
   OFFSET(struct weft_api_v1, tensor_assign);
@@ -2421,6 +2441,9 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, job_find);
   OFFSET(struct weft_api_v1, job_read_info);
   OFFSET(struct weft_api_v1, job_barrier);
+}
+
+static void part_12(void) {
   OFFSET(struct weft_api_v1, job_all_reduce);
   OFFSET(struct weft_api_v1, job_all_gather);
   OFFSET(struct weft_api_v1, job_reduce_scatter);
@@ -2441,9 +2464,6 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_load_many);
   OFFSET(struct weft_api_v1, checkpoint_load_into);
   OFFSET(struct weft_api_v1, file_describe);
-}
-
-static void part_12(void) {
   OFFSET(struct weft_api_v1, checkpoint_convert);
   OFFSET(struct weft_api_v1, checkpoint_salvage);
   OFFSET(struct weft_api_v1, cache_list);
@@ -2473,6 +2493,9 @@ static void part_12(void) {
   OFFSET(struct weft_api_v1, loader_create);
   OFFSET(struct weft_api_v1, tensor_from_shards);
   OFFSET(struct weft_api_v1, tensor_to_host_box);
+  OFFSET(struct weft_api_v1, checkpoint_save_to);
+  OFFSET(struct weft_api_v1, checkpoint_load_from);
+  OFFSET(struct weft_api_v1, checkpoint_reader_open_from);
   OFFSET(struct weft_api_v1, function_from_text);
   OFFSET(struct weft_api_v1, program_compare);
 }

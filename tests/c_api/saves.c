@@ -205,12 +205,13 @@ static void who_waits_in_the_call_can_be_cancelled(void) {
   MUST(weft_checkpoint_save(second, in_dir("busy"), WEFT_STRLEN, small, NULL, &next));
   CHECK(pthread_create(&thread, NULL, cancel_soon, second) == 0);
   FAILS(weft_checkpoint_save(second, in_dir("busy"), WEFT_STRLEN, small, NULL, NULL), WEFT_CANCELLED, "weft_checkpoint_save: cancelled by weft_cancel");
-  MUST(weft_event_poll(next, &finished));
-  CHECK(!finished); /* it was the wait that ended, not what was waited for */
   pthread_join(thread, NULL);
-  OK(weft_event_wait(next, -1));
-  CHECK(saved(second, in_dir("busy")) == 7);
+  FAILS(weft_event_wait(next, -1), WEFT_CANCELLED, "weft_event_wait: cancelled by weft_cancel"); /* it waited, too */
+  MUST(weft_event_poll(first, &finished));
+  CHECK(!finished); /* another context's goes on */
   OK(weft_event_wait(first, -1));
+  OK(weft_checkpoint_save(second, in_dir("busy"), WEFT_STRLEN, small, NULL, NULL)); /* nothing of the cancelling is left */
+  CHECK(saved(second, in_dir("busy")) == 7);
   weft_event_release(first);
   weft_event_release(next);
   weft_tree_release(slow);
@@ -219,8 +220,101 @@ static void who_waits_in_the_call_can_be_cancelled(void) {
   weft_context_release(second);
 }
 
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Milliseconds that a save or load of 1 GiB takes to end after weft_cancel; -1: it was over before. */
+static int64_t ended_after(weft_context* ctx, weft_tree* state, int wait_ms) {
+  const struct timespec a_while = {0, wait_ms * 1000000L};
+  weft_event* event = NULL;
+  int64_t from, took;
+  int32_t finished = 0, over = 0;
+  weft_error* error;
+  MUST(weft_checkpoint_save(ctx, in_dir("large"), WEFT_STRLEN, state, NULL, &event));
+  nanosleep(&a_while, NULL);
+  MUST(weft_event_poll(event, &finished));
+  from = now_ms();
+  if (!finished) weft_cancel(ctx);
+  while (!over) MUST(weft_event_poll(event, &over)); /* a wait would end by itself */
+  took = now_ms() - from;
+  error = weft_event_wait(event, -1);
+  CHECK((error == NULL) == finished && (finished || weft_error_code(error) == WEFT_CANCELLED));
+  weft_error_release(error);
+  weft_event_release(event);
+  return finished ? -1 : took;
+}
+
+/* The event of a save is done soon after weft_cancel, whether it writes or waits for the disk; the old file stays, no
+ * temporary does, and the next call goes through. */
+static void a_save_behind_ends_when_it_is_cancelled(void) {
+  enum { kTensors = 16 };
+  weft_context* ctx = new_context();
+  weft_tree *large = state_of(ctx, 3, 16 << 20), *small = state_of(ctx, 9, 10);
+  int i, ended = 0;
+  char key[20];
+  for (i = 1; i < kTensors; ++i) {
+    weft_tree* more = state_of(ctx, (float)i, 16 << 20);
+    weft_tensor* w = NULL;
+    uint32_t node = 0;
+    MUST(weft_tree_find(more, WEFT_TREE_ROOT, "w", WEFT_STRLEN, &node));
+    MUST(weft_tree_get_tensor(more, node, &w));
+    snprintf(key, sizeof key, "w%d", i);
+    MUST(weft_tree_add_tensor(large, WEFT_TREE_ROOT, key, WEFT_STRLEN, w, NULL));
+    weft_tensor_release(w);
+    weft_tree_release(more);
+  }
+  MUST(weft_checkpoint_save(ctx, in_dir("large"), WEFT_STRLEN, small, NULL, NULL));
+  for (i = 0; i < 4; ++i) {
+    const int64_t took = ended_after(ctx, large, 10 + 40 * i);
+    if (took < 0) break; /* a quick disk */
+    ++ended;
+    printf("a save of 1 GiB ended %lld ms after it was cancelled\n", (long long)took);
+    CHECK(took < 1000); /* 50 where nothing else runs */
+    CHECK(saved(ctx, in_dir("large")) == 9);
+    CHECK_EQUAL(temporaries(), 0);
+  }
+  CHECK(ended > 0);
+  weft_tree_release(small);
+  weft_tree_release(large);
+  weft_context_release(ctx);
+}
+
+/* A load that runs ends, too, and its cancelling is used up. */
+static void a_load_ends_when_it_is_cancelled(void) {
+  weft_context* ctx = new_context();
+  weft_tree *large = state_of(ctx, 3, 192 << 20), *tree = NULL;
+  weft_checkpoint_options o = WEFT_CHECKPOINT_OPTIONS_INIT;
+  pthread_t thread;
+  int64_t from;
+  weft_error* error;
+  o.durable = -1;
+  MUST(weft_checkpoint_save(ctx, in_dir("large"), WEFT_STRLEN, large, &o, NULL));
+  weft_tree_release(large);
+  from = now_ms();
+  CHECK(pthread_create(&thread, NULL, cancel_soon, ctx) == 0);
+  error = weft_checkpoint_load(ctx, in_dir("large"), WEFT_STRLEN, NULL, &tree);
+  if (error != NULL) { /* else it took less than 60 ms */
+    CHECK(weft_error_code(error) == WEFT_CANCELLED);
+    CHECK(now_ms() - from < 1060);
+    CHECK(tree == NULL);
+    pthread_join(thread, NULL);
+    OK(weft_checkpoint_load(ctx, in_dir("large"), WEFT_STRLEN, NULL, &tree));
+  } else {
+    pthread_join(thread, NULL);
+  }
+  weft_error_release(error);
+  weft_tree_release(tree);
+  unlink(in_dir("large"));
+  weft_context_release(ctx);
+}
+
 int main(void) {
   make_folder();
+  a_save_behind_ends_when_it_is_cancelled();
+  a_load_ends_when_it_is_cancelled();
   the_later_call_wins();
   the_folder_is_that_of_the_call();
   a_stated_number_writes_at_a_time();

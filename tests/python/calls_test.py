@@ -371,6 +371,15 @@ class Waits(unittest.TestCase):
             self.assertEqual(1.5, wf.load(path)["x"][0].item())
             self.assertEqual(["x"], os.listdir(folder))
 
+    def test_saves_by_step_keep_the_newest_and_a_pointer_names_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for step in range(5):
+                wf.save(os.path.join(folder, "m-{step}"), {"x": wf.full((2,), float(step))}, step=step, keep_last=2, pointer="latest")
+            self.assertEqual(["latest", "m-3", "m-4"], sorted(os.listdir(folder)))
+            self.assertEqual([4.0, 4.0], wf.load(os.path.join(folder, "latest"))["x"].tolist())
+            with self.assertRaisesRegex(wf.Error, "has to have {step} in it"):
+                wf.save(os.path.join(folder, "m"), {"x": wf.ones((2,))}, keep_last=2)
+
     def test_fork_says_what_c_says(self):
         code = (
             "import libweft as wf, os, warnings\nwarnings.simplefilter('ignore')\n"  # Python warns of threads, which a wait has made.

@@ -78,6 +78,10 @@ struct context_options {
   maybe<std::int64_t> program_memory = {};
   /* size at which the least recently used programs go */
   maybe<std::int64_t> cache_max_bytes = {};
+  /* bytes of tensors that the process's saves behind the program may hold together: past it a further save waits in its
+   * call until no other waits. One runs and one waits at any rate
+   */
+  maybe<std::int64_t> save_bytes = {};
   /* devices hold and compute f32 and f64 as bf16; tensors are still f32 and f64 to the caller (docs/element_types.md).
    * Where nobody sets it, XLA_USE_BF16 does
    */
@@ -203,7 +207,7 @@ namespace detail {
 /* Options as the C interface takes them; texts are those of the options, numbers lie here. */
 struct setting_list {
   elements<weft_setting> raw;
-  std::array<std::string, 24> numbers;
+  std::array<std::string, 25> numbers;
   std::size_t used = 0;
   void add(std::string_view name, std::string_view value) {
     raw.push({name.data(), name.size(), value.data(), value.size()});
@@ -235,6 +239,7 @@ inline void settings_of(const context_options& options, setting_list& list) {
   if (options.cache_dir) list.add("cache_dir", *options.cache_dir);
   if (options.program_memory) list.add("program_memory", std::int64_t{*options.program_memory});
   if (options.cache_max_bytes) list.add("cache_max_bytes", std::int64_t{*options.cache_max_bytes});
+  if (options.save_bytes) list.add("save_bytes", std::int64_t{*options.save_bytes});
   if (options.use_bf16) list.add("use_bf16", std::int64_t{*options.use_bf16});
   if (options.downcast_bf16) list.add("downcast_bf16", std::int64_t{*options.downcast_bf16});
   if (options.use_32bit_long) list.add("use_32bit_long", std::int64_t{*options.use_32bit_long});

@@ -1107,6 +1107,12 @@ type CustomShapeFn uintptr
 // ReadFn is what purego.NewCallback makes of a func(user_data uintptr, items *int64, count uintptr, rows *Rows, field_count uintptr) Error.
 type ReadFn uintptr
 
+// SourceFn is what purego.NewCallback makes of a func(user_data uintptr, offset uint64, data unsafe.Pointer, size uintptr, out_size *uintptr) Error.
+type SourceFn uintptr
+
+// SinkFn is what purego.NewCallback makes of a func(user_data uintptr, data unsafe.Pointer, size uintptr) Error.
+type SinkFn uintptr
+
 type ForOptions struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -1288,6 +1294,10 @@ type CheckpointOptions struct {
 	Progress ProgressFn
 	ProgressUserData uintptr
 	ProgressRelease ReleaseFn
+	KeepLast int64
+	KeepEvery int64
+	Pointer *byte
+	PointerLength uint64
 }
 
 type OpenOptions struct {
@@ -1296,6 +1306,26 @@ type OpenOptions struct {
 	Mode OpenMode
 	Verify Verify
 	MemoryBudget uint64
+}
+
+type Source struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Fd int32
+	Reserved int32
+	Size uint64
+	Read SourceFn
+	UserData uintptr
+	Release ReleaseFn
+}
+
+type Sink struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Fd int32
+	Reserved int32
+	Write SinkFn
+	UserData uintptr
 }
 
 type LoadOptions struct {
@@ -3202,6 +3232,9 @@ type ApiV1 struct {
 	LoaderCreate uintptr
 	TensorFromShards uintptr
 	TensorToHostBox uintptr
+	CheckpointSaveTo uintptr
+	CheckpointLoadFrom uintptr
+	CheckpointReaderOpenFrom uintptr
 	FunctionFromText uintptr
 	ProgramCompare uintptr
 }
@@ -3398,6 +3431,9 @@ var (
 	FileDescribe func(path *byte, path_length uintptr, out *Tree) Error
 	CheckpointConvert func(ctx Context, path *byte, path_length uintptr, to *byte, to_length uintptr, options *ConvertOptions) Error
 	CheckpointSalvage func(ctx Context, path *byte, path_length uintptr, to *byte, to_length uintptr, out *Tree) Error
+	CheckpointSaveTo func(ctx Context, sink *Sink, tree Tree, options *CheckpointOptions) Error
+	CheckpointLoadFrom func(ctx Context, source *Source, device Device, out *Tree) Error
+	CheckpointReaderOpenFrom func(ctx Context, source *Source, options *OpenOptions, out *CheckpointReader) Error
 	CheckpointReaderRetain func(reader CheckpointReader)
 	CheckpointReaderRelease func(reader CheckpointReader)
 	ContextCache func(ctx Context, out *Cache) Error
@@ -3505,6 +3541,8 @@ var (
 	ScheduleOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointOptionsInit func(options unsafe.Pointer, size uintptr)
 	OpenOptionsInit func(options unsafe.Pointer, size uintptr)
+	SourceInit func(options unsafe.Pointer, size uintptr)
+	SinkInit func(options unsafe.Pointer, size uintptr)
 	LoadOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointEntryInit func(options unsafe.Pointer, size uintptr)
 	CheckpointInfoInit func(options unsafe.Pointer, size uintptr)
@@ -4188,6 +4226,9 @@ var Functions = map[string]any{
 	"weft_file_describe": &FileDescribe,
 	"weft_checkpoint_convert": &CheckpointConvert,
 	"weft_checkpoint_salvage": &CheckpointSalvage,
+	"weft_checkpoint_save_to": &CheckpointSaveTo,
+	"weft_checkpoint_load_from": &CheckpointLoadFrom,
+	"weft_checkpoint_reader_open_from": &CheckpointReaderOpenFrom,
 	"weft_checkpoint_reader_retain": &CheckpointReaderRetain,
 	"weft_checkpoint_reader_release": &CheckpointReaderRelease,
 	"weft_context_cache": &ContextCache,
@@ -4295,6 +4336,8 @@ var Functions = map[string]any{
 	"weft_schedule_options_init": &ScheduleOptionsInit,
 	"weft_checkpoint_options_init": &CheckpointOptionsInit,
 	"weft_open_options_init": &OpenOptionsInit,
+	"weft_source_init": &SourceInit,
+	"weft_sink_init": &SinkInit,
 	"weft_load_options_init": &LoadOptionsInit,
 	"weft_checkpoint_entry_init": &CheckpointEntryInit,
 	"weft_checkpoint_info_init": &CheckpointInfoInit,

@@ -575,6 +575,8 @@ typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t tot
 typedef weft_error* (*weft_trace_fn)(void* user_data, weft_context* body, weft_tensor* const* parameters, size_t count, weft_tensor** results, size_t capacity, size_t* out_count);
 typedef weft_error* (*weft_custom_shape_fn)(void* user_data, const weft_tensor_info* inputs, size_t count, weft_tensor_info* results, size_t result_count);
 typedef weft_error* (*weft_read_fn)(void* user_data, const int64_t* items, size_t count, weft_rows* rows, size_t field_count);
+typedef weft_error* (*weft_source_fn)(void* user_data, uint64_t offset, void* data, size_t size, size_t* out_size);
+typedef weft_error* (*weft_sink_fn)(void* user_data, const void* data, size_t size);
 typedef struct weft_for_options {
   size_t struct_size;
   const void* next;
@@ -734,6 +736,10 @@ typedef struct weft_checkpoint_options {
   weft_progress_fn progress;
   void* progress_user_data;
   weft_release_fn progress_release;
+  int64_t keep_last;
+  int64_t keep_every;
+  const char* pointer;
+  uint64_t pointer_length;
 } weft_checkpoint_options;
 typedef struct weft_open_options {
   size_t struct_size;
@@ -742,6 +748,24 @@ typedef struct weft_open_options {
   weft_verify verify;
   uint64_t memory_budget;
 } weft_open_options;
+typedef struct weft_source {
+  size_t struct_size;
+  const void* next;
+  int32_t fd;
+  int32_t reserved;
+  uint64_t size;
+  weft_source_fn read;
+  void* user_data;
+  weft_release_fn release;
+} weft_source;
+typedef struct weft_sink {
+  size_t struct_size;
+  const void* next;
+  int32_t fd;
+  int32_t reserved;
+  weft_sink_fn write;
+  void* user_data;
+} weft_sink;
 typedef struct weft_load_options {
   size_t struct_size;
   const void* next;
@@ -2466,6 +2490,9 @@ struct weft_api_v1 {
   weft_error* (*loader_create)(weft_context* ctx, weft_dataset* dataset, weft_sampler* sampler, const weft_loader_options* options, weft_loader** out);
   weft_error* (*tensor_from_shards)(weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor* const* parts, size_t part_count, weft_tensor** out);
   weft_error* (*tensor_to_host_box)(weft_tensor* tensor, const int64_t* starts, const int64_t* sizes, size_t rank, void* data, size_t size);
+  weft_error* (*checkpoint_save_to)(weft_context* ctx, const weft_sink* sink, weft_tree* tree, const weft_checkpoint_options* options);
+  weft_error* (*checkpoint_load_from)(weft_context* ctx, const weft_source* source, weft_device* device, weft_tree** out);
+  weft_error* (*checkpoint_reader_open_from)(weft_context* ctx, const weft_source* source, const weft_open_options* options, weft_checkpoint_reader** out);
   weft_error* (*function_from_text)(weft_context* ctx, const char* text, size_t length, weft_function** out);
   weft_error* (*program_compare)(weft_context* ctx, const char* before_path, size_t before_path_length, const char* now_path, size_t now_path_length, weft_tree** out);
 };
@@ -2659,6 +2686,9 @@ weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader, wef
 weft_error* weft_file_describe(const char* path, size_t path_length, weft_tree** out);
 weft_error* weft_checkpoint_convert(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, const weft_convert_options* options);
 weft_error* weft_checkpoint_salvage(weft_context* ctx, const char* path, size_t path_length, const char* to, size_t to_length, weft_tree** out);
+weft_error* weft_checkpoint_save_to(weft_context* ctx, const weft_sink* sink, weft_tree* tree, const weft_checkpoint_options* options);
+weft_error* weft_checkpoint_load_from(weft_context* ctx, const weft_source* source, weft_device* device, weft_tree** out);
+weft_error* weft_checkpoint_reader_open_from(weft_context* ctx, const weft_source* source, const weft_open_options* options, weft_checkpoint_reader** out);
 void weft_checkpoint_reader_retain(weft_checkpoint_reader* reader);
 void weft_checkpoint_reader_release(weft_checkpoint_reader* reader);
 weft_error* weft_context_cache(weft_context* ctx, weft_cache** out);
@@ -2766,6 +2796,8 @@ void weft_adam_options_init(void* options, size_t size);
 void weft_schedule_options_init(void* options, size_t size);
 void weft_checkpoint_options_init(void* options, size_t size);
 void weft_open_options_init(void* options, size_t size);
+void weft_source_init(void* options, size_t size);
+void weft_sink_init(void* options, size_t size);
 void weft_load_options_init(void* options, size_t size);
 void weft_checkpoint_entry_init(void* options, size_t size);
 void weft_checkpoint_info_init(void* options, size_t size);

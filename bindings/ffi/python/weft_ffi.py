@@ -827,6 +827,8 @@ weft_progress_fn = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64, c.c_uint64)
 weft_trace_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))
 weft_custom_shape_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(weft_tensor_info), c.c_size_t)
 weft_read_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_rows), c.c_size_t)
+weft_source_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t, c.POINTER(c.c_size_t))
+weft_sink_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t)
 
 
 class weft_for_options(c.Structure):
@@ -1037,6 +1039,10 @@ class weft_checkpoint_options(c.Structure):
         ("progress", weft_progress_fn),
         ("progress_user_data", c.c_void_p),
         ("progress_release", weft_release_fn),
+        ("keep_last", c.c_int64),
+        ("keep_every", c.c_int64),
+        ("pointer", c.c_char_p),
+        ("pointer_length", c.c_uint64),
     ]
 
 
@@ -1047,6 +1053,30 @@ class weft_open_options(c.Structure):
         ("mode", weft_open_mode),
         ("verify", weft_verify),
         ("memory_budget", c.c_uint64),
+    ]
+
+
+class weft_source(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("fd", c.c_int32),
+        ("reserved", c.c_int32),
+        ("size", c.c_uint64),
+        ("read", weft_source_fn),
+        ("user_data", c.c_void_p),
+        ("release", weft_release_fn),
+    ]
+
+
+class weft_sink(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("fd", c.c_int32),
+        ("reserved", c.c_int32),
+        ("write", weft_sink_fn),
+        ("user_data", c.c_void_p),
     ]
 
 
@@ -3294,6 +3324,9 @@ class weft_api_v1(c.Structure):
         ("loader_create", c.CFUNCTYPE(weft_error, weft_context, weft_dataset, weft_sampler, c.POINTER(weft_loader_options), c.POINTER(weft_loader))),
         ("tensor_from_shards", c.CFUNCTYPE(weft_error, weft_mesh, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor))),
         ("tensor_to_host_box", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(c.c_int64), c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t)),
+        ("checkpoint_save_to", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_sink), weft_tree, c.POINTER(weft_checkpoint_options))),
+        ("checkpoint_load_from", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_source), weft_device, c.POINTER(weft_tree))),
+        ("checkpoint_reader_open_from", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_source), c.POINTER(weft_open_options), c.POINTER(weft_checkpoint_reader))),
         ("function_from_text", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_function))),
         ("program_compare", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
     ]
@@ -3491,6 +3524,9 @@ FUNCTIONS = {
     "weft_file_describe": (weft_error, [c.c_char_p, c.c_size_t, c.POINTER(weft_tree)]),
     "weft_checkpoint_convert": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_convert_options)]),
     "weft_checkpoint_salvage": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_tree)]),
+    "weft_checkpoint_save_to": (weft_error, [weft_context, c.POINTER(weft_sink), weft_tree, c.POINTER(weft_checkpoint_options)]),
+    "weft_checkpoint_load_from": (weft_error, [weft_context, c.POINTER(weft_source), weft_device, c.POINTER(weft_tree)]),
+    "weft_checkpoint_reader_open_from": (weft_error, [weft_context, c.POINTER(weft_source), c.POINTER(weft_open_options), c.POINTER(weft_checkpoint_reader)]),
     "weft_checkpoint_reader_retain": (None, [weft_checkpoint_reader]),
     "weft_checkpoint_reader_release": (None, [weft_checkpoint_reader]),
     "weft_context_cache": (weft_error, [weft_context, c.POINTER(weft_cache)]),
@@ -3598,6 +3634,8 @@ FUNCTIONS = {
     "weft_schedule_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_open_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_source_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_sink_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_load_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_entry_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_info_init": (None, [c.c_void_p, c.c_size_t]),

@@ -243,13 +243,19 @@ def _format_of(path):
     return next((number for suffix, number in _FORMATS.items() if path.endswith(suffix)), 0)
 
 
-def save(path, tree, *, metadata=None, step=0, durable=True, wait=True, progress=None):
+def save(
+    path, tree, *, metadata=None, step=0, durable=True, wait=True, progress=None, keep_last=0, keep_every=0, pointer=None
+):
     """Writes a dict of tensors, numbers, text, lists, modules and optimizers. Values are those of now.
 
     The name says the format: .safetensors, .npz and .npy hold tensors only, anything else is a checkpoint.
 
     With wait=False the writing goes on behind, and what comes back has `wait()`, `done`, and can be awaited. `progress(done, total)` is
-    called with bytes by the thread that writes, at most 20 times a second and at the end; True ends the save, and the old file stays."""
+    called with bytes by the thread that writes, at most 20 times a second and at the end; True ends the save, and the old file stays.
+
+    With keep_last, "{step}" in the name becomes the step. Once the file is there, older ones of that name go but for the keep_last newest
+    and those whose step is a multiple of keep_every; -1 keeps all. `pointer` is the name of a file beside it that then names the new
+    one: load(".../latest") loads what it names."""
     path = os.fspath(path)
     if not isinstance(tree, dict):
         tree = nested(tree.state_dict()) if hasattr(tree, "state_dict") else {"value": tree}
@@ -270,6 +276,10 @@ def save(path, tree, *, metadata=None, step=0, durable=True, wait=True, progress
         durable=0 if durable else -1,
         format=_format_of(path),
         progress=told.address if told else None,
+        keep_last=keep_last,
+        keep_every=keep_every,
+        pointer=None if pointer is None else pointer.encode(),
+        pointer_length=0 if pointer is None else len(pointer.encode()),
     )
     context = now.context or start()
     if wait and not _wait.patient():  # Ctrl-C ends the call, what it waits for, and the writing.

@@ -27,6 +27,9 @@ def save(
     durable: bool = ...,
     wait: Literal[True] = ...,
     progress: Callable[[int, int], bool | None] | None = ...,
+    keep_last: int = ...,
+    keep_every: int = ...,
+    pointer: str | None = ...,
 ) -> None: ...
 @overload
 def save(
@@ -38,6 +41,9 @@ def save(
     durable: bool = ...,
     wait: Literal[False],
     progress: Callable[[int, int], bool | None] | None = ...,
+    keep_last: int = ...,
+    keep_every: int = ...,
+    pointer: str | None = ...,
 ) -> Saving: ...
 def load(path: _Path, *, device: Device | str | None = ...) -> Any: ...
 

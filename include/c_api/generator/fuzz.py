@@ -19,7 +19,8 @@ weft_optimizer_load weft_function_begin weft_function_end weft_function_abandon 
 weft_scan weft_if weft_case weft_per_device weft_function_run weft_function_compile weft_function_stats weft_function_vmap
 weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_gradient
 weft_custom_register weft_custom_register_symbol weft_custom_apply weft_position_mark_stack weft_job_join weft_job_find
-weft_dataset_create weft_dataset_from_memory weft_sampler_create weft_loader_create weft_job_reduce""".split()
+weft_dataset_create weft_dataset_from_memory weft_sampler_create weft_loader_create weft_job_reduce
+weft_checkpoint_save_to weft_checkpoint_load_from weft_checkpoint_reader_open_from""".split()
 
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
 TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles", "to": "Words::kFiles", "file": "Words::kFiles", "axes": "Words::kAxes", "axis": "Words::kSpecs", "input_specs": "Words::kSpecs", "output_specs": "Words::kSpecs", "spec": "Words::kSpecs"}
@@ -39,7 +40,7 @@ TEXTS_OF = {
 }
 # Chosen once in so many times that it could have been: what waits, writes files or makes threads.
 RARELY = {
-    "weft_context_create": 200, "weft_context_release": 200, "weft_context_retain": 50, "weft_checkpoint_save": 40,
+    "weft_context_create": 200, "weft_context_release": 200, "weft_context_retain": 50, "weft_checkpoint_save": 40, "weft_checkpoint_save_to": 3,
     "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_checkpoint_reader_open_with": 3, "weft_checkpoint_convert": 40, "weft_checkpoint_salvage": 40, "weft_file_describe": 5, "weft_cache_list": 10, "weft_cache_explain": 10, "weft_cache_prune": 20, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
     "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_metrics_render": 5, "weft_metric_list": 5, "weft_metrics_clear": 20, "weft_program_list": 5, "weft_program_compare": 10, "weft_memory_report": 5, "weft_trace_start": 20, "weft_trace_stop": 20, "weft_trace_write": 40, "weft_trace_report": 20, "weft_compiles_settled": 20, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
 }

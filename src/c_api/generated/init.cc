@@ -16,6 +16,8 @@ void weft_adam_options_init(void* options, size_t size) noexcept { weft::c_api::
 void weft_schedule_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_open_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_source_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_sink_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_load_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_entry_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_info_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

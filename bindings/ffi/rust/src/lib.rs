@@ -907,6 +907,8 @@ pub type weft_progress_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, 
 pub type weft_trace_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, body: *mut weft_context, parameters: *const *mut weft_tensor, count: usize, results: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>;
 pub type weft_custom_shape_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, inputs: *const weft_tensor_info, count: usize, results: *mut weft_tensor_info, result_count: usize) -> *mut weft_error>;
 pub type weft_read_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, items: *const i64, count: usize, rows: *mut weft_rows, field_count: usize) -> *mut weft_error>;
+pub type weft_source_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, offset: u64, data: *mut c_void, size: usize, out_size: *mut usize) -> *mut weft_error>;
+pub type weft_sink_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, data: *const c_void, size: usize) -> *mut weft_error>;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1125,6 +1127,10 @@ pub struct weft_checkpoint_options {
     pub progress: weft_progress_fn,
     pub progress_user_data: *mut c_void,
     pub progress_release: weft_release_fn,
+    pub keep_last: i64,
+    pub keep_every: i64,
+    pub pointer: *const c_char,
+    pub pointer_length: u64,
 }
 
 #[repr(C)]
@@ -1135,6 +1141,30 @@ pub struct weft_open_options {
     pub mode: weft_open_mode,
     pub verify: weft_verify,
     pub memory_budget: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_source {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub fd: i32,
+    pub reserved: i32,
+    pub size: u64,
+    pub read: weft_source_fn,
+    pub user_data: *mut c_void,
+    pub release: weft_release_fn,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_sink {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub fd: i32,
+    pub reserved: i32,
+    pub write: weft_sink_fn,
+    pub user_data: *mut c_void,
 }
 
 #[repr(C)]
@@ -3390,6 +3420,9 @@ pub struct weft_api_v1 {
     pub loader_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, dataset: *mut weft_dataset, sampler: *mut weft_sampler, options: *const weft_loader_options, out: *mut *mut weft_loader) -> *mut weft_error>,
     pub tensor_from_shards: Option<unsafe extern "C" fn(mesh: *mut weft_mesh, spec: *const c_char, spec_length: usize, parts: *const *mut weft_tensor, part_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error>,
     pub tensor_to_host_box: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, starts: *const i64, sizes: *const i64, rank: usize, data: *mut c_void, size: usize) -> *mut weft_error>,
+    pub checkpoint_save_to: Option<unsafe extern "C" fn(ctx: *mut weft_context, sink: *const weft_sink, tree: *mut weft_tree, options: *const weft_checkpoint_options) -> *mut weft_error>,
+    pub checkpoint_load_from: Option<unsafe extern "C" fn(ctx: *mut weft_context, source: *const weft_source, device: *mut weft_device, out: *mut *mut weft_tree) -> *mut weft_error>,
+    pub checkpoint_reader_open_from: Option<unsafe extern "C" fn(ctx: *mut weft_context, source: *const weft_source, options: *const weft_open_options, out: *mut *mut weft_checkpoint_reader) -> *mut weft_error>,
     pub function_from_text: Option<unsafe extern "C" fn(ctx: *mut weft_context, text: *const c_char, length: usize, out: *mut *mut weft_function) -> *mut weft_error>,
     pub program_compare: Option<unsafe extern "C" fn(ctx: *mut weft_context, before_path: *const c_char, before_path_length: usize, now_path: *const c_char, now_path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
 }
@@ -3586,6 +3619,9 @@ extern "C" {
     pub fn weft_file_describe(path: *const c_char, path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_checkpoint_convert(ctx: *mut weft_context, path: *const c_char, path_length: usize, to: *const c_char, to_length: usize, options: *const weft_convert_options) -> *mut weft_error;
     pub fn weft_checkpoint_salvage(ctx: *mut weft_context, path: *const c_char, path_length: usize, to: *const c_char, to_length: usize, out: *mut *mut weft_tree) -> *mut weft_error;
+    pub fn weft_checkpoint_save_to(ctx: *mut weft_context, sink: *const weft_sink, tree: *mut weft_tree, options: *const weft_checkpoint_options) -> *mut weft_error;
+    pub fn weft_checkpoint_load_from(ctx: *mut weft_context, source: *const weft_source, device: *mut weft_device, out: *mut *mut weft_tree) -> *mut weft_error;
+    pub fn weft_checkpoint_reader_open_from(ctx: *mut weft_context, source: *const weft_source, options: *const weft_open_options, out: *mut *mut weft_checkpoint_reader) -> *mut weft_error;
     pub fn weft_checkpoint_reader_retain(reader: *mut weft_checkpoint_reader);
     pub fn weft_checkpoint_reader_release(reader: *mut weft_checkpoint_reader);
     pub fn weft_context_cache(ctx: *mut weft_context, out: *mut *mut weft_cache) -> *mut weft_error;
@@ -3693,6 +3729,8 @@ extern "C" {
     pub fn weft_schedule_options_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_options_init(options: *mut c_void, size: usize);
     pub fn weft_open_options_init(options: *mut c_void, size: usize);
+    pub fn weft_source_init(options: *mut c_void, size: usize);
+    pub fn weft_sink_init(options: *mut c_void, size: usize);
     pub fn weft_load_options_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_entry_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_info_init(options: *mut c_void, size: usize);

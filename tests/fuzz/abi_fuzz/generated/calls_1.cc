@@ -223,6 +223,8 @@ void Call_weft_checkpoint_save(Fuzz& f) {
     options->reserved = static_cast<int32_t>(f.Integer());
     options->format = static_cast<weft_file_format>(f.OneOf({0, 1, 2, 3, 4, 5}));
     options->tied = static_cast<weft_tied>(f.OneOf({0, 1, 2}));
+    options->keep_last = static_cast<int64_t>(f.Integer());
+    options->keep_every = static_cast<int64_t>(f.Integer());
   }
   weft_event** const out_event = f.Out<weft_event*>(true);
   f.Enter();

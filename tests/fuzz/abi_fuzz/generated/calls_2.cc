@@ -243,6 +243,22 @@ void Call_weft_open_options_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_source_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_source), &size);
+  f.Enter();
+  weft_source_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sink_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sink), &size);
+  f.Enter();
+  weft_sink_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_load_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_load_options), &size);
@@ -784,22 +800,6 @@ void Call_weft_select_and_scatter_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_select_and_scatter_opts), &size);
   f.Enter();
   weft_select_and_scatter_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_batch_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_batch_norm_opts), &size);
-  f.Enter();
-  weft_batch_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_batch_norm_inference_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_batch_norm_inference_opts), &size);
-  f.Enter();
-  weft_batch_norm_inference_opts_init(options, size);
   f.LeaveVoid();
 }
 

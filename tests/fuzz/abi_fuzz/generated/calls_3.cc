@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_batch_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_batch_norm_opts), &size);
+  f.Enter();
+  weft_batch_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_batch_norm_inference_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_batch_norm_inference_opts), &size);
+  f.Enter();
+  weft_batch_norm_inference_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_cross_entropy_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_cross_entropy_opts), &size);
@@ -785,22 +801,6 @@ void Call_weft_nll_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_nll_opts), &size);
   f.Enter();
   weft_nll_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_soft_cross_entropy_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_soft_cross_entropy_opts), &size);
-  f.Enter();
-  weft_soft_cross_entropy_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_trapezoid_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_trapezoid_opts), &size);
-  f.Enter();
-  weft_trapezoid_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_soft_cross_entropy_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_soft_cross_entropy_opts), &size);
+  f.Enter();
+  weft_soft_cross_entropy_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_trapezoid_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_trapezoid_opts), &size);
+  f.Enter();
+  weft_trapezoid_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_vander_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_vander_opts), &size);
@@ -1288,46 +1304,6 @@ void Call_weft_argmin(Fuzz& f) {
   f.Enter();
   if (!f.Leave(weft_argmin(ctx, x, opts, out))) return;
   f.Keep(out);
-}
-
-void Call_weft_cummax(Fuzz& f) {
-  f.BeginOp(kOps[96]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cummax_opts* const opts = f.Options<weft_cummax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMMAX_HAS_REVERSE;
-    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cummax(ctx, x, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_cummin(Fuzz& f) {
-  f.BeginOp(kOps[97]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cummin_opts* const opts = f.Options<weft_cummin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CUMMIN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CUMMIN_HAS_REVERSE;
-    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cummin(ctx, x, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
 }
 
 }  // namespace weft::fuzz

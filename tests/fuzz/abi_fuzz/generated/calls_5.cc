@@ -4,6 +4,46 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cummax(Fuzz& f) {
+  f.BeginOp(kOps[96]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cummax_opts* const opts = f.Options<weft_cummax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMMAX_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cummax(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cummin(Fuzz& f) {
+  f.BeginOp(kOps[97]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cummin_opts* const opts = f.Options<weft_cummin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMMIN_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cummin(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
 void Call_weft_cumprod(Fuzz& f) {
   f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1623,27 +1663,6 @@ void Call_weft_logaddexp2(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_logaddexp2(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logical_and(Fuzz& f) {
-  f.BeginOp(kOps[196]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logical_and(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logical_not(Fuzz& f) {
-  f.BeginOp(kOps[197]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logical_not(ctx, x, out))) return;
   f.Keep(out);
 }
 

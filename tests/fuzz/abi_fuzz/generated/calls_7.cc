@@ -4,6 +4,33 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cdist(Fuzz& f) {
+  f.BeginOp(kOps[296]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_cdist_opts* const opts = f.Options<weft_cdist_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CDIST_HAS_P;
+    opts->p = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cdist(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_corrcoef(Fuzz& f) {
+  f.BeginOp(kOps[297]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_corrcoef(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_cosine_embedding(Fuzz& f) {
   f.BeginOp(kOps[298]);
   weft_context* const ctx = f.Handle<weft_context>(false);

@@ -1786,6 +1786,9 @@ void Call_weft_checkpoint_reader_structure(Fuzz& f);
 void Call_weft_file_describe(Fuzz& f);
 void Call_weft_checkpoint_convert(Fuzz& f);
 void Call_weft_checkpoint_salvage(Fuzz& f);
+void Call_weft_checkpoint_save_to(Fuzz& f);
+void Call_weft_checkpoint_load_from(Fuzz& f);
+void Call_weft_checkpoint_reader_open_from(Fuzz& f);
 void Call_weft_checkpoint_reader_retain(Fuzz& f);
 void Call_weft_checkpoint_reader_release(Fuzz& f);
 void Call_weft_context_cache(Fuzz& f);
@@ -1893,6 +1896,8 @@ void Call_weft_adam_options_init(Fuzz& f);
 void Call_weft_schedule_options_init(Fuzz& f);
 void Call_weft_checkpoint_options_init(Fuzz& f);
 void Call_weft_open_options_init(Fuzz& f);
+void Call_weft_source_init(Fuzz& f);
+void Call_weft_sink_init(Fuzz& f);
 void Call_weft_load_options_init(Fuzz& f);
 void Call_weft_checkpoint_entry_init(Fuzz& f);
 void Call_weft_checkpoint_info_init(Fuzz& f);
@@ -2557,23 +2562,26 @@ extern const Function kFunctions[] = {
     {"weft_tree_release", Call_weft_tree_release, 0x0u, false, false, 1, nullptr},
     {"weft_checkpoint_save", Call_weft_checkpoint_save, 0xFFFFFFFFu, true, true, 40, nullptr},
     {"weft_checkpoint_load", Call_weft_checkpoint_load, 0x93AAu, true, true, 10, nullptr},
-    {"weft_checkpoint_reader_open", Call_weft_checkpoint_reader_open, 0x93A8u, true, true, 3, nullptr},
+    {"weft_checkpoint_reader_open", Call_weft_checkpoint_reader_open, 0x93AAu, true, true, 3, nullptr},
     {"weft_checkpoint_reader_count", Call_weft_checkpoint_reader_count, 0x308u, false, true, 1, nullptr},
-    {"weft_checkpoint_reader_entry", Call_weft_checkpoint_reader_entry, 0x9B08u, true, true, 1, nullptr},
-    {"weft_checkpoint_reader_load", Call_weft_checkpoint_reader_load, 0x9328u, true, true, 1, nullptr},
-    {"weft_checkpoint_reader_load_as", Call_weft_checkpoint_reader_load_as, 0x9328u, true, true, 1, nullptr},
-    {"weft_checkpoint_reader_open_with", Call_weft_checkpoint_reader_open_with, 0x93A8u, true, true, 3, nullptr},
-    {"weft_checkpoint_reader_load_box", Call_weft_checkpoint_reader_load_box, 0x9BA8u, true, true, 1, nullptr},
-    {"weft_checkpoint_reader_load_many", Call_weft_checkpoint_reader_load_many, 0x9BA8u, true, true, 1, nullptr},
-    {"weft_checkpoint_load_into", Call_weft_checkpoint_load_into, 0x9BA8u, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_entry", Call_weft_checkpoint_reader_entry, 0x9B0Au, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_load", Call_weft_checkpoint_reader_load, 0x932Au, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_load_as", Call_weft_checkpoint_reader_load_as, 0x932Au, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_open_with", Call_weft_checkpoint_reader_open_with, 0x93AAu, true, true, 3, nullptr},
+    {"weft_checkpoint_reader_load_box", Call_weft_checkpoint_reader_load_box, 0x9BAAu, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_load_many", Call_weft_checkpoint_reader_load_many, 0x9BAAu, true, true, 1, nullptr},
+    {"weft_checkpoint_load_into", Call_weft_checkpoint_load_into, 0x9BAAu, true, true, 1, nullptr},
     {"weft_checkpoint_reader_metadata", Call_weft_checkpoint_reader_metadata, 0x8308u, false, true, 1, nullptr},
-    {"weft_checkpoint_reader_tree", Call_weft_checkpoint_reader_tree, 0x9308u, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_tree", Call_weft_checkpoint_reader_tree, 0x930Au, true, true, 1, nullptr},
     {"weft_checkpoint_reader_info", Call_weft_checkpoint_reader_info, 0x308u, false, true, 1, nullptr},
-    {"weft_checkpoint_reader_find", Call_weft_checkpoint_reader_find, 0x9328u, true, true, 1, nullptr},
-    {"weft_checkpoint_reader_structure", Call_weft_checkpoint_reader_structure, 0x9308u, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_find", Call_weft_checkpoint_reader_find, 0x932Au, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_structure", Call_weft_checkpoint_reader_structure, 0x930Au, true, true, 1, nullptr},
     {"weft_file_describe", Call_weft_file_describe, 0x21A8u, true, true, 5, nullptr},
     {"weft_checkpoint_convert", Call_weft_checkpoint_convert, 0xB3AAu, true, true, 40, nullptr},
     {"weft_checkpoint_salvage", Call_weft_checkpoint_salvage, 0xB3A8u, true, true, 40, nullptr},
+    {"weft_checkpoint_save_to", Call_weft_checkpoint_save_to, 0xFFFFFFFFu, true, true, 3, nullptr},
+    {"weft_checkpoint_load_from", Call_weft_checkpoint_load_from, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_open_from", Call_weft_checkpoint_reader_open_from, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_checkpoint_reader_retain", Call_weft_checkpoint_reader_retain, 0x0u, false, false, 1, nullptr},
     {"weft_checkpoint_reader_release", Call_weft_checkpoint_reader_release, 0x0u, false, false, 1, nullptr},
     {"weft_context_cache", Call_weft_context_cache, 0x308u, false, true, 1, nullptr},
@@ -2681,6 +2689,8 @@ extern const Function kFunctions[] = {
     {"weft_schedule_options_init", Call_weft_schedule_options_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_options_init", Call_weft_checkpoint_options_init, 0u, false, false, 1, nullptr},
     {"weft_open_options_init", Call_weft_open_options_init, 0u, false, false, 1, nullptr},
+    {"weft_source_init", Call_weft_source_init, 0u, false, false, 1, nullptr},
+    {"weft_sink_init", Call_weft_sink_init, 0u, false, false, 1, nullptr},
     {"weft_load_options_init", Call_weft_load_options_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_entry_init", Call_weft_checkpoint_entry_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_info_init", Call_weft_checkpoint_info_init, 0u, false, false, 1, nullptr},
@@ -3171,6 +3181,6 @@ extern const Function kFunctions[] = {
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
 };
-extern const size_t kFunctionCount = 786;
+extern const size_t kFunctionCount = 791;
 
 }  // namespace weft::fuzz
