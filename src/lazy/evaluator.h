@@ -98,7 +98,10 @@ class Evaluator {
   // Plans and launches until nothing that is planned is pending.
   absl::Status Run(Lock& lock, MeshState& state, CutReason reason, Plan plan);
   // Has the host do these nodes of the cut, which need no other such.
-  absl::Status CallOnHost(Lock& lock, MeshState& state, const Cut& cut, const HostCalls::Nodes& calls);
+  absl::Status CallOnHost(Lock& lock, MeshState& state, CutReason reason, const Cut& cut,
+                          const HostCalls::Nodes& calls);
+  // Gives that outcome to what was asked for by name, and needs what the host could not make. The cut is empty then.
+  absl::Status FailAskedFor(MeshState& state, CutReason reason, const absl::Status& outcome, Cut* cut);
   // Whether it is who waited for a program that gave up: the program is none the worse for it.
   static bool GaveUp(const absl::Status& status) {
     return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
