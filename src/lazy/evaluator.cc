@@ -257,15 +257,11 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
       continue;
     }
     if (const HostCalls::Nodes calls = host_calls_.Ready(state, cut); !calls.empty()) {
-      WEFT_RETURN_IF_ERROR(CallOnHost(lock, state, cut, calls));
-      LeaveOutFailed(state, reason, cut);
+      WEFT_RETURN_IF_ERROR(CallOnHost(lock, state, reason, cut, calls));
       continue;
     }
-    // A value that was asked for by name may need a result that the host failed to make.
     if (const absl::Status failed = HostCalls::Failed(cut); !failed.ok()) {
-      host_calls_.Fail(state, failed, &cut);
-      LeaveOutFailed(state, reason, cut);
-      return absl::OkStatus();
+      return FailAskedFor(state, reason, failed, &cut);
     }
     const uint64_t opened = lock.opened();
     // Tells whether the plan is out of date: others had the lock, and computed some of it.
@@ -354,7 +350,14 @@ absl::Status Evaluator::LookAt(Lock& lock, MeshState& state, const ProgramPointe
   return absl::OkStatus();
 }
 
-absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, const Cut& cut, const HostCalls::Nodes& calls) {
+absl::Status Evaluator::FailAskedFor(MeshState& state, CutReason reason, const absl::Status& outcome, Cut* cut) {
+  host_calls_.Fail(state, outcome, cut);
+  LeaveOutFailed(state, reason, *cut);
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, CutReason reason, const Cut& cut,
+                                   const HostCalls::Nodes& calls) {
   const OpenCut open(state, cut);
   std::vector<ir::Value> read;
   for (const Ref<const ir::Node>& node : calls) {
@@ -378,6 +381,7 @@ absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, const Cut& cut,
     WEFT_RETURN_IF_ERROR(Know(lock, state, {results.data(), results.size()}, CutReason::kCustom));
     if (!AllKnown(*node)) HostCalls::Show(*node, results);
   }
+  LeaveOutFailed(state, reason, cut);
   return absl::OkStatus();
 }
 

@@ -99,7 +99,11 @@ class Evaluator {
   // Plans and launches until nothing that is planned is pending.
   absl::Status Run(Lock& lock, MeshState& state, CutReason reason, Plan plan);
   // Has the host do these nodes of the cut, which need no other such.
-  absl::Status CallOnHost(Lock& lock, MeshState& state, const Cut& cut, const HostCalls::Nodes& calls);
+  absl::Status CallOnHost(Lock& lock, MeshState& state, CutReason reason, const Cut& cut,
+                          const HostCalls::Nodes& calls);
+  // Gives that outcome to values that were asked for by name and need a result that the host failed to make. The cut is
+  // empty then.
+  absl::Status FailAskedFor(MeshState& state, CutReason reason, const absl::Status& outcome, Cut* cut);
   // Tells whether the waiter gave up, which says nothing against the program.
   static bool GaveUp(const absl::Status& status) {
     return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);

@@ -102,8 +102,7 @@ class Emitter {
       rows_.push_back(Byte(b_.CreateLoad(pointer_, slot), a_offset));
     }
     Value* b_start = Byte(b_base, b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), b_offsets, tap)));
-    std::vector<Value*> acc(tap_acc.begin(), tap_acc.end());
-    if (quads_) b_start = BeginSums(&acc, b_start);
+    std::vector<Value*> acc = BeginSums(tap_acc, &b_start);
     Value* b_end = nullptr;
     acc = KLoop(acc, b_start, Byte(ahead, b_.CreateMul(tap, ahead_tap)), &b_end);
     if ((pairs_ || quads_) && spec_.form == MicroForm::kRows) acc = OddStep(acc, args, b_end);
@@ -175,13 +174,15 @@ class Emitter {
     if (spec_.type == MicroType::kU8Dot) std::swap(a, b);
     return b_.CreateIntrinsic(multiply, {}, {acc, a, b});
   }
-  // Adds a tap's first row of B, behind which its steps are.
-  Value* BeginSums(std::vector<Value*>* acc, Value* b_start) {
-    for (int v = 0; v < spec_.nv; ++v) {
-      Value* first = LoadB(b_start, v);
-      for (int r = 0; r < spec_.mr; ++r) (*acc)[r * spec_.nv + v] = b_.CreateAdd((*acc)[r * spec_.nv + v], first);
+  // What a tap adds to: of fours with its first row of B, behind which its steps are.
+  std::vector<Value*> BeginSums(const std::vector<llvm::PHINode*>& sums, Value** b_start) {
+    std::vector<Value*> acc(sums.begin(), sums.end());
+    for (int v = 0; quads_ && v < spec_.nv; ++v) {
+      Value* first = LoadB(*b_start, v);
+      for (int r = 0; r < spec_.mr; ++r) acc[r * spec_.nv + v] = b_.CreateAdd(acc[r * spec_.nv + v], first);
     }
-    return Byte(b_start, b_stride_);
+    if (quads_) *b_start = Byte(*b_start, b_stride_);
+    return acc;
   }
   Value* Sum(Value* a, Value* b) { return integers_ ? b_.CreateAdd(a, b) : b_.CreateFAdd(a, b); }
 
@@ -645,9 +646,8 @@ class Emitter {
   Value* b_stride_ = nullptr;
   Value* ahead_step_ = nullptr;
   Value* c_offset_ = nullptr;
-  llvm::BasicBlock* stored_ = nullptr;  // behind every ending
-  Value* mask_ = nullptr;
-  Value* lacks_ = nullptr;  // elements of a last four, which is read with those before it
+  llvm::BasicBlock* stored_ = nullptr;        // behind every ending
+  Value *mask_ = nullptr, *lacks_ = nullptr;  // elements of a last four, which is read with those before it
   std::vector<Value*> rows_;
   // Of an ending.
   Value *least_ = nullptr, *most_ = nullptr, *positive_ = nullptr;
