@@ -1,6 +1,7 @@
 // See thread_table.h.
 #include "src/runtime/thread_table.h"
 
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,24 +19,26 @@ constinit ThreadTable::Slot g_nobodys;
 constinit thread_local ThreadTable::Slot* t_slot = nullptr;
 constinit thread_local uint64_t t_forks = 0;
 
-// Gives the slot back when the thread ends.
-struct Ending {
-  ~Ending() {
-    ThreadTable::Slot* const slot = t_slot;
-    t_slot = &g_nobodys;
-    if (slot == nullptr || slot == &g_nobodys) return;
-    slot->state.store(0, std::memory_order_relaxed);
-    slot->text.store(nullptr, std::memory_order_relaxed);
-    slot->program.store(0, std::memory_order_relaxed);
-    slot->entry.store(-1, std::memory_order_relaxed);
-    slot->thread.store(0, std::memory_order_release);
-  }
-};
+// A thread's end gives its slot back. By a key: what a thread_local object registers for that takes memory, and without any glibc
+// ends the process.
+void GiveBack(void* given) {
+  auto* const slot = static_cast<ThreadTable::Slot*>(given);
+  t_slot = &g_nobodys;
+  slot->state.store(0, std::memory_order_relaxed);
+  slot->text.store(nullptr, std::memory_order_relaxed);
+  slot->program.store(0, std::memory_order_relaxed);
+  slot->entry.store(-1, std::memory_order_relaxed);
+  slot->thread.store(0, std::memory_order_release);
+}
+
+constinit pthread_once_t g_once = PTHREAD_ONCE_INIT;
+constinit pthread_key_t g_key = 0;
+constinit bool g_has_key = false;
 
 ThreadTable::Slot* TakeSlot() {
   const auto self = static_cast<uint32_t>(syscall(SYS_gettid));
-  static thread_local Ending ending;
-  (void)&ending;
+  pthread_once(&g_once, [] { g_has_key = pthread_key_create(&g_key, GiveBack) == 0; });
+  if (!g_has_key) return &g_nobodys;
   weft_thread_table.version.store(ThreadTable::kVersion, std::memory_order_relaxed);
   weft_thread_table.slot_bytes.store(sizeof(ThreadTable::Slot), std::memory_order_relaxed);
   weft_thread_table.slots.store(ThreadTable::kSlots, std::memory_order_relaxed);
@@ -46,7 +49,9 @@ ThreadTable::Slot* TakeSlot() {
     uint32_t free = 0;
     if (!slot.thread.compare_exchange_strong(free, self, std::memory_order_acq_rel)) continue;
     slot.entry.store(-1, std::memory_order_relaxed);
-    return &slot;
+    if (pthread_setspecific(g_key, &slot) == 0) return &slot;
+    GiveBack(&slot);
+    return &g_nobodys;
   }
   weft_thread_table.lost.fetch_add(1, std::memory_order_relaxed);
   return &g_nobodys;

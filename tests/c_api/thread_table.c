@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -49,6 +50,14 @@ static double looks(double x) {
   return x;
 }
 
+static int g_with_slot = 0;
+static void* reads(void* tensor) {
+  double out[4];
+  MUST(weft_tensor_to_host(tensor, out, sizeof out));
+  g_with_slot += slot_of((uint32_t)syscall(SYS_gettid)) != NULL;
+  return NULL;
+}
+
 int main(void) {
   const int64_t before = now_ns();
   const int64_t dims[] = {4};
@@ -92,14 +101,20 @@ int main(void) {
     CHECK_EQUAL(own->entry, -1);
     CHECK(own->since > g_seen.since);
   }
-  weft_tensor_release(x), weft_tensor_release(y), weft_tensor_release(z);
-  weft_context_release(ctx);
-
-  /* Threads that have ended have no slot any more. */
+  /* Threads that have ended have no slot any more: more threads than slots, one after the other. */
   {
     int used = 0;
+    for (int i = 0; i < 600; ++i) {
+      pthread_t thread;
+      CHECK_EQUAL(pthread_create(&thread, NULL, reads, z), 0);
+      pthread_join(thread, NULL);
+    }
+    CHECK_EQUAL(g_with_slot, 600);
+    CHECK_EQUAL(g_table->lost, 0);
     for (uint32_t i = 0; i < g_table->slots; ++i) used += g_table->slot[i].thread != 0;
     CHECK(used < 20);
   }
+  weft_tensor_release(x), weft_tensor_release(y), weft_tensor_release(z);
+  weft_context_release(ctx);
   return done("thread_table");
 }
