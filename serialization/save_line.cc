@@ -43,7 +43,7 @@ struct SaveTurn::Lines {
   }
   bool MayEnter(Iterator place, uint64_t most_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (Before(place) >= kMostOfOneFile || InState(Place::kLetIn) >= kMostLetIn) return false;
-    if (InState(Place::kLetIn) == InState(Place::kRunning)) return true;  // none waits
+    if (InState(Place::kLetIn) < kAtAnyRate) return true;
     uint64_t held = place->bytes;
     for (const Place& other : places) {
       if (other.state != Place::kOutside && __builtin_add_overflow(held, other.bytes, &held)) return false;
@@ -128,7 +128,6 @@ absl::Status SaveTurn::Begin(const Look& look) {
   const Lines::Iterator mine = lines_->Find(number_);
   WEFT_RETURN_IF_ERROR(lines_->Wait(look, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return lines_->MayRun(mine); }));
   mine->state = Lines::Place::kRunning;
-  lines_->changed.NotifyAll();  // none may be waiting now
   return absl::OkStatus();
 }
 

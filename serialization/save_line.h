@@ -1,7 +1,7 @@
 // The order of saves in this process. Saves to one file (a name in a folder, whatever path led there) take effect in the
 // order of their calls: one runs, one waits behind it, a third waits before it takes hold of anything. A save that has been
 // let in keeps the values that it will write, and one that runs about 20 MiB; so both are counted over all files, too, and so
-// are the bytes of the values: past a limit a save is let in only where none waits.
+// are the bytes of the values: past a limit two are let in, of which one can write while the other's values are taken hold of.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ class SaveTurn {
   static constexpr int kMostOfOneFile = 2;  // let in: one runs, one waits
   static constexpr int kMostLetIn = 16;     // in the process
   static constexpr int kMostRunning = 4;
+  static constexpr int kAtAnyRate = 2;
 
   // Asked every 20 ms while waiting; an error ends the wait and comes back from it. May be empty.
   using Look = std::function<absl::Status()>;
@@ -28,8 +29,8 @@ class SaveTurn {
   SaveTurn& operator=(SaveTurn&& other) noexcept;
   ~SaveTurn();
 
-  // Takes the last place in the line and waits until it is let in: with those before it the values have at most `most_bytes`,
-  // or all that were let in run.
+  // Takes the last place in the line and waits until it is let in: with those that are in, the values have at most `most_bytes`,
+  // or fewer than kAtAnyRate are in.
   static absl::StatusOr<SaveTurn> Enter(const FilePlace& place, const Look& look, uint64_t bytes = 0,
                                         uint64_t most_bytes = ~uint64_t{0});
   // Waits until all earlier saves to the file are over and there is room to run.

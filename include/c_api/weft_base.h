@@ -260,7 +260,7 @@ typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t tot
  *     At most 2048 programs stay in any case
  *   cache_max_bytes (0 or more; default 4294967296): size at which the least recently used programs go
  *   save_bytes (0 or more; default 268435456): bytes of tensors that the process's saves behind the program may hold
- *     together: past it a further save waits in its call until no other waits. One runs and one waits at any rate
+ *     together: past it a further save waits in its call. One runs and one waits at any rate
  *   use_bf16 (0, 1; default 0): devices hold and compute f32 and f64 as bf16; tensors are still f32 and f64 to the
  *     caller (docs/element_types.md). Where nobody sets it, XLA_USE_BF16 does
  *   downcast_bf16 (0, 1; default 0): devices hold and compute f32 as bf16 and f64 as f32; use_bf16 goes before it.

@@ -240,7 +240,7 @@ void WalkFaults(State& state, FaultyFileSystem::Fault fault, int error) {
 TEST(CheckpointFaults, EveryFailingCallOfASmallSaveLeavesOldOrNew) {
   State state = SmallState();
   state.AddTensor(0, "more", DType::kF32, {100});
-  for (int error : {EIO, ENOSPC, EACCES, ENOMEM}) {
+  for (int error : FaultErrors({EIO, ENOSPC, EACCES, ENOMEM})) {
     WalkFaults(state, FaultyFileSystem::Fault::kOnce, error);
     WalkFaults(state, FaultyFileSystem::Fault::kForever, error);
   }

@@ -416,7 +416,7 @@ TEST(CompileCache, ADirectoryThatCannotBeMadeOrWrittenIsAWarningAndACounter) {
 
 TEST(CompileCache, EveryFailingCallIsAMissOrAStoreFailureNothingElse) {
   TempDir dir;
-  for (int error : {EIO, ENOSPC, EACCES, EROFS}) {
+  for (int error : testing::FaultErrors({EIO, ENOSPC, EACCES, EROFS})) {
     for (const auto fault : {FaultyFileSystem::Fault::kOnce, FaultyFileSystem::Fault::kForever}) {
       for (int64_t n = 1; n < 60; ++n) {
         std::filesystem::remove_all(dir / "v1");

@@ -16,6 +16,7 @@ namespace weft {
 namespace {
 
 using ::testing::HasSubstr;
+using weft::testing::FaultErrors;
 using weft::testing::FaultyFileSystem;
 using weft::testing::State;
 using weft::testing::TempDir;
@@ -58,64 +59,75 @@ absl::Status Compare(const std::string& path, const State& state, FileSystem* fs
   return absl::OkStatus();
 }
 
+void WalkSaves(FileFormat format, int error, FaultyFileSystem::Fault fault) {
+  State state = StateFor(format);
+  TempDir dir;
+  const std::string path = dir / "a";
+  std::ofstream(path) << "old";
+  FaultyFileSystem fs;
+  fs.In(std::string(NameOf(format)));
+  int failed = 0;
+  for (int64_t n = 1;; ++n) {
+    ASSERT_LT(n, 500);
+    fs.Arm(n, error, fault);
+    const absl::Status status = Save(format, path, state, &fs);
+    if (!fs.hit()) {
+      ASSERT_TRUE(status.ok()) << status;
+      break;
+    }
+    const bool is_new = std::filesystem::file_size(path) != 3;
+    ASSERT_TRUE(is_new || !status.ok()) << n;
+    if (is_new) {
+      ASSERT_TRUE(Compare(path, state, PosixFileSystem()).ok());
+    }
+    if (!status.ok()) {
+      ++failed;
+      ASSERT_THAT(std::string(status.message()), HasSubstr(path)) << n;
+    }
+    if (fault == FaultyFileSystem::Fault::kOnce) {
+      ASSERT_EQ(dir.Names().size(), 1u) << fs.failed_call();
+    }
+    for (const std::string& name : dir.Names()) std::filesystem::remove(dir / name);
+    std::ofstream(path) << "old";
+  }
+  EXPECT_GT(failed, 3) << NameOf(format);
+}
+
 TEST(InterchangeFaults, EveryFailingCallOfASaveLeavesOldOrNew) {
   for (const FileFormat format : kWritten) {
-    State state = StateFor(format);
-    for (const auto fault : {FaultyFileSystem::Fault::kOnce, FaultyFileSystem::Fault::kForever}) {
-      TempDir dir;
-      const std::string path = dir / "a";
-      std::ofstream(path) << "old";
-      FaultyFileSystem fs;
-      int failed = 0;
-      for (int64_t n = 1;; ++n) {
-        ASSERT_LT(n, 500);
-        fs.Arm(n, ENOSPC, fault);
-        const absl::Status status = Save(format, path, state, &fs);
-        if (!fs.hit()) {
-          ASSERT_TRUE(status.ok()) << status;
-          break;
-        }
-        const bool is_new = std::filesystem::file_size(path) != 3;
-        ASSERT_TRUE(is_new || !status.ok()) << n;
-        if (is_new) {
-          ASSERT_TRUE(Compare(path, state, PosixFileSystem()).ok());
-        }
-        if (!status.ok()) {
-          ++failed;
-          ASSERT_THAT(std::string(status.message()), HasSubstr(path)) << n;
-        }
-        if (fault == FaultyFileSystem::Fault::kOnce) {
-          ASSERT_EQ(dir.Names().size(), 1u) << fs.failed_call();
-        }
-        for (const std::string& name : dir.Names()) std::filesystem::remove(dir / name);
-        std::ofstream(path) << "old";
-      }
-      EXPECT_GT(failed, 3) << NameOf(format);
+    for (const int error : FaultErrors({ENOSPC})) {
+      WalkSaves(format, error, FaultyFileSystem::Fault::kOnce);
+      WalkSaves(format, error, FaultyFileSystem::Fault::kForever);
     }
   }
 }
 
+void WalkLoads(FileFormat format, int error) {
+  TempDir dir;
+  const std::string path = dir / "a";
+  State state = StateFor(format);
+  ASSERT_TRUE(Save(format, path, state, PosixFileSystem()).ok());
+  FaultyFileSystem fs;
+  fs.In(std::string(NameOf(format)));
+  int failed = 0;
+  for (int64_t n = 1;; ++n) {
+    ASSERT_LT(n, 500);
+    fs.Arm(n, error, FaultyFileSystem::Fault::kOnce);
+    const absl::Status status = Compare(path, state, &fs);
+    if (!fs.hit()) {
+      ASSERT_TRUE(status.ok()) << status;
+      break;
+    }
+    failed += status.ok() ? 0 : 1;
+  }
+  EXPECT_GT(failed, 2) << NameOf(format);
+  fs.Arm(1, EINTR, FaultyFileSystem::Fault::kShort);
+  EXPECT_TRUE(Compare(path, state, &fs).ok());
+}
+
 TEST(InterchangeFaults, EveryFailingOrShortCallOfALoadIsAnErrorOrNoMatter) {
   for (const FileFormat format : kWritten) {
-    TempDir dir;
-    const std::string path = dir / "a";
-    State state = StateFor(format);
-    ASSERT_TRUE(Save(format, path, state, PosixFileSystem()).ok());
-    FaultyFileSystem fs;
-    int failed = 0;
-    for (int64_t n = 1;; ++n) {
-      ASSERT_LT(n, 500);
-      fs.Arm(n, EIO, FaultyFileSystem::Fault::kOnce);
-      const absl::Status status = Compare(path, state, &fs);
-      if (!fs.hit()) {
-        ASSERT_TRUE(status.ok()) << status;
-        break;
-      }
-      failed += status.ok() ? 0 : 1;
-    }
-    EXPECT_GT(failed, 2) << NameOf(format);
-    fs.Arm(1, EINTR, FaultyFileSystem::Fault::kShort);
-    EXPECT_TRUE(Compare(path, state, &fs).ok());
+    for (const int error : FaultErrors({EIO})) WalkLoads(format, error);
   }
 }
 
@@ -135,6 +147,38 @@ TEST(InterchangeFaults, AFileCutShortAfterItWasOpenedIsAnError) {
   }
 }
 
+void WalkConversions(const std::string& in, State& state, FileFormat wanted, const std::string& scenario, int error) {
+  TempDir dir;
+  const std::string path = dir / "a";
+  FaultyFileSystem fs;
+  fs.In(scenario);
+  int failed = 0;
+  for (int64_t n = 1;; ++n) {
+    ASSERT_LT(n, 1000);
+    std::ofstream(path) << "old";
+    fs.Arm(n, error, FaultyFileSystem::Fault::kOnce);
+    const absl::Status status = [&]() -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFile> file, OpenTensorFile(in, {.fs = &fs}));
+      SaveOptions save;
+      save.fs = &fs;
+      return ConvertFile(*file, path, {.tensors = {}, .format = wanted}, save);
+    }();
+    if (std::filesystem::file_size(path) != 3) {
+      ASSERT_TRUE(Compare(path, state, PosixFileSystem()).ok()) << n;
+    } else {
+      ASSERT_FALSE(status.ok()) << n;
+    }
+    failed += status.ok() ? 0 : 1;
+    ASSERT_EQ(dir.Names().size(), 1u) << fs.failed_call();
+    std::filesystem::remove(path);
+    if (!fs.hit()) {
+      ASSERT_TRUE(status.ok()) << status;
+      break;
+    }
+  }
+  EXPECT_GT(failed, 5) << scenario;
+}
+
 // From each format to each, in parts, with shards, and from a checkpoint.
 TEST(InterchangeFaults, EveryFailingCallOfAConversionLeavesOldOrNew) {
   TempDir from;
@@ -143,34 +187,8 @@ TEST(InterchangeFaults, EveryFailingCallOfAConversionLeavesOldOrNew) {
     const std::string in = from / std::string(NameOf(format));
     ASSERT_TRUE(Save(format, in, state, PosixFileSystem()).ok());
     for (const FileFormat wanted : {FileFormat::kWeft, format}) {
-      TempDir dir;
-      const std::string path = dir / "a";
-      FaultyFileSystem fs;
-      int failed = 0;
-      for (int64_t n = 1;; ++n) {
-        ASSERT_LT(n, 1000);
-        std::ofstream(path) << "old";
-        fs.Arm(n, EIO, FaultyFileSystem::Fault::kOnce);
-        const absl::Status status = [&]() -> absl::Status {
-          WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorFile> file, OpenTensorFile(in, {.fs = &fs}));
-          SaveOptions save;
-          save.fs = &fs;
-          return ConvertFile(*file, path, {.tensors = {}, .format = wanted}, save);
-        }();
-        if (std::filesystem::file_size(path) != 3) {
-          ASSERT_TRUE(Compare(path, state, PosixFileSystem()).ok()) << n;
-        } else {
-          ASSERT_FALSE(status.ok()) << n;
-        }
-        failed += status.ok() ? 0 : 1;
-        ASSERT_EQ(dir.Names().size(), 1u) << fs.failed_call();
-        std::filesystem::remove(path);
-        if (!fs.hit()) {
-          ASSERT_TRUE(status.ok()) << status;
-          break;
-        }
-      }
-      EXPECT_GT(failed, 5) << NameOf(format);
+      const std::string scenario = absl::StrCat(NameOf(format), " to ", NameOf(wanted));
+      for (const int error : FaultErrors({EIO})) WalkConversions(in, state, wanted, scenario, error);
     }
   }
 }

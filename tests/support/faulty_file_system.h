@@ -8,6 +8,7 @@
 #include <string>
 
 #include "src/runtime/io.h"
+#include "tests/support/fault_ledger.h"
 
 namespace weft::testing {
 
@@ -25,6 +26,8 @@ class FaultyFileSystem final : public FileSystem {
     hit_ = false;
     what_.clear();
   }
+  // The ledger's name for what is done, beside the test's.
+  void In(std::string scenario) { scenario_ = std::move(scenario); }
   void Disarm() { fault_ = Fault::kNone; }
   int64_t calls() const { return calls_; }
   bool hit() const { return hit_; }
@@ -83,7 +86,10 @@ class FaultyFileSystem final : public FileSystem {
     const int64_t n = ++calls_;
     if (fault_ == Fault::kNone || fault_ == Fault::kShort || n < at_ || (fault_ == Fault::kOnce && n > at_)) return 0;
     hit_ = true;
-    if (what_.empty()) what_ = what;
+    if (what_.empty()) {
+      what_ = what;
+      FaultLedger::Note(scenario_, n, what, error_, fault_ == Fault::kOnce ? "once" : "for ever");
+    }
     return -error_;
   }
   template <typename Call>
@@ -97,6 +103,7 @@ class FaultyFileSystem final : public FileSystem {
     if (error != 0) return error;
     if (fault_ == Fault::kShort && calls_ >= at_) {
       hit_ = true;
+      FaultLedger::Note(scenario_, calls_, what, calls_ % 2 == 0 ? EINTR : 0, "short");
       if (calls_ % 2 == 0) return -EINTR;
       return call(bytes > 1 ? bytes / 2 : bytes);
     }
@@ -109,6 +116,7 @@ class FaultyFileSystem final : public FileSystem {
   int error_ = 0;
   Fault fault_ = Fault::kNone;
   std::atomic<bool> hit_{false};
+  std::string scenario_;
   std::string what_;  // written by the one call that fails first; read after the operation has ended
 };
 

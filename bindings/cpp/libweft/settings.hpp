@@ -79,7 +79,7 @@ struct context_options {
   /* size at which the least recently used programs go */
   maybe<std::int64_t> cache_max_bytes = {};
   /* bytes of tensors that the process's saves behind the program may hold together: past it a further save waits in its
-   * call until no other waits. One runs and one waits at any rate
+   * call. One runs and one waits at any rate
    */
   maybe<std::int64_t> save_bytes = {};
   /* devices hold and compute f32 and f64 as bf16; tensors are still f32 and f64 to the caller (docs/element_types.md).
