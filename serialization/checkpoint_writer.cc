@@ -393,7 +393,7 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
     for (const Tree::TensorLeaf& leaf : tree.tensors()) {
       total += StoredBytes(options.held.Of(leaf.dtype), leaf.dims).value_or(0);
     }
-    // What need not reach the disk goes no further than the page cache.
+    // Bytes that need not reach the disk go no further than the page cache.
     const bool direct = options.durability == Durability::kPower && total >= kDirectFrom;
     WEFT_ASSIGN_OR_RETURN(AtomicFile file,
                           AtomicFile::Create(std::move(place), {.durability = options.durability, .direct = direct}));

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kPointerLine = "weft pointer 1\n";
 constexpr size_t kLongestName = 255;  // NAME_MAX
 
-// What a pointer of the folder names; empty of other files. Errors are none of anybody's.
+// Returns the name that a pointer of the folder holds; empty for other files and after errors, which concern no caller.
 std::string Pointed(const FilePlace& place, const std::string& name) {
   FileInfo info;
   if (place.folder.fs()->Stat(place.folder.fd(), name.c_str(), &info) != 0 || info.kind != FileKind::kRegular ||
@@ -33,7 +33,7 @@ std::string Pointed(const FilePlace& place, const std::string& name) {
   return NameInPointer(bytes, name).value_or("");
 }
 
-// Whether the file is a checkpoint whose header has the step.
+// Tells whether the file is a checkpoint whose header has the step.
 bool IsCheckpointOf(const FilePlace& place, const std::string& name, int64_t step) {
   absl::StatusOr<File> file = File::OpenIn(place.folder, name, {.read = true, .no_follow = true});
   if (!file.ok()) return false;

@@ -17,7 +17,7 @@ namespace weft {
 class StepName {
  public:
   static constexpr std::string_view kStep = "{step}";
-  // Of the last part of a path; INVALID_ARGUMENT unless it has one place.
+  // Reads the last part of a path; INVALID_ARGUMENT unless it has one place.
   static absl::StatusOr<StepName> Of(std::string_view path);
   std::string Path(int64_t step) const;  // with the path's other parts
   // The step of a name that Path makes; nullopt of all others.

@@ -29,7 +29,7 @@ absl::StatusOr<ReaderOptions> ReadOpenOptions(const weft_open_options* options);
 // Bytes as a file holds them to values of `logical`, each element in bytes of its own.
 void ToValues(DType stored, DType logical, std::span<const std::byte> bytes, std::span<std::byte> out);
 
-// What this call reads ends when weft_cancel asks for it.
+// Ends what this call reads when weft_cancel asks for it.
 inline Interruptible UntilCancelled(lazy::Engine& engine) {
   lazy::Services& services = engine.services();
   return Interruptible([&services, before = services.cancels()] { return services.Interrupted(before); });

@@ -1,4 +1,4 @@
-// What every save of the C interface begins with: its options, and the values that it keeps.
+// The beginning of every save of the C interface: its options, and the values that it keeps.
 #pragma once
 
 #include <memory>
@@ -34,12 +34,12 @@ class Values final : public TensorSource {
 
 absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* options);
 
-// What becomes of other files once a save is there.
+// Removes older files and writes the pointer once a save is there.
 class Following {
  public:
   // The file's path in the place of `path`, if that is a name by steps.
   static absl::StatusOr<Following> Of(const weft_checkpoint_options* options, std::string* path);
-  // Whether anything is to be done.
+  // Tells whether anything is to be done.
   bool any() const { return !pointer_.empty() || by_step_.has_value(); }
   // Looks the folder up, as the save does with its own.
   absl::Status Find(const std::string& path);

@@ -21,7 +21,7 @@ class TensorTree {
   absl::StatusOr<Tree::NodeId> AddTensor(Tree::NodeId parent, std::string_view key, Ref<lazy::Tensor> tensor);
   // Checks that every tensor has a value; FAILED_PRECONDITION names the first without.
   absl::Status HasValues() const;
-  // Of the values; a tensor that stands there twice counts twice.
+  // The size of the values; a tensor that stands there twice counts twice.
   uint64_t Bytes() const;
   // The tree with a tensor's second and further places as aliases of the first, and the positions in `values` of its leaves.
   absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> Tied() const;
