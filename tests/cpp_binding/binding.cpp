@@ -530,28 +530,6 @@ void beside_the_fluent_layer(const weft::context& ctx) {
   CHECK(holds<float>(kept, {6}));
 }
 
-// Functions of the C interface must not throw; one that does gives an error, on whichever thread.
-void thrown_into_c(const weft::context& ctx) {
-  const auto text_of = [](weft_error* error) {
-    const std::string text = error == nullptr ? "no error" : weft_error_message(error, nullptr);
-    weft_error_release(error);
-    return text;
-  };
-  const weft::tree tree;
-  weft_sink sink = WEFT_SINK_INIT;
-  sink.write = [](void*, const void*, size_t) -> weft_error* { throw std::runtime_error("mine"); };
-  CHECK(text_of(weft_checkpoint_save_to(ctx.get(), &sink, tree.get(), nullptr)).find("weft_sink.write threw") != std::string::npos);
-  weft_source source = WEFT_SOURCE_INIT;
-  source.size = 1 << 20;
-  source.read = [](void*, std::uint64_t, void*, size_t, size_t*) -> weft_error* { throw 7; };
-  weft_tree* loaded = nullptr;
-  CHECK(text_of(weft_checkpoint_load_from(ctx.get(), &source, nullptr, &loaded)).find("weft_source.read threw") != std::string::npos);
-  weft_checkpoint_reader* reader = nullptr;
-  CHECK(text_of(weft_checkpoint_reader_open_from(ctx.get(), &source, nullptr, &reader)).find("weft_source.read threw") !=
-        std::string::npos);
-  CHECK(loaded == nullptr && reader == nullptr);
-}
-
 }  // namespace
 
 int main() {
@@ -573,6 +551,5 @@ int main() {
   cancelled();
   threads(ctx);
   beside_the_fluent_layer(ctx);
-  thrown_into_c(ctx);
   return report();
 }
