@@ -25,11 +25,9 @@ std::shared_ptr<CallersFile> FileOf(const weft_source& source) {
   const auto read = [source, owner = std::move(owner)](uint64_t at, void* data, size_t size) -> absl::StatusOr<size_t> {
     size_t given = 0;
     weft_error* error = nullptr;
-    try {  // perhaps on a thread of ours
-      const CallingOut out;
+    {
+      const CallingOut out;  // perhaps on a thread of the library
       error = source.read(source.user_data, at, data, size, &given);
-    } catch (...) {
-      return UserErrorOf(absl::StatusCode::kUnknown, "weft_source.read threw an exception; it has to return an error");
     }
     if (error != nullptr) return TakeError(error);
     if (given <= size) return given;
@@ -41,13 +39,9 @@ std::shared_ptr<CallersFile> FileOf(const weft_source& source) {
 
 CallersFile FileOf(const weft_sink& sink) {
   return CallersFile(std::string(kCallers), [sink](const void* data, size_t size) -> absl::Status {
-    try {
-      const CallingOut out;
-      weft_error* const error = sink.write(sink.user_data, data, size);
-      return error == nullptr ? absl::OkStatus() : TakeError(error);
-    } catch (...) {
-      return UserErrorOf(absl::StatusCode::kUnknown, "weft_sink.write threw an exception; it has to return an error");
-    }
+    const CallingOut out;
+    weft_error* const error = sink.write(sink.user_data, data, size);
+    return error == nullptr ? absl::OkStatus() : TakeError(error);
   });
 }
 
