@@ -4,13 +4,7 @@
 #include <unistd.h>
 
 #include "folder.h"
-
-static int g_warnings = 0;
-static void on_log(void* data, weft_log_level level, const char* text, size_t length) {
-  (void)data;
-  (void)text;
-  if (level == WEFT_LOG_WARNING && length > 0) ++g_warnings;
-}
+#include "warnings.h"
 
 static weft_context* context_at(const char* dir, const char* mode) {
   weft_setting settings[2];

@@ -8,15 +8,7 @@
 #include <sys/stat.h>
 
 #include "folder.h"
-
-static int g_warnings = 0;
-static char g_warning[1000];
-static void on_log(void* user, weft_log_level level, const char* text, size_t length) {
-  (void)user;
-  if (level != WEFT_LOG_WARNING) return;
-  ++g_warnings;
-  snprintf(g_warning, sizeof g_warning, "%.*s", (int)length, text);
-}
+#include "warnings.h"
 
 static weft_context* context_of(const char* first, const char* one, const char* second, const char* two, const char* cache) {
   const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, cache != NULL ? "write" : "off", WEFT_STRLEN},

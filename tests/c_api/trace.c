@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "folder.h"
+#include "warnings.h"
 
 static void work(weft_context* ctx) {
   const float data[4] = {1, 2, 3, 4};
@@ -111,12 +112,6 @@ static void spans_of_two_contexts(void) {
   }
 }
 
-static int g_warnings = 0;
-static void count_warnings(void* user, weft_log_level level, const char* text, size_t length) {
-  (void)user, (void)text, (void)length;
-  if (level == WEFT_LOG_WARNING) ++g_warnings;
-}
-
 static weft_context* tracing_to(const char* path, const char* steps) {
   weft_setting settings[3];
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
@@ -128,7 +123,7 @@ static weft_context* tracing_to(const char* path, const char* steps) {
   settings[0].name_length = settings[0].value_length = settings[1].name_length = WEFT_STRLEN;
   settings[1].value_length = settings[2].name_length = settings[2].value_length = WEFT_STRLEN;
   options.settings = settings, options.setting_count = 3;
-  options.log = count_warnings, options.min_log_level = WEFT_LOG_WARNING;
+  options.log = on_log, options.min_log_level = WEFT_LOG_WARNING;
   MUST(weft_context_create(&options, &ctx));
   return ctx;
 }

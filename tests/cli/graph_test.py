@@ -1,15 +1,12 @@
 """`weft graph`, `weft explain` and `weft run` of Weft's own text: programs as files, as pictures, and what differs between them."""
 import json
-import os
-import pathlib
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
-PROGRAM = pathlib.Path(os.environ["WEFT_BUILD"]) / "bin" / "weft"
+from weft_command import WeftCommand
+
 LAYER = """func @main(%0: tensor<64x128xf32>, %1: tensor<128x256xf32>) -> (tensor<64x256xf32>) {
   %2 = dot_general(%0, %1) {lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0], precision = DEFAULT} : tensor<64x256xf32> loc("train.c:7")
   %3 = constant() {value = dense tensor<f32> [1.5]} : tensor<f32> loc("train.c:8")
@@ -41,19 +38,7 @@ def chain(count):
     return f"func @main(%0: {square}) -> ({square}) {{\n{''.join(lines)}  return %{count}\n}}\n"
 
 
-class Programs(unittest.TestCase):
-    def setUp(self):
-        work = tempfile.TemporaryDirectory()
-        self.addCleanup(work.cleanup)
-        self.work = pathlib.Path(work.name)
-
-    def weft(self, *words, status=0, **env):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
-        done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=120, cwd=self.work,
-                              env=dict(clean, XDG_CACHE_HOME=str(self.work), **env))
-        self.assertEqual(status, done.returncode, done.stdout + done.stderr)
-        return done.stdout if status == 0 else done.stderr
-
+class Programs(WeftCommand):
     def write(self, name, text):
         (self.work / name).write_text(text, encoding="utf-8")
         return name

@@ -5,29 +5,17 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 import xml.dom.minidom
 
+from weft_command import PROGRAM, WeftCommand
+
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
 BUILD = pathlib.Path(os.environ["WEFT_BUILD"])
-PROGRAM = BUILD / "bin" / "weft"
 API = json.loads((SOURCE / "include" / "c_api" / "weft_api.json").read_text(encoding="utf-8"))
 
 
-class Tables(unittest.TestCase):
-    def setUp(self):
-        work = tempfile.TemporaryDirectory()
-        self.addCleanup(work.cleanup)
-        self.work = pathlib.Path(work.name)
-
-    def weft(self, *words, status=0, **env):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
-        done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300, cwd=self.work,
-                              env=dict(clean, XDG_CACHE_HOME=str(self.work), **env))
-        self.assertEqual(status, done.returncode, done.stdout + done.stderr)
-        return done.stdout if status == 0 else done.stderr
-
+class Tables(WeftCommand):
     def commands(self):
         """By name: its options, with what their values are called."""
         names = re.findall(r"^  ([\w-]+)", self.weft("--help"), re.MULTILINE)
