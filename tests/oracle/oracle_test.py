@@ -44,6 +44,7 @@ NARROW_REFUSED = {
     "all_reduce narrow u2": "AllReduce for datatype 'u2' is not supported",
     "argsort narrow u2": "Inputs must have the same shape",
     "dot_general narrow i2": "unsupported operand type S2 in op dot",
+    "kthvalue narrow i2": "Inputs must have the same shape",
     "reduce_scatter narrow i2": "ReduceScatter for datatype 's2' is not supported",
 }
 NARROW_WRONG = {
