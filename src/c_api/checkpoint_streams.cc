@@ -133,12 +133,12 @@ weft_error* weft_checkpoint_save_to(weft_context* ctx, const weft_sink* sink, we
                                     const weft_checkpoint_options* options) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Foreign foreign, ReadForeign(options));  // first: it holds what the caller handed over
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_NOT_NULL(sink);
     weft_sink to;
     WEFT_RETURN_IF_ERROR(ReadOptions(sink, sizeof(to), "weft_sink", &to));
     if (to.write == nullptr) WEFT_RETURN_IF_ERROR(CheckDescriptor(to.fd, /*for_write=*/true, "weft_sink.fd"));
-    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
-    WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
     if (foreign.format != FileFormat::kWeft) {
@@ -176,9 +176,9 @@ weft_error* weft_checkpoint_load_from(weft_context* ctx, const weft_source* sour
   return Guard([&]() -> absl::Status {
     ReleaseOfSource release(source);
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(const weft_source from, ReadSource(source));
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_ASSIGN_OR_RETURN(const weft_source from, ReadSource(source));
     WEFT_ASSIGN_OR_RETURN(const lazy::Where place, PlaceOr(device, context->engine()));
     const Interruptible until_cancelled = UntilCancelled(context->engine());
     Ref<TreeObject> tree;
@@ -200,8 +200,8 @@ weft_error* weft_checkpoint_reader_open_from(weft_context* ctx, const weft_sourc
   return Guard([&]() -> absl::Status {
     ReleaseOfSource release(source);
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(const weft_source from, ReadSource(source));
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(const weft_source from, ReadSource(source));
     WEFT_ASSIGN_OR_RETURN(const ReaderOptions how, ReadOpenOptions(options));
     const Interruptible until_cancelled = UntilCancelled(context->engine());
     Ref<ReaderObject> reader;

@@ -196,8 +196,8 @@ TEST(PartsOfResults, AreWrittenWhereTheyGo) {
       ASSERT_TRUE(module.ok()) << module.status();
       const auto text = TestBackend().CodeText(*module, {}, CodeForm::kLoops);
       ASSERT_TRUE(text.ok()) << text.status();
-      EXPECT_NE(text->find("loop 0: "), std::string::npos) << *text;
-      EXPECT_EQ(text->find("loop 1: "), std::string::npos) << *text;
+      EXPECT_NE(text->find("loop 0, "), std::string::npos) << *text;
+      EXPECT_EQ(text->find("loop 1, "), std::string::npos) << *text;
       ExpectSameBits(parts(false), parts(true));
     }
   }

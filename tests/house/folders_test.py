@@ -58,7 +58,7 @@ OUTSIDE = [
     (re.compile(r"^(capnp|kj)/"), ["serialization"], None),
     (re.compile(r"\.capnp\.h$"), ["serialization"], None),
     (re.compile(r"^zstd\.h$"), ["serialization"], None),
-    (re.compile(r"^nlohmann/"), ["serialization/interchange"], 1),
+    (re.compile(r"^nlohmann/"), ["serialization/interchange", "src/cli"], 2),
     (re.compile(r"^ffi\.h$"), ["src/backends/custom_call"], 1),
     (re.compile(r"^absl/log/"), [], None),
     (re.compile(r"^gtest/|^gmock/"), [], None),
