@@ -85,7 +85,8 @@ void SortRows(const SortCall& c, ThreadPool& pool, std::span<void* const> tensor
     pool.ParallelRanges(c.rows(), [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         Item* items = space + row * 2 * c.length;
-        fill(row, items, 0, c.length);
+        InPieces(0, c.length, [&](int64_t first, int64_t last) { fill(row, items + first, first, last - first); });
+        if (LaunchEnds()) return;  // items may be anything
         take(row, sort(row, items, items + c.length, c.length), 0, c.length);
       }
     });
@@ -98,10 +99,12 @@ void SortRows(const SortCall& c, ThreadPool& pool, std::span<void* const> tensor
     Item* other = items + c.length;
     pool.ParallelFor(pieces, [&](int64_t p) {
       const int64_t begin = p * piece, size = std::min(piece, c.length - begin);
-      fill(row, items + begin, begin, size);
+      InPieces(begin, begin + size,
+               [&](int64_t first, int64_t last) { fill(row, items + first, first, last - first); });
+      if (LaunchEnds()) return;  // items may be anything
       const Item* sorted = sort(row, items + begin, other + begin, size);
       if (LaunchEnds()) return;
-      if (sorted != items + begin) std::copy(sorted, sorted + size, items + begin);
+      if (sorted != items + begin) CopyItems(sorted, items + begin, 0, size);
     });
     for (int64_t width = piece; width < c.length; width *= 2) {
       if (LaunchEnds()) return;

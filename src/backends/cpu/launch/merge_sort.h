@@ -17,6 +17,21 @@ struct Keyed {
 // Items between two looks whether the launch ends. Then nobody may look at what lies in the memory: positions may be anything.
 constexpr int64_t kSortedAtOnce = 1 << 14;
 
+// Calls piece(first, last) on pieces of [begin, end) in turn, until the launch ends.
+template <typename Piece>
+void InPieces(int64_t begin, int64_t end, Piece&& piece) {
+  for (; begin < end; begin += kSortedAtOnce) {
+    if (LaunchEnds()) return;
+    piece(begin, std::min(begin + kSortedAtOnce, end));
+  }
+}
+
+// Copies from[begin, end) to to[begin, end).
+template <typename Item>
+void CopyItems(const Item* from, Item* to, int64_t begin, int64_t end) {
+  InPieces(begin, end, [&](int64_t first, int64_t last) { std::copy(from + first, from + last, to + first); });
+}
+
 // Rows of `from` [begin, middle) and [middle, end) as one of `to`; of equals the left one first.
 template <typename Item, typename Less>
 void MergeRuns(const Item* from, Item* to, int64_t begin, int64_t middle, int64_t end, Less&& less) {
@@ -27,8 +42,8 @@ void MergeRuns(const Item* from, Item* to, int64_t begin, int64_t middle, int64_
     // A step takes one of either.
     for (int64_t k = 0; k < steps; ++k) to[at++] = less(from[right], from[left]) ? from[right++] : from[left++];
   }
-  std::copy(from + left, from + middle, to + at);
-  std::copy(from + right, from + end, to + at + (middle - left));
+  CopyItems(from, to + (right - middle), left, middle);
+  CopyItems(from, to, right, end);
 }
 
 // Sorts items[0, n); `other` has room for as many. Where they lie then, unless the launch ends.
@@ -60,13 +75,7 @@ Item* MergeSort(Item* items, Item* other, int64_t n, Less&& less) {
 template <typename T>
 Keyed<T>* RadixSort(Keyed<T>* items, Keyed<T>* other, int64_t n, int bytes) {
   int64_t counts[sizeof(T)][256] = {};
-  const auto in_pieces = [n](auto piece) {
-    for (int64_t begin = 0; begin < n; begin += kSortedAtOnce) {
-      if (LaunchEnds()) return;
-      piece(begin, std::min(begin + kSortedAtOnce, n));
-    }
-  };
-  in_pieces([&](int64_t begin, int64_t end) {
+  InPieces(0, n, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       for (int d = 0; d < bytes; ++d) ++counts[d][items[i].key >> (8 * d) & 255];
     }
@@ -78,7 +87,7 @@ Keyed<T>* RadixSort(Keyed<T>* items, Keyed<T>* other, int64_t n, int bytes) {
       begin[b] = sum;
       sum += counts[d][b];
     }
-    in_pieces([&](int64_t first, int64_t end) {
+    InPieces(0, n, [&](int64_t first, int64_t end) {
       for (int64_t i = first; i < end; ++i) other[begin[items[i].key >> (8 * d) & 255]++] = items[i];
     });
     if (LaunchEnds()) return items;
