@@ -135,11 +135,11 @@ weft_error* weft_checkpoint_save_to(weft_context* ctx, const weft_sink* sink, we
     WEFT_ASSIGN_OR_RETURN(Foreign foreign, ReadForeign(options));  // first: it holds what the caller handed over
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_NOT_NULL(sink);
     weft_sink to;
     WEFT_RETURN_IF_ERROR(ReadOptions(sink, sizeof(to), "weft_sink", &to));
     if (to.write == nullptr) WEFT_RETURN_IF_ERROR(CheckDescriptor(to.fd, /*for_write=*/true, "weft_sink.fd"));
-    WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
     if (foreign.format != FileFormat::kWeft) {
       return UserErrorOf(absl::StatusCode::kUnimplemented, "only Weft's own format goes down a stream; ",
@@ -178,8 +178,8 @@ weft_error* weft_checkpoint_load_from(weft_context* ctx, const weft_source* sour
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
-    WEFT_ASSIGN_OR_RETURN(const weft_source from, ReadSource(source));
     WEFT_ASSIGN_OR_RETURN(const lazy::Where place, PlaceOr(device, context->engine()));
+    WEFT_ASSIGN_OR_RETURN(const weft_source from, ReadSource(source));
     const Interruptible until_cancelled = UntilCancelled(context->engine());
     Ref<TreeObject> tree;
     if (from.read == nullptr) {
