@@ -41,7 +41,7 @@ TracesOn& AllOn() {
   return on.Get();
 }
 
-// The lane that this thread looked up last. It holds the lane, so that the thread may still write when the trace ends.
+// The lane that this thread looked up last. It holds the lane, so that the thread may write while the trace ends.
 struct Found {
   uint64_t trace = 0, epoch = 0;
   std::shared_ptr<TraceLane> lane;

@@ -165,25 +165,28 @@ class TraceScope {
 class SpanScope {
  public:
   explicit SpanScope(const SpanName& name) : SpanScope(Tracing() ? ThisThreadsTrace() : 0, name) {}
-  SpanScope(uint64_t trace, const SpanName& name, int64_t argument = 0) : name_(name), argument_(argument) {
-    if (Tracing()) Begin(trace);
+  SpanScope(uint64_t trace, const SpanName& name, int64_t argument = 0)
+      : trace_(trace), name_(name), argument_(argument) {
+    if (Tracing()) Begin();
   }
   SpanScope(const Trace& trace, const SpanName& name, int64_t argument = 0) : SpanScope(trace.id(), name, argument) {}
   ~SpanScope() { End(); }
   // Ends it before the scope does.
   void End() {
     if (lane_ == nullptr) return;
-    lane_->Add(name_, begin_, TraceTicks(), argument_);
+    // Looked up anew: since the trace ended, another span of this thread may have let go of the lane.
+    if (LaneOf(trace_) == lane_) lane_->Add(name_, begin_, TraceTicks(), argument_);
     lane_ = nullptr;
   }
   SpanScope(const SpanScope&) = delete;
   SpanScope& operator=(const SpanScope&) = delete;
 
  private:
-  void Begin(uint64_t trace) {
-    lane_ = LaneOf(trace);
+  void Begin() {
+    lane_ = LaneOf(trace_);
     if (lane_ != nullptr) begin_ = TraceTicks();
   }
+  const uint64_t trace_;
   TraceLane* lane_ = nullptr;
   const SpanName& name_;
   const int64_t argument_;
