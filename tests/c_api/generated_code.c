@@ -213,6 +213,7 @@ static void taken(int link) {
   CHECK_TEXT(text, "as it was");
   CHECK_EQUAL(g_warnings, 1);
   CHECK(strstr(g_warning, "cannot be made: File exists; perf will not know") != NULL);
+  free(text);
   exit(g_failures == 0 ? 0 : 1);
 }
 
@@ -239,6 +240,7 @@ static void left_over(void) {
   char* const text = content(path, &size);
   CHECK(text != NULL && strstr(text, "another") == NULL && strstr(text, " weft.") != NULL);
   CHECK_EQUAL(g_warnings, 0);
+  free(text);
   weft_context_release(ctx);
   exit(g_failures == 0 ? 0 : 1);
 }
