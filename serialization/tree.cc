@@ -237,6 +237,7 @@ absl::StatusOr<Tree::NodeId> Tree::Add(NodeId container, std::string_view key, c
 }
 
 void Tree::TakeBack(NodeId first) {
+  if (first >= size()) return;  // nothing was added: the nodes may be shared, and there may be no memory for own ones
   Rep& rep = Own();
   for (NodeId id = static_cast<NodeId>(rep.nodes.size()); id-- > first;) {
     const Node& node = rep.nodes[id];
