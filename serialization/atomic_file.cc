@@ -154,7 +154,8 @@ absl::Status AtomicFile::CreateTemporary(uint32_t mode) {
   }
 }
 
-// Who gives up leaves the sync to the other thread: the temporary goes at once, its descriptor when the disk is done.
+// A caller that gives up leaves the sync to the other thread: the temporary is removed at once, its descriptor is closed when
+// the disk is done.
 absl::Status AtomicFile::Sync(const WaitForDisk& wait) {
   if (!wait.look || !wait.on_other_thread) return file_.SyncData();
   struct Shared {

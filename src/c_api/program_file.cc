@@ -48,7 +48,7 @@ absl::StatusOr<Ref<const ir::Function>> FunctionOfKey(const Context& context, st
   const std::string_view program = compiler::ProgramIn(canonical, &traced);
   if (!traced) return FunctionOfStableHlo(context, program);
   ir::Module module;
-  // Whoever wrote the file, it is no mistake of the library's.
+  // A file that cannot be read is its writer's mistake, not the library's.
   absl::StatusOr<Ref<const ir::Function>> read = compiler::ReadCanonical(program, &module.participants);
   if (!read.ok()) return UserErrorOf(absl::StatusCode::kDataLoss, "the entry's program cannot be read");
   module.functions.push_back(*std::move(read));

@@ -1,13 +1,12 @@
 // See picture.h.
 #include "src/cli/picture.h"
 
-#include <fcntl.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 extern char** environ;
@@ -15,12 +14,10 @@ extern char** environ;
 namespace weft::cli {
 namespace {
 
-// A file without a name, from its beginning.
+// Returns a file in memory that holds the text, at its beginning; -1 with errno where there is none.
 int Unnamed(const std::string& text) {
-  char name[] = "/tmp/weft-graph-XXXXXX";
-  const int file = mkostemp(name, O_CLOEXEC);
+  const int file = memfd_create("weft-graph", MFD_CLOEXEC);
   if (file < 0) return -1;
-  unlink(name);
   for (size_t at = 0; at < text.size();) {
     const ssize_t wrote = write(file, text.data() + at, text.size() - at);
     if (wrote < 0 && errno == EINTR) continue;
@@ -35,7 +32,7 @@ int Unnamed(const std::string& text) {
 
 bool DrawSvg(const std::string& dot, const std::string& path, std::string* problem) {
   const int input = Unnamed(dot);
-  if (input < 0) return *problem = "there is no room for a temporary file: " + std::string(strerror(errno)), false;
+  if (input < 0) return *problem = "there is no memory to hand the graph to Graphviz: " + std::string(strerror(errno)), false;
   std::string program = "dot", format = "-Tsvg", out = "-o" + path;
   char* const argv[] = {program.data(), format.data(), out.data(), nullptr};
   posix_spawn_file_actions_t actions;

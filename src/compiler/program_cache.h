@@ -105,7 +105,7 @@ class ProgramCache {
   std::string Why(const Wanted& wanted) const;
   // How many have been made or loaded so far, by all caches that count together.
   int64_t made() const { return config_.made->load(std::memory_order_relaxed); }
-  // Whoever wants the program has it made.
+  // Counts a program that is missing; the caller that wants it has it made.
   void CountMissing(const Wanted& wanted) const;
   // A line a reason, with how often and, where one place stands out, where; empty if nothing was made.
   std::string Summary();

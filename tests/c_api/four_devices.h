@@ -1,4 +1,4 @@
-/* What the tests of meshes start from: a context of four devices of any platform, and how a tensor lies. */
+/* The beginning of every test of meshes: a context of four devices of any platform, and how a tensor lies. */
 #ifndef WEFT_TESTS_FOUR_DEVICES_H
 #define WEFT_TESTS_FOUR_DEVICES_H
 

@@ -1,4 +1,4 @@
-/* What perf and GDB are told of generated code: names and addresses of programs compiled and from the cache, in a file that is this
+/* perf and GDB are told of generated code: names and addresses of programs compiled and from the cache, in a file that is this
  * process's alone. */
 #define _GNU_SOURCE
 #include "check.h"
@@ -188,17 +188,21 @@ static void jitdump(void) {
   weft_context_release(ctx);
 }
 
-/* In a child, before it has made a context: something else has the name already. What it leads to stays as it is. */
-static void taken(int link) {
-  char path[400], victim[400];
+/* Forks. 1 in the child; 0 in this process, once the child has ended and found nothing wrong. */
+static int in_child(void) {
   int status = 0;
   fflush(stdout);
   const pid_t child = fork();
-  if (child != 0) {
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
-    CHECK_EQUAL(WEXITSTATUS(status), 0);
-    return;
-  }
+  if (child == 0) return 1;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+  CHECK_EQUAL(WEXITSTATUS(status), 0);
+  return 0;
+}
+
+/* In a child, before it has made a context: something else has the name already. What it leads to stays as it is. */
+static void taken(int link) {
+  char path[400], victim[400];
+  if (!in_child()) return;
   snprintf(path, sizeof path, "%s/perf-%d.map", g_dir, (int)getpid());
   snprintf(victim, sizeof victim, "%s/victim-%d", g_dir, (int)getpid());
   FILE* const file = fopen(link ? victim : path, "w");
@@ -220,14 +224,7 @@ static void taken(int link) {
 /* A file of an earlier process that had this one's number makes room. */
 static void left_over(void) {
   char path[400];
-  int status = 0;
-  fflush(stdout);
-  const pid_t child = fork();
-  if (child != 0) {
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
-    CHECK_EQUAL(WEXITSTATUS(status), 0);
-    return;
-  }
+  if (!in_child()) return;
   snprintf(path, sizeof path, "%s/perf-%d.map", g_dir, (int)getpid());
   FILE* const file = fopen(path, "w");
   fputs("of another process", file);

@@ -165,7 +165,7 @@ static void goes_on(const char* platform, weft_mode mode) {
   if (g_failures != before) printf("on the platform %s, mode %d\n", platform, (int)mode);
 }
 
-/* What an operation gives is assigned as it is, beside something that does not need it. */
+/* The result of a failing operation is assigned as it is, beside a value that does not need it. */
 static void goes_on_where_the_result_itself_is_assigned(const char* platform, int syncs) {
   static const double first[kElements] = {1, 2, 3}, second[kElements] = {2, 3, 4}, third[kElements] = {3, 4, 5};
   const weft_setting settings[] = {{"platform", WEFT_STRLEN, platform, WEFT_STRLEN}, {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},

@@ -176,7 +176,8 @@ TEST(LongSums, OfConvolutionsDriftLittle) {
   }
 }
 
-// What scatter adds to one place, as a gradient of an embedding does for a frequent word: rows, elements, and rows that overlap.
+// A scatter adds many updates to one place, as the gradient of an embedding does for a frequent word: rows, elements, and rows
+// that overlap.
 TEST(LongSums, OfScatteredUpdatesDoNotDrift) {
   constexpr int64_t n = 1 << 18;
   struct Case {

@@ -1,4 +1,4 @@
-"""A comment names its subject first: none begins with "Of", "What" or "Whether", which leave the reader to look for it in the code below.
+"""A comment names its subject first: none begins with "Of", "What", "Whether" or "Who", which leave the reader to look for it in the code below.
 
 "Whether the value is everywhere this number" becomes "Tells whether the value is this number everywhere". Texts of the public headers are
 generated from descriptions and are not read here.
@@ -33,7 +33,7 @@ NOT_YET = {
     "src/backends/cpu/kernels/unpack.cc",
     "src/backends/cpu/loop/codegen.cc",
 }
-HANGING = re.compile(r"(Of|What|Whether)\b")
+HANGING = re.compile(r"(Of|What|Whether|Who|Whoever)\b")
 
 
 def comments_of(text):

@@ -262,7 +262,7 @@ print(y.item() > 0, (x + 5).item())
 """
 
 
-# What a notebook does: cells end by Ctrl-C wherever they are, and the next one goes on.
+# A program as a notebook runs it: cells end by Ctrl-C wherever they are, and the next one goes on.
 TRAINING = """
 import libweft as wf, os, signal, threading, time
 def slow(n):

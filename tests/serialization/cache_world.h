@@ -1,4 +1,4 @@
-// What tests of the compile cache start from: entries by number, where they lie, and a store that keeps its warnings.
+// The beginning of every test of the compile cache: entries by number, where they lie, and a store that keeps its warnings.
 #pragma once
 
 #include <cstdint>

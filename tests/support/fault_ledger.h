@@ -1,4 +1,4 @@
-// What was injected into storage, for the ledger in docs/reliability.md: distinct (test and scenario, number and name of the call,
+// Writes down the faults that were injected into storage, for the ledger in docs/reliability.md: distinct (test and scenario, number and name of the call,
 // errno, once or for ever), appended to the file that WEFT_FAULT_LEDGER names when the process ends.
 #pragma once
 

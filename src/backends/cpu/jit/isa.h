@@ -23,7 +23,7 @@ inline constexpr Isa kEveryIsa[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Is
 
 std::string_view NameOf(Isa isa);
 
-// Who multiplies tiles (16 rows of 64 bytes).
+// The unit that multiplies tiles (16 rows of 64 bytes).
 enum class TileUnit : uint8_t {
   kNone,
   kAmx,    // the processor: AMX-TILE and AMX-BF16

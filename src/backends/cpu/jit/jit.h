@@ -43,7 +43,7 @@ class JitLibrary {
   std::unique_ptr<Impl> impl_;
 };
 
-// Who is told where code lies.
+// The tools that are told where code lies.
 struct CodeWatch {
   PerfFile perf = PerfFile::kOff;
   bool gdb = false;

@@ -208,7 +208,7 @@ class Driver {
     }
   }
 
-  // Whoever computes columns of one part of C computes those of the others, too, and then runs the epilogue on them. A pair's
+  // The thread that computes columns of one part of C computes those of the others, too, and then runs the epilogue on them. A pair's
   // panels fill L2, and in a loop the next run finds those there that it begins with if every other one goes backwards.
   void RunParts(const Member& member, char* result, ThreadPool* pool) {
     const int64_t panels = plan_.columns.panels / call_.epilogue.parts;

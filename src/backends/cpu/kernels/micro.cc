@@ -174,7 +174,7 @@ class Emitter {
     if (spec_.type == MicroType::kU8Dot) std::swap(a, b);
     return b_.CreateIntrinsic(multiply, {}, {acc, a, b});
   }
-  // What a tap adds to: of fours with its first row of B, behind which its steps are.
+  // Returns the sums that a tap adds to. For fours of bytes they begin with its first row of B; its steps are behind that row.
   std::vector<Value*> BeginSums(const std::vector<llvm::PHINode*>& sums, Value** b_start) {
     std::vector<Value*> acc(sums.begin(), sums.end());
     for (int v = 0; quads_ && v < spec_.nv; ++v) {

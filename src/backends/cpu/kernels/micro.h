@@ -67,7 +67,7 @@ struct MicroSpec {
 struct MicroArgs {
   int64_t taps = 1;  // outer K: runs of `k` steps, each with its own pointers; at least 1
   int64_t k = 0;     // steps per tap; at least 1 unless odd
-  // Of pairs and fours, kRows: so many elements more, 1 or up to 3. Those of fours are read with the bytes before them.
+  // Elements beyond the last whole pair (1) or four (up to 3), with kRows. Those of a four are read with the bytes before them.
   int64_t odd = 0;
   const void* const* a = nullptr;
   int64_t a_stride = 0;

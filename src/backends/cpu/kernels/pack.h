@@ -20,7 +20,7 @@ enum class PackKind : uint8_t {
   kPairsI8,
   kPairsU8,  // to pairs of i16
   kQuads,    // bytes, four K side by side in 32 bits
-  // Of B: the same after a row of sums, -128 times each lane's of i8 and 128 times of u8 (micro.h).
+  // The same for B, behind a row of sums: -128 times the sum of each lane for i8, 128 times for u8 (micro.h).
   kQuadsI8,
   kQuadsU8,
 };

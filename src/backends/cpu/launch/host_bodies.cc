@@ -81,12 +81,17 @@ void SortRows(const SortCall& c, ThreadPool& pool, std::span<void* const> tensor
       }
     }
   };
+  // False if the launch ends: then items may be anything.
+  const auto filled = [&](int64_t row, Item* items, int64_t begin, int64_t size) {
+    if (size <= kSortedAtOnce) return fill(row, items + begin, begin, size), true;
+    InPieces(begin, begin + size, [&](int64_t first, int64_t last) { fill(row, items + first, first, last - first); });
+    return !LaunchEnds();
+  };
   if (c.length < kLongRow || c.rows() >= pool.threads()) {
     pool.ParallelRanges(c.rows(), [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         Item* items = space + row * 2 * c.length;
-        InPieces(0, c.length, [&](int64_t first, int64_t last) { fill(row, items + first, first, last - first); });
-        if (LaunchEnds()) return;  // items may be anything
+        if (!filled(row, items, 0, c.length)) return;
         take(row, sort(row, items, items + c.length, c.length), 0, c.length);
       }
     });
@@ -99,9 +104,7 @@ void SortRows(const SortCall& c, ThreadPool& pool, std::span<void* const> tensor
     Item* other = items + c.length;
     pool.ParallelFor(pieces, [&](int64_t p) {
       const int64_t begin = p * piece, size = std::min(piece, c.length - begin);
-      InPieces(begin, begin + size,
-               [&](int64_t first, int64_t last) { fill(row, items + first, first, last - first); });
-      if (LaunchEnds()) return;  // items may be anything
+      if (!filled(row, items, begin, size)) return;
       const Item* sorted = sort(row, items + begin, other + begin, size);
       if (LaunchEnds()) return;
       if (sorted != items + begin) CopyItems(sorted, items + begin, 0, size);

@@ -29,7 +29,8 @@ void InPieces(int64_t begin, int64_t end, Piece&& piece) {
 // Copies from[begin, end) to to[begin, end).
 template <typename Item>
 void CopyItems(const Item* from, Item* to, int64_t begin, int64_t end) {
-  InPieces(begin, end, [&](int64_t first, int64_t last) { std::copy(from + first, from + last, to + first); });
+  const auto copy = [&](int64_t first, int64_t last) { std::copy(from + first, from + last, to + first); };
+  end - begin <= kSortedAtOnce ? copy(begin, end) : InPieces(begin, end, copy);  // a look costs as much as some items
 }
 
 // Rows of `from` [begin, middle) and [middle, end) as one of `to`; of equals the left one first.
