@@ -28,13 +28,14 @@ typedef enum weft_text_format {
  * of assign, and what was kept. Waits for compiling, which only a new program needs, and for room behind 32 launches,
  * never for running: returns when the work is launched. Other threads go on meanwhile, and what they record is the next
  * barrier's; weft_cancel ends the wait, and then nothing was launched: what was assigned shows its new value, which the
- * next barrier or read computes. What can be known before the launch is reported here, the rest by the event; if nobody
- * has heard of a launch that failed, the next weft_sync says so before it launches anything, once. A launch that fails
- * while it runs leaves every tensor readable: those that were assigned in it have their new values, if these need
- * nothing that failed, or show what they showed before, all of them the one or the other, and whatever else can be made
- * is made when it is asked for. A failed call changes nothing: every tensor can still be read, and it may be repeated.
- * RESOURCE_EXHAUSTED names the largest tensor that was to be made, the largest live ones, and what made them. One that
- * no program can be made for is named too; later barriers leave it out.
+ * next barrier or read computes, or its old one where a launch before was ended, too. What can be known before the
+ * launch is reported here, the rest by the event; if nobody has heard of a launch that failed, the next weft_sync says
+ * so before it launches anything, once. A launch that fails while it runs leaves every tensor readable: those that were
+ * assigned in it have their new values, if these need nothing that failed, or show what they showed before, all of them
+ * the one or the other, and whatever else can be made is made when it is asked for. A failed call changes nothing:
+ * every tensor can still be read, and it may be repeated. RESOURCE_EXHAUSTED names the largest tensor that was to be
+ * made, the largest live ones, and what made them. One that no program can be made for is named too; later barriers
+ * leave it out.
  *   device: may be NULL; NULL = default
  *   out_event: may be NULL; yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION, any. Threads: any. May

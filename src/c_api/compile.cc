@@ -15,7 +15,7 @@ absl::Status SaysWhatIsLeft(const absl::Status& status) {
   if (!absl::IsCancelled(status) || status.message() == kLaunchCancelled) return status;
   return UserErrorOf(absl::StatusCode::kCancelled, status.message(),
                      "; nothing of it was launched: what was assigned shows its new value, which the next barrier or "
-                     "read computes");
+                     "read computes, or its old one where a launch before was ended, too");
 }
 
 absl::StatusOr<std::string> TextOf(const Context& context, const TensorList& tensors, weft_text_format format) {

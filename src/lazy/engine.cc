@@ -406,6 +406,14 @@ void Engine::Keep(Tensor* tensor) {
   tensor->state.scoped = false;
 }
 
+void Engine::PutBackEnded() {
+  try {
+    evaluator_.PutBackEnded();
+  } catch (const std::bad_alloc&) {
+    // Then the next barrier puts back, and says so.
+  }
+}
+
 // --- Recording -----------------------------------------------------------------------------------------------------------
 
 absl::Status Engine::Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,

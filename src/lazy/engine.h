@@ -212,7 +212,10 @@ class Engine final : public RefCounted {
                       std::span<Tensor* const> targets, ir::Location location, const Ref<const UpdateRule>& rule);
 
  private:
+  friend class Recorder;
   friend class Tensor;
+  // The first call after one that weft_cancel ended comes here, without the lock.
+  void PutBackEnded();
   using Lock = Recorder::Lock;
 
   explicit Engine(Config config);

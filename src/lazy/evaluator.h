@@ -71,6 +71,9 @@ class Evaluator {
   // Serves a call that asks by name: a value that a failed launch should have made is made by itself. The error says
   // why it cannot be, and the failure counts as told.
   absl::Status Restore(Lock& lock, MeshState& state, Data& data);
+  // A call has told that weft_cancel ended it: waits a moment for the launches that end with it, and shows what was assigned
+  // by them, or in steps that need them and are not launched, as it was before. Without the lock.
+  void PutBackEnded();
   // How a launch went that failed and of which nobody has been told; from here on somebody has.
   static absl::Status Tell(MeshState& state);
 
@@ -136,6 +139,8 @@ class Evaluator {
   absl::Status LookAt(Lock& lock, MeshState& state, const ProgramPointer& program, CutReason reason, const Made& made);
 
   absl::Status Undo(Lock& lock, MeshState& state, Launched& launched);
+  // Values from before that this launch lost are replaced by those from before it, for later launches and tensors.
+  static void PassOn(MeshState& state, Launched& launched);
   // Results of one failed launch, by their numbers, in one launch without the others.
   absl::Status MakeAgain(Lock& lock, MeshState& state, Launched& launched,
                          std::span<const std::pair<Ref<Data>, uint32_t>> lost);
@@ -148,9 +153,15 @@ class Evaluator {
   // Handles results that a function on the host failed to make: tensors that were assigned one show their value from
   // before; after a cut that no call asked for by name, so do all that were assigned in the same step.
   void LeaveOutFailed(MeshState& state, CutReason reason, const Cut& cut);
+  // The value to show in place of one that is lost: `before`, or `unmade` where that had not been computed. Empty: it is lost, too.
+  ir::Value ValueBefore(const Tensor& tensor, const Ref<Data>& before, const ir::Value& unmade) const;
+  // The same of what the tensor was assigned over since the last barrier.
+  ir::Value ValueBefore(const Tensor& tensor) const {
+    return tensor.state.assigned ? ValueBefore(tensor, tensor.state.overwritten, tensor.state.unmade) : ir::Value();
+  }
   // Adds all that was assigned up to the cut and is not known, if anything of it is there: a step is done whole or not at all.
-  using Before = std::vector<std::pair<Tensor*, Ref<Data>>>;
-  static void AddRestOfStep(MeshState& state, const Cut& cut, Before* back);
+  using Before = std::vector<std::pair<Tensor*, ir::Value>>;
+  void AddRestOfStep(MeshState& state, const Cut& cut, Before* back) const;
   void ShowAgain(const Before& back);
   // The tensor's value is on its way: should that fail, it shows what it has been assigned over.
   static void Showed(Tensor& tensor);

@@ -31,6 +31,7 @@ void Launched::Release() {
 
 void Launched::Forget() {
   Release();
+  ForgetUnmade();
   program_ = nullptr;
 }
 
@@ -48,6 +49,11 @@ Ref<Data> Launched::BeforeOf(uint64_t tensor) const {
   MutexLock lock(mutex_);
   const auto found = std::ranges::find(before_, tensor, &std::pair<uint64_t, Ref<Data>>::first);
   return found != before_.end() ? found->second : nullptr;
+}
+
+ir::Value Launched::UnmadeOf(uint64_t tensor) const {
+  const auto found = std::ranges::find(unmade_, tensor, &std::pair<uint64_t, ir::Value>::first);
+  return found != unmade_.end() ? found->second : ir::Value();
 }
 
 const Shards* Launched::Made(uint32_t output) const {

@@ -46,6 +46,11 @@ class Launched final : public RefCounted {
   // Null: nothing that is known.
   Ref<Data> BeforeOf(uint64_t tensor) const;
   void ForEachBefore(absl::FunctionRef<void(Ref<Data>&, uint64_t tensor)> use);
+  // The same for a value that had not been computed. Its nodes die under the engine's lock: by Forget, or by ForgetUnmade
+  // once the failed launch has been undone.
+  void ShowedUnmade(uint64_t tensor, ir::Value before) { unmade_.emplace_back(tensor, std::move(before)); }
+  ir::Value UnmadeOf(uint64_t tensor) const;
+  void ForgetUnmade() { unmade_.clear(); }
 
   // Results that have been made again, for holders of a copy. Null: not yet.
   const Shards* Made(uint32_t output) const;
@@ -61,6 +66,7 @@ class Launched final : public RefCounted {
   std::vector<Ref<Data>> arguments_;  // copies, because data that only one refers to may be taken over
   std::vector<std::pair<Ref<Data>, Shards>> taken_;
   std::vector<std::pair<uint64_t, Ref<Data>>> before_;
+  std::vector<std::pair<uint64_t, ir::Value>> unmade_;
   std::vector<std::pair<uint32_t, Shards>> made_;
   std::vector<uint32_t> tried_;
 };

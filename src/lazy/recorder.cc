@@ -85,6 +85,7 @@ size_t StateOperand(const ir::OpDef& op) {
 // --- The lock ------------------------------------------------------------------------------------------------------------
 
 Recorder::Lock::Lock(Recorder& recorder, To to, Replay::Miss why) : recorder_(recorder) {
+  if (recorder.services_.HasEnded()) recorder.engine_.PutBackEnded();
   Enter();
   if (to != To::kChange) return;
   try {
@@ -674,10 +675,15 @@ absl::StatusOr<ir::Value> Recorder::Assignable(const Tensor& dst, const Tensor& 
 
 void Recorder::Assign(Tensor& dst, ir::Value value) {
   if (dst.value()) {
-    if (Data* data = DataOf(dst.value())) dst.state.overwritten = Ref<Data>::Share(data);
+    if (Data* data = DataOf(dst.value())) {
+      dst.state.overwritten = Ref<Data>::Share(data);
+    } else if (dst.frame_ == nullptr && !dst.state.assigned) {
+      dst.state.unmade = dst.value();
+    }
   }
   Show(dst, std::move(value));
   if (dst.state.assignments == 0) dst.state.assignments = ++StateOf(dst.sharding_).assignments;
+  dst.state.again = dst.state.assigned;
   dst.state.assigned = true;
   dst.state.expired = dst.state.donated = dst.state.set_aside = false;
 }

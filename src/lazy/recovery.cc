@@ -10,42 +10,71 @@
 #include "src/lazy/evaluator.h"
 #include "src/ops/custom/custom_call.h"
 #include "src/ops/registry.h"
+#include "src/runtime/clock.h"
 #include "src/runtime/taken_over.h"
 
 namespace weft::lazy {
 namespace {
 
-// Tells whether these values need a loop or a function of the caller's. A launch with one is not begun again after
-// somebody ended it.
-bool MayNotEnd(std::span<const ir::Value> values) {
-  const auto may_not = [](const ir::Node& node) {
-    return &node.op() == &ops::kOp_while || &node.op() == &ops::kOp_custom_call;
-  };
-  for (const ir::Node* node : ir::Reachable(values)) {
-    if (may_not(*node)) return true;
-    for (const Ref<const ir::Function>& region : node->regions()) {
-      for (const ir::Function* function : ir::CalleesFirst(*region)) {
-        if (std::ranges::any_of(function->nodes(), [&](const ir::Node* inner) { return may_not(*inner); })) return true;
-      }
-    }
-  }
-  return false;
+// Tells whether a function, or one that it calls, has a loop or a function of the caller's. A launch with one is not begun
+// again after somebody ended it.
+bool MayNotEnd(const ir::Function& function) {
+  return std::ranges::any_of(ir::CalleesFirst(function), [](const ir::Function* callee) {
+    return std::ranges::any_of(callee->nodes(), [](const ir::Node* node) {
+      return &node->op() == &ops::kOp_while || &node->op() == &ops::kOp_custom_call;
+    });
+  });
 }
 
-bool Usable(const Ref<Data>& data) { return data != nullptr && !data->gone() && !IsLost(*data); }
+// The same of what these values are made of.
+bool MayNotEnd(std::span<const ir::Value> values) {
+  return std::ranges::any_of(ir::Reachable(values), [](const ir::Node* node) {
+    return &node->op() == &ops::kOp_while || &node->op() == &ops::kOp_custom_call ||
+           std::ranges::any_of(node->regions(), [](const auto& region) { return MayNotEnd(*region); });
+  });
+}
 
-// The tensors that show what a launch has lost and were assigned that.
+bool Usable(const Data& data) { return !data.gone() && !IsLost(data); }
+
+// Tells whether a pending value can be computed: all that it is made of is there.
+bool CanBeMade(const ir::Value& value) {
+  const auto known = [](const ir::Node& node) { return AllKnown(node); };
+  return std::ranges::all_of(ir::Reachable({&value, 1}, known), [](const ir::Node* node) {
+    for (uint32_t i = 0; AllKnown(*node) && i < node->results().size(); ++i) {
+      if (!Usable(*DataOf(*node, i))) return false;
+    }
+    return true;
+  });
+}
+
+// Calls `use(tensor, data, before, unmade)` for tensors that show what a launch has lost and were assigned that.
 template <typename Use>
 void ForEachAssigned(MeshState& state, const Launched& launched, Use&& use) {
   for (Tensor& tensor : state.live) {
-    if (!tensor.value()) continue;
-    Data* const data = DataOf(tensor.value());
+    Data* const data = tensor.value() ? DataOf(tensor.value()) : nullptr;
     if (data == nullptr || LostBy(*data) != &launched) continue;
-    Ref<Data> before = tensor.state.assigned ? tensor.state.overwritten : nullptr;
-    if (before == nullptr) before = launched.BeforeOf(tensor.state.assignments);
-    if (before != nullptr) use(tensor, *data, before);
+    const Tensor::State& now = tensor.state;
+    Ref<Data> before = now.assigned ? now.overwritten : nullptr;
+    ir::Value unmade = now.assigned ? now.unmade : ir::Value();
+    if (before == nullptr && !unmade) {
+      before = launched.BeforeOf(now.assignments);
+      unmade = launched.UnmadeOf(now.assignments);
+    }
+    if (before != nullptr || unmade) use(tensor, *data, before, unmade);
   }
 }
+
+// Tells whether the step in hand may go back to the last barrier as a whole. Of a loop without barriers that is all of it.
+bool GoesBack(const MeshState& state) {
+  for (const Tensor& tensor : state.live) {
+    const Tensor::State& now = tensor.state;
+    if (now.assigned && now.again && tensor.value() && DataOf(tensor.value()) == nullptr) return false;
+  }
+  return true;
+}
+
+// A call that was ended waits so long for launches to end: they look every few milliseconds.
+constexpr int64_t kEndsNs = 60'000'000;
 
 }  // namespace
 
@@ -74,7 +103,7 @@ absl::Status Evaluator::Undo(Lock& lock, MeshState& state, Launched& launched) {
   launched.told = true;
   // They may be launched for what they are worth: a step without its custom operation is a step.
   std::vector<std::pair<Ref<Data>, uint32_t>> assigned;
-  ForEachAssigned(state, launched, [&](Tensor&, Data& data, const Ref<Data>&) {
+  ForEachAssigned(state, launched, [&](const Tensor&, Data& data, const Ref<Data>&, const ir::Value&) {
     const auto same = [&](const auto& one) { return one.first.get() == &data; };
     if (std::ranges::none_of(assigned, same)) assigned.emplace_back(Ref<Data>::Share(&data), data.output);
   });
@@ -90,36 +119,86 @@ absl::Status Evaluator::Undo(Lock& lock, MeshState& state, Launched& launched) {
     state.underway.push_front(Ref<Launched>::Share(&launched));
     return again;
   }
-  int64_t undone = 0;
-  std::vector<std::pair<Tensor*, Ref<Data>>> back;
+  Before back;
+  const auto put_back = [&](Tensor& tensor, const Ref<Data>& before, const ir::Value& unmade) {
+    if (ir::Value value = ValueBefore(tensor, before, unmade)) back.emplace_back(&tensor, std::move(value));
+  };
   // The donated inputs of a function's run show their values again.
   for (Tensor& tensor : state.live) {
     if (!tensor.state.donated) continue;
-    if (Ref<Data> before = launched.BeforeOf(tensor.state.assignments); Usable(before))
-      back.emplace_back(&tensor, before);
+    put_back(tensor, launched.BeforeOf(tensor.state.assignments), {});
   }
-  if (!again.ok()) {
-    ForEachAssigned(state, launched, [&](Tensor& tensor, Data&, const Ref<Data>& before) {
-      if (Usable(before)) back.emplace_back(&tensor, before);
-    });
+  // Else they are made again when they are needed.
+  bool remade = absl::IsCancelled(outcome) && !GoesBack(state);
+  if (remade) {
+    const absl::StatusOr<Ref<const ir::Function>> source = state.programs->Source(launched.program());
+    remade = source.ok() && !MayNotEnd(**source);
   }
-  for (auto& [tensor, before] : back) {
-    recorder_.Show(*tensor, Recorder::NewLeaf(tensor->type(), before, tensor->state.requires_grad));
-    tensor->state.overwritten = nullptr;
-    tensor->state.assigned = tensor->state.expired = tensor->state.donated = false;
-    ++undone;
+  if (!again.ok() && !remade) {
+    ForEachAssigned(state, launched,
+                    [&](Tensor& tensor, const Data&, const Ref<Data>& before, const ir::Value& unmade) {
+                      put_back(tensor, before, unmade);
+                    });
   }
-  // Values from before that this launch lost are replaced by those from before it, for later launches and tensors.
+  ShowAgain(back);
+  PassOn(state, launched);
+  services_.Log(
+      LogLevel::kWarning,
+      absl::StrCat("a launch on ", state.mesh.name(), " failed: ", outcome.message(),
+                   back.empty() ? "" : absl::StrCat("; ", back.size(), " tensors show what they showed before it")));
+  return absl::OkStatus();
+}
+
+void Evaluator::PassOn(MeshState& state, Launched& launched) {
+  ir::Value unmade;
   const auto older = [&](Ref<Data>& before, uint64_t tensor) {
+    unmade = {};
     if (before == nullptr || LostBy(*before) != &launched) return;
     before = launched.BeforeOf(tensor);
+    if (before == nullptr) unmade = launched.UnmadeOf(tensor);
   };
-  for (const Ref<Launched>& later : state.underway) later->ForEachBefore(older);
-  for (Tensor& tensor : state.live) older(tensor.state.overwritten, tensor.state.assignments);
-  services_.Log(LogLevel::kWarning,
-                absl::StrCat("a launch on ", state.mesh.name(), " failed: ", outcome.message(),
-                             undone > 0 ? absl::StrCat("; ", undone, " tensors show what they showed before it") : ""));
-  return absl::OkStatus();
+  for (const Ref<Launched>& later : state.underway) {
+    later->ForEachBefore([&](Ref<Data>& before, uint64_t tensor) {
+      older(before, tensor);
+      if (unmade) later->ShowedUnmade(tensor, std::move(unmade));
+    });
+  }
+  for (Tensor& tensor : state.live) {
+    older(tensor.state.overwritten, tensor.state.assignments);
+    if (unmade) tensor.state.unmade = std::move(unmade);
+  }
+  launched.ForgetUnmade();
+}
+
+ir::Value Evaluator::ValueBefore(const Tensor& tensor, const Ref<Data>& before, const ir::Value& unmade) const {
+  const bool requires_grad = tensor.state.requires_grad;
+  if (before != nullptr) {
+    return Usable(*before) ? Recorder::NewLeaf(tensor.type(), before, requires_grad) : ir::Value();
+  }
+  if (!unmade || !CanBeMade(unmade)) return {};
+  ir::Builder b(tensor.state.location);
+  ir::Value value = recorder_.Detached(b, unmade, requires_grad);
+  return b.ok() ? value : ir::Value();
+}
+
+void Evaluator::PutBackEnded() {
+  std::vector<Ref<Event>> running;
+  {
+    const Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kLaunch);
+    for (const MeshState& state : recorder_.meshes()) {
+      for (const Ref<Launched>& launched : state.underway) running.push_back(launched->done);
+    }
+  }
+  const int64_t until = MonotonicNow() + kEndsNs;
+  for (const Ref<Event>& done : running) (void)done->WaitDone(std::max<int64_t>(until - MonotonicNow(), 0));
+  Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kLaunch);
+  for (MeshState& state : recorder_.meshes()) {
+    (void)Settle(lock, state);  // a call that gives up leaves it to the next one
+    Cut cut;
+    planner_.Live(state.live, recorder_.time(), CutPlanner::For::kBarrier, &cut);
+    if (!cut.empty() && GoesBack(state) && planner_.Trace(&cut).ok()) (void)LeaveOutLost(state, cut);
+    if (absl::IsCancelled(state.untold)) state.Told();
+  }
 }
 
 absl::Status Evaluator::MakeAgain(Lock& lock, MeshState& state, Launched& launched,
@@ -201,11 +280,15 @@ absl::StatusOr<bool> Evaluator::RestoreArguments(Lock& lock, MeshState& state, C
   const OpenCut open(state, cut);
   for (const Ref<Data>& data : arguments) {
     Launched* const launched = LostBy(*data);
-    if (launched == nullptr || (!asked && (launched->gave_up || launched->Tried(data->output)))) continue;
+    if (launched == nullptr) continue;
+    // A request that a call has told of is over; a deadline would come again.
+    const bool over = !launched->gave_up || (absl::IsCancelled(launched->done->status()) && services_.AllNoticed());
+    if (!asked && (!over || launched->Tried(data->output))) continue;
     launched->HasTried(data->output);
+    const uint32_t requests = services_.cancels();
     const absl::Status again = Restore(lock, state, *data);
     if (again.ok()) continue;
-    if (asked || (GaveUp(again) && !launched->gave_up)) return again;
+    if (asked || (GaveUp(again) && (!launched->gave_up || services_.cancels() != requests))) return again;
   }
   return true;
 }
@@ -238,8 +321,9 @@ absl::StatusOr<bool> Evaluator::LeaveOutLost(MeshState& state, const Cut& cut) {
     for (Tensor& tensor : state.live) {
       if (tensor.state.expired || !(tensor.value() == cut.outputs[i])) continue;
       tensor.state.set_aside = shown = true;
-      if (!tensor.state.assigned || !Usable(tensor.state.overwritten)) continue;
-      back.emplace_back(&tensor, tensor.state.overwritten);
+      ir::Value before = ValueBefore(tensor);
+      if (!before) continue;
+      back.emplace_back(&tensor, std::move(before));
       if (state.untold.ok()) state.untold = lost->whole()->ready().status();
     }
     // A value that is an output for lack of memory alone cannot be left out by itself.
@@ -257,9 +341,10 @@ void Evaluator::LeaveOutFailed(MeshState& state, CutReason reason, const Cut& cu
   absl::Status outcome;
   for (Tensor& tensor : state.live) {
     const Data* const data = tensor.state.assigned && tensor.value() ? DataOf(tensor.value()) : nullptr;
-    if (data == nullptr || !data->failed || !Usable(tensor.state.overwritten)) continue;
+    ir::Value before = data != nullptr && data->failed ? ValueBefore(tensor) : ir::Value();
+    if (!before) continue;
     outcome = data->whole()->ready().status();
-    back.emplace_back(&tensor, tensor.state.overwritten);
+    back.emplace_back(&tensor, std::move(before));
   }
   if (back.empty()) return;
   if (state.untold.ok()) state.untold = outcome;
@@ -267,31 +352,37 @@ void Evaluator::LeaveOutFailed(MeshState& state, CutReason reason, const Cut& cu
   ShowAgain(back);
 }
 
-void Evaluator::AddRestOfStep(MeshState& state, const Cut& cut, Before* back) {
+void Evaluator::AddRestOfStep(MeshState& state, const Cut& cut, Before* back) const {
   if (back->empty()) return;
   for (Tensor& tensor : state.live) {
     const Tensor::State& assigned = tensor.state;
     if (!assigned.assigned || assigned.set_aside || assigned.expired || assigned.changed > cut.time) continue;
-    if (tensor.value() && DataOf(tensor.value()) == nullptr && Usable(assigned.overwritten))
-      back->emplace_back(&tensor, assigned.overwritten);
+    if (!tensor.value() || DataOf(tensor.value()) != nullptr) continue;
+    if (ir::Value before = ValueBefore(tensor)) back->emplace_back(&tensor, std::move(before));
   }
 }
 
 void Evaluator::ShowAgain(const Before& back) {
   for (const auto& [tensor, before] : back) {
-    recorder_.Show(*tensor, Recorder::NewLeaf(tensor->type(), before, tensor->state.requires_grad));
+    recorder_.Show(*tensor, before);
     tensor->state.overwritten = nullptr;
-    tensor->state.assigned = tensor->state.set_aside = false;
+    tensor->state.unmade = {};
+    tensor->state.assigned = tensor->state.set_aside = tensor->state.expired = tensor->state.donated = false;
   }
 }
 
 void Evaluator::Showed(Tensor& tensor) {
   Ref<Data> before = std::exchange(tensor.state.overwritten, nullptr);
-  if (before == nullptr || !tensor.state.assigned || !tensor.value()) return;
+  ir::Value unmade = std::exchange(tensor.state.unmade, {});
+  if ((before == nullptr && !unmade) || !tensor.state.assigned || !tensor.value()) return;
   const Data* const data = DataOf(tensor.value());
   auto* const launched = data != nullptr ? static_cast<Launched*>(data->launched.get()) : nullptr;
   if (launched != nullptr && (launched->failed || !launched->done->done() || !launched->done->status().ok())) {
-    launched->Showed(tensor.state.assignments, std::move(before));
+    if (before != nullptr) {
+      launched->Showed(tensor.state.assignments, std::move(before));
+    } else {
+      launched->ShowedUnmade(tensor.state.assignments, std::move(unmade));
+    }
   }
 }
 

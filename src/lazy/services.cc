@@ -52,7 +52,7 @@ std::vector<std::string> Services::LastWarnings() const {
 absl::Status Services::CheckCancelled(uint32_t before) {
   const uint32_t now = cancels();
   if (now == before && now == cancels_noticed_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  cancels_noticed_.store(now, std::memory_order_relaxed);
+  Notice(now);
   return absl::CancelledError("cancelled by weft_cancel");
 }
 
@@ -74,7 +74,7 @@ absl::Status Services::WaitFor(const Event& event, Part part, int64_t timeout_ns
   RunReleases();
   const absl::Status status = event.status();
   // The waiter for a cancelled loop has noticed.
-  if (absl::IsCancelled(status)) cancels_noticed_.store(cancels(), std::memory_order_relaxed);
+  if (absl::IsCancelled(status)) Notice(cancels());
   return status;
 }
 

@@ -55,6 +55,13 @@ class Services {
   CancelToken StartToken(int64_t deadline_ms) const { return CancelToken(cancels_, deadline_ms); }
   // CANCELLED if a request came since `before` (an earlier cancels()) or nobody has noticed it yet, which now has happened.
   absl::Status CheckCancelled(uint32_t before);
+  // Tells once whether a call has noticed a request since the last time: launches that it ended may have left tensors
+  // without a value.
+  bool HasEnded() {
+    return ended_.load(std::memory_order_relaxed) && ended_.exchange(false, std::memory_order_relaxed);
+  }
+  // Tells whether a call has told of every request that came.
+  bool AllNoticed() const { return cancels() == cancels_noticed_.load(std::memory_order_relaxed); }
   // Work that somebody may wait for is about to start in this process.
   void StartsWork() { fork_.Started(); }
   const ForkGuard& fork() const { return fork_; }
@@ -104,6 +111,10 @@ class Services {
     std::atomic<bool> any_{false};
     bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   };
+  void Notice(uint32_t request) {
+    cancels_noticed_.store(request, std::memory_order_relaxed);
+    ended_.store(true, std::memory_order_relaxed);
+  }
   absl::Status WaitUntilDone(const Event& event, int64_t timeout_ns, const std::atomic<bool>* hopeless);
   static bool MayRelease();
   void DeliverLog();
@@ -121,6 +132,7 @@ class Services {
 
   const std::shared_ptr<std::atomic<uint32_t>> cancels_ = std::make_shared<std::atomic<uint32_t>>(0);
   std::atomic<uint32_t> cancels_noticed_{0};
+  std::atomic<bool> ended_{false};
   ForkGuard fork_;
   std::shared_ptr<Releases> releases_ = std::make_shared<Releases>();
 };

@@ -39,6 +39,7 @@ class Tensor final : public RefCounted {
 
   struct State {
     Ref<Data> overwritten;     // assigned over since the last barrier: what the barrier may donate
+    ir::Value unmade;          // the same where it had not been computed: what a failed launch puts back
     uint64_t assignments = 0;  // a number of its own once it has been assigned to
     uint64_t changed = 0;      // the recorder's time when the value was last shown
     ir::Location location;
@@ -49,6 +50,7 @@ class Tensor final : public RefCounted {
     bool requires_grad = false;
     bool scoped = false;    // adopted by a scope and not kept: never an output of a barrier
     bool assigned = false;  // assign target: an output even if scoped
+    bool again = false;     // assigned more than once since the last barrier
     bool expired = false;   // a scope's temporary that a barrier left behind, or donated
     bool donated = false;   // expired because a function's run got it
     // The compiler makes no program for the value: cuts leave it pending, a call that asks for it by name is told why.

@@ -188,7 +188,7 @@ static void cancelling(void) {
   weft_context* ctx = new_context();
   weft_tensor* t = ramp(ctx, DIMS(3));
   weft_cancel(ctx);
-  FAILS(weft_eval(ctx, &t, 1, NULL), WEFT_CANCELLED, "weft_eval: cancelled by weft_cancel; nothing of it was launched: what was assigned shows its new value, which the next barrier or read computes");
+  FAILS(weft_eval(ctx, &t, 1, NULL), WEFT_CANCELLED, "weft_eval: cancelled by weft_cancel; nothing of it was launched: what was assigned shows its new value, which the next barrier or read computes, or its old one where a launch before was ended, too");
   OK(weft_eval(ctx, &t, 1, NULL)); /* noticed once */
   weft_cancel(NULL);
   weft_tensor_release(t);
@@ -232,7 +232,7 @@ static void timeouts_of_any_size(void) {
   weft_cancel(ctx);
   OK(weft_wait_any(&event, 1, INT64_MIN, &index)); /* what has happened needs no wait */
   OK(weft_event_wait(event, 0));
-  FAILS(weft_sync(ctx, NULL, NULL), WEFT_CANCELLED, "weft_sync: cancelled by weft_cancel; nothing of it was launched: what was assigned shows its new value, which the next barrier or read computes");
+  FAILS(weft_sync(ctx, NULL, NULL), WEFT_CANCELLED, "weft_sync: cancelled by weft_cancel; nothing of it was launched: what was assigned shows its new value, which the next barrier or read computes, or its old one where a launch before was ended, too");
   weft_event_release(event);
   weft_tensor_release(x);
   weft_context_release(ctx);

@@ -92,7 +92,7 @@ static void recording_waits_for_nobody(void) {
 }
 
 #define NOTHING_LAUNCHED \
-  "cancelled by weft_cancel; nothing of it was launched: what was assigned shows its new value, which the next barrier or read computes"
+  "cancelled by weft_cancel; nothing of it was launched: what was assigned shows its new value, which the next barrier or read computes, or its old one where a launch before was ended, too"
 
 static void a_cancel_ends_the_wait_is_spent_and_loses_nothing(void) {
   const float two[] = {2, 2};

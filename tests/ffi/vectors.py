@@ -352,7 +352,8 @@ def work():
     v("weft_exp", "$ctx", "$x", out("y", "weft_tensor*"))
     v("weft_cancel", "$ctx")
     v("weft_sync", "$ctx", None, None, error=wrong("CANCELLED", "weft_sync: cancelled by weft_cancel; nothing of it was launched: what was assigned shows its new value, "
-                                                  "which the next barrier or read computes"))
+                                                  "which the next barrier or read computes, or its old one where a "
+                                                  "launch before was ended, too"))
     v("weft_sync", "$ctx", None, None)
 
 

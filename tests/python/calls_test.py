@@ -292,8 +292,42 @@ for cell in [*cells, barrier, *cells]:
 """
 
 
+# A loop by hand, without an optimizer: its parameter is computed by no launch before the first step.
+BY_HAND = """
+import libweft as wf, os, signal, threading
+def cell(end, seconds):
+    start = wf.random.normal((300, 300))
+    w, count = start + 0, wf.tensor(0.0)
+    def train(steps):
+        for _ in range(steps):
+            y = start
+            for _ in range(6):
+                y = (y @ w).tanh()
+            loss = y.square().mean()
+            w.assign(w + loss * 0 + 1)
+            count.assign(count + 1)
+            end(loss)
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        train(10**6)
+    except KeyboardInterrupt:
+        pass
+    train(3)
+    before = count.item()
+    train(4)
+    print(before >= 3, count.item() - before, ((w - start) - count).abs().max().item() < 1e-3 * (before + 4))
+for end in [lambda loss: wf.sync(), lambda loss: wf.sync(wait=True), lambda loss: loss.item(), lambda loss: (loss.item(), wf.sync())]:
+    for seconds in 0.02, 0.5:
+        cell(end, seconds)
+"""
+
+
 class Waits(unittest.TestCase):
     maxDiff = None
+
+    def test_a_loop_by_hand_that_ctrl_c_ends_goes_on_whole(self):
+        status, out, error = support.run(BY_HAND)
+        self.assertEqual((0, 8 * ["True 4.0 True"], ""), (status, out.splitlines(), error))
 
     def test_cells_that_ctrl_c_ends_leave_parameters_and_the_next_steps_whole(self):
         with tempfile.TemporaryDirectory() as folder:

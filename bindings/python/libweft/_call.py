@@ -37,22 +37,24 @@ def quick(name, result=c_void_p):
     return bind(name, result, _quick)
 
 
+def releasing(release):
+    """The __del__ of a class of handles that this function of C releases; it takes a null one, too. It has no line of Python,
+    where Ctrl-C could come and be lost: what is raised in a __del__ goes nowhere."""
+    try:
+        method = ctypes.pythonapi.PyInstanceMethod_New
+    except AttributeError:  # Not CPython.
+        return lambda self: release(self)
+    method.restype, method.argtypes = ctypes.py_object, [ctypes.py_object]
+    return method(release)
+
+
+def handle_class(name, release, **attributes):
+    """A class of owned handles: the library's reference is dropped with the object, on whatever thread that happens."""
+    return type(name, (c_void_p,), {"__slots__": (), "__del__": releasing(release), **attributes})
+
+
 _release_tensor = quick("weft_tensor_release", None)
-
-
-class Handle(c_void_p):
-    """The library's reference to a tensor, dropped with the object, on whatever thread that happens."""
-
-    __slots__ = ()
-
-    def __del__(self, release=_release_tensor):
-        if self:
-            release(self)
-
-
-def handle_class(name, release):
-    """A class of owned handles of another kind."""
-    return type(name, (c_void_p,), {"__slots__": (), "__del__": lambda self, release=release: release(self) if self else None})
+Handle = handle_class("Handle", _release_tensor)
 
 
 class Now(_local):

@@ -7,7 +7,7 @@ from _thread import RLock, allocate_lock
 
 from . import _call, _device, _wait
 from ._abi import STRUCTS
-from ._call import bind, blob_text, byref, c_void_p, check, now, quick, struct_of, text_of
+from ._call import bind, blob_text, byref, c_void_p, check, handle_class, now, quick, struct_of, text_of
 from ._wait import blocking
 
 _create = bind("weft_context_create")
@@ -24,15 +24,8 @@ _MODES = {"lazy": 1, "eager": 2, "debug": 3}
 _own = None
 
 
-class _ContextHandle(c_void_p):
-    """A context is released without Python's lock: the last release waits for work that runs."""
-
-    __slots__ = ()
-    waits = False
-
-    def __del__(self):
-        if self:
-            _release(self)
+# A context is released without Python's lock: the last release waits for work that runs.
+_ContextHandle = handle_class("_ContextHandle", _release, waits=False)
 
 
 class _WaitingHandle(_ContextHandle):
@@ -239,16 +232,6 @@ class step:
         for tensor in tensors:
             tensor.keep()
         return tensors[0] if len(tensors) == 1 else tensors
-
-
-def _settle(function):
-    """A barrier, before another call begins again: tensors that were assigned in steps that Ctrl-C ended get the values from
-    before those steps, all of them."""
-    for _ in range(0 if function is _sync else 2):  # The first hears of the launches that were ended.
-        _call._error_release(_sync(now.context or start(), None, None))
-
-
-_wait.settle = _settle
 
 
 def sync(wait=False, device=None):

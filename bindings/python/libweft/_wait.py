@@ -26,7 +26,7 @@ class _Watch:
         self.waiting = None  # The context whose wait the main thread is in.
         self.before = -1
         self.lock = allocate_lock()  # What is cancelled is what the main thread waits for, never what it begins next.
-        self.stray = 0  # So many calls may still answer that they were cancelled, and mean the last Ctrl-C.
+        self.stray = False  # A call may still answer that it was cancelled, and mean the last Ctrl-C.
 
     def start(self):
         import threading  # Late, as is nothing else that takes long to import.
@@ -35,16 +35,15 @@ class _Watch:
         self.main = threading.main_thread().ident
         self.out, self.into = os.pipe()
         os.set_blocking(self.into, False)
-        self.pid, self.waiting, self.stray, self.lock = os.getpid(), None, 0, allocate_lock()
+        self.pid, self.waiting, self.stray, self.lock = os.getpid(), None, False, allocate_lock()
         try:
             start_new_thread(self.run, (self.out,))
         except RuntimeError:  # An isolated sub-interpreter has no threads, and no signals.
             self.main = None
 
     def cancel(self, context):
-        """Ctrl-C has ended a wait. Two calls may hear of it later: one of the wish to end, where nobody was waiting any more,
-        and a barrier of the launches that were ended. Both are then called again."""
-        self.stray = 2
+        """Ctrl-C has ended a wait. Where nobody was waiting any more, the next call hears of it, and is then called again."""
+        self.stray = True
         _cancel(context)
 
     def run(self, pipe):
@@ -61,7 +60,6 @@ class _Watch:
 
 
 _watch = _Watch()
-settle = None  # Set by _context: settles what Ctrl-C ended before a call begins again.
 
 
 def blocking(function, *arguments):
@@ -86,9 +84,8 @@ def blocking(function, *arguments):
             _watch.set(_watch.before, warn_on_full_buffer=False)
         if not (error and _watch.stray and _is_cancelled(error)):
             return error
-        _watch.stray -= 1
+        _watch.stray = False
         _call._error_release(error)  # Ours, of a Ctrl-C that was heard, or whose handler went on: the call begins again.
-        settle(function)
 
 
 def _raises():
@@ -106,7 +103,7 @@ def patient():
 
 def cancel(context):
     """Somebody's own wish to end what runs: what is cancelled from now on is told."""
-    _watch.stray = 0
+    _watch.stray = False
     _cancel(context)
 
 
@@ -124,7 +121,7 @@ def wait(event, timeout=None):
             return
         failure = error_of(error)
         if isinstance(failure, Cancelled) and _watch.stray:
-            _watch.stray -= 1
+            _watch.stray = False
             continue
         if not isinstance(failure, DeadlineExceeded) or done(event):
             raise failure
