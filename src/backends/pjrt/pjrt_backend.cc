@@ -22,6 +22,7 @@
 #include "src/backends/pjrt/program.h"
 #include "src/backends/pjrt/shardings.h"
 #include "src/backends/pjrt/topology.h"
+#include "src/backends/strided_uploads.h"
 #include "src/ir/op_def.h"
 #include "src/passes/shardings.h"
 #include "src/runtime/alloc_hook.h"
@@ -64,7 +65,7 @@ struct HostUpload {
   absl::Status Begin(const std::string& what, const Ref<Event>& ended);
 
   const std::shared_ptr<Client> client;
-  Dims dims;
+  Dims dims, byte_strides;
   std::shared_ptr<void> memory;   // within a deadline; else the caller's is read
   std::function<void()> release;  // of memory that is read until it is not needed any more; null: none
   api::BufferFromHostBuffer call;
@@ -92,8 +93,10 @@ absl::Status HostUpload::Begin(const std::string& what, const Ref<Event>& ended)
   return absl::OkStatus();
 }
 
+// Without `byte_strides` the elements are neighbours. With them nothing may read the data later: there is no deadline.
 absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device* device, DType dtype,
-                                   std::span<const int64_t> dims, const void* data, std::function<void()> release) {
+                                   std::span<const int64_t> dims, const void* data, std::function<void()> release,
+                                   std::span<const int64_t> byte_strides = {}) {
   const api::ElementType type = ElementTypeOf(dtype);
   if (type == api::ElementType::kInvalid) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "tensors of ", NameOf(dtype), " cannot be on ", device->name);
@@ -124,6 +127,9 @@ absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device
   call.type = type;
   call.dims = upload->dims.data();
   call.num_dims = upload->dims.size();
+  upload->byte_strides.assign(byte_strides.begin(), byte_strides.end());
+  call.byte_strides = byte_strides.empty() ? nullptr : upload->byte_strides.data();
+  call.num_byte_strides = byte_strides.size();
   call.semantics =
       upload->release != nullptr ? api::HostBuffer::kImmutableZeroCopy : api::HostBuffer::kImmutableOnlyDuringCall;
   call.device = client->devices()[static_cast<size_t>(device->id)];
@@ -421,7 +427,7 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   return results;
 }
 
-class PjrtBackend final : public Backend, public OpenResults {
+class PjrtBackend final : public Backend, public OpenResults, public StridedUploads {
  public:
   PjrtBackend(std::shared_ptr<Client> client, const Options& options)
       : client_(std::move(client)),
@@ -497,6 +503,13 @@ class PjrtBackend final : public Backend, public OpenResults {
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes) override {
     return Upload(client_, device, dtype, dims, bytes.data(), nullptr);
+  }
+  absl::StatusOr<Ref<Buffer>> ToDeviceStrided(Device* device, DType dtype, std::span<const int64_t> dims,
+                                              std::span<const int64_t> byte_strides, const std::byte* data) override {
+    if (client_->watch() != nullptr) {
+      return absl::UnimplementedError("within a deadline the plugin reads memory of the library's own");
+    }
+    return Upload(client_, device, dtype, dims, data, nullptr, byte_strides);
   }
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release) override {
