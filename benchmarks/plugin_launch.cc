@@ -20,9 +20,10 @@ constexpr char kHelp[] =
     "  --json         one JSON array instead of lines\n"
     "  --quick        few samples\n"
     "  --plugin PATH  of the plugin; else WEFT_PLUGIN\n"
+    "  --mesh AXES    a part of each value on each of so many devices: d=4\n"
     "  --help         this\n";
 
-// Microseconds a launch may take longer than the plugin needs, by itself, an operation and an output.
+// Microseconds a launch may take longer than the plugin needs, by itself, an operation and an output; on a mesh, for each device.
 constexpr double kLaunch = 20, kOperation = 0.2, kOutput = 1;
 
 [[noreturn]] void Fail(const char* what) {
@@ -45,8 +46,9 @@ struct Launch {
   api::Execute call;
   api::ExecuteOptions options;
   std::vector<int64_t> kept;
-  std::vector<api::Buffer*> arguments;
-  std::vector<uint32_t> words;  // the last argument's, if there are any
+  std::vector<std::vector<api::Buffer*>> arguments;  // of each device
+  std::vector<uint32_t> words;                       // the last argument's, if there are any
+  std::vector<api::Device*> devices;                 // that got them
   api::Client* client = nullptr;
   size_t outputs = 0;
 } last;
@@ -63,7 +65,10 @@ api::Error* Upload(void* arguments) {
   ++copies;
   last.client = call.client;
   const auto* const data = static_cast<const uint32_t*>(call.data);
-  if (call.type == api::ElementType::kU32) last.words.assign(data, data + call.dims[0]);
+  if (call.type == api::ElementType::kU32) {
+    last.words.assign(data, data + call.dims[0]);
+    last.devices.push_back(call.device);
+  }
   return upload(arguments);
 }
 api::Error* Execute(void* arguments) {
@@ -72,7 +77,10 @@ api::Error* Execute(void* arguments) {
   last.options = *call.options;
   last.kept.assign(call.options->non_donatable_input_indices,
                    call.options->non_donatable_input_indices + call.options->num_non_donatable_input_indices);
-  last.arguments.assign(call.argument_lists[0], call.argument_lists[0] + call.num_args);
+  last.arguments.clear();
+  for (size_t d = 0; d < call.num_devices; ++d) {
+    last.arguments.emplace_back(call.argument_lists[d], call.argument_lists[d] + call.num_args);
+  }
   return execute(arguments);
 }
 api::Error* Compile(void* arguments) {
@@ -117,38 +125,51 @@ void Destroy(api::Buffer* buffer) {
   Call(reinterpret_cast<Entry>(*At(api::Function::kBufferDestroy)), &destroy);
 }
 
+// Copies the words of the last launch to the device once more.
+api::Buffer* CopyWords(api::Device* device) {
+  const auto count = static_cast<int64_t>(last.words.size());
+  api::BufferFromHostBuffer copy;
+  copy.client = last.client;
+  copy.data = last.words.data();
+  copy.type = api::ElementType::kU32;
+  copy.dims = &count;
+  copy.num_dims = 1;
+  copy.device = device;
+  Call(upload, &copy);
+  Await(copy.done_with_host_buffer);
+  return copy.buffer;
+}
+
 // Seconds of the last launch once more, without Weft: its words are copied, it runs, and is waited for.
 double Bare() {
-  std::vector<api::Buffer*> outputs(last.outputs);
+  const size_t devices = last.arguments.size();
+  std::vector<std::vector<api::Buffer*>> outputs(devices, std::vector<api::Buffer*>(last.outputs));
+  std::vector<api::Buffer* const*> arguments(devices);
+  std::vector<api::Buffer**> results(devices);
+  std::vector<api::Event*> complete(devices);
+  std::vector<api::Buffer*> words;
   const bench::Clock::time_point start = bench::Clock::now();
-  const auto count = static_cast<int64_t>(last.words.size());
-  api::Buffer* words = nullptr;
-  if (count > 0) {
-    api::BufferFromHostBuffer copy;
-    copy.client = last.client;
-    copy.data = last.words.data();
-    copy.type = api::ElementType::kU32;
-    copy.dims = &count;
-    copy.num_dims = 1;
-    copy.device = last.call.execute_device;
-    Call(upload, &copy);
-    Await(copy.done_with_host_buffer);
-    last.arguments.back() = words = copy.buffer;
+  for (size_t d = 0; d < last.devices.size(); ++d) {
+    words.push_back(CopyWords(last.devices[d]));
+    last.arguments[d].back() = words.back();
+  }
+  for (size_t d = 0; d < devices; ++d) {
+    arguments[d] = last.arguments[d].data();
+    results[d] = outputs[d].data();
   }
   api::Execute call = last.call;
-  api::Buffer* const* const arguments = last.arguments.data();
-  api::Buffer** const results = outputs.data();
-  api::Event* complete = nullptr;
   last.options.non_donatable_input_indices = last.kept.data();
   call.options = &last.options;
-  call.argument_lists = &arguments;
-  call.output_lists = &results;
-  call.device_complete_events = &complete;
+  call.argument_lists = arguments.data();
+  call.output_lists = results.data();
+  call.device_complete_events = complete.data();
   Call(execute, &call);
-  Await(complete);
-  if (words != nullptr) Destroy(words);
+  for (api::Event* event : complete) Await(event);
+  for (api::Buffer* buffer : words) Destroy(buffer);
   const double seconds = bench::Since(start);
-  for (api::Buffer* output : outputs) Destroy(output);
+  for (const std::vector<api::Buffer*>& list : outputs) {
+    for (api::Buffer* output : list) Destroy(output);
+  }
   return seconds;
 }
 
@@ -189,6 +210,7 @@ bool Measure(weft_context* ctx, weft_tensor* x, const Program& program, int time
     std::vector<weft_tensor*> tensors = Record(ctx, x, program, i);
     copies = compilations = 0;
     last.words.clear();
+    last.devices.clear();
     last.outputs = tensors.size();
     const double ours = Evaluate(ctx, tensors);
     const int copied_now = copies, compiled_now = compilations;
@@ -201,51 +223,85 @@ bool Measure(weft_context* ctx, weft_tensor* x, const Program& program, int time
     copied = std::max(copied, copied_now);
     compiled += compiled_now;
   }
-  const auto operations = static_cast<double>(program.operations), outputs = static_cast<double>(program.outputs);
-  const double limit = kLaunch + kOperation * operations + kOutput * outputs, microseconds = bench::Median(more) * 1e6;
+  const auto operations = static_cast<double>(program.operations), outputs = static_cast<double>(program.outputs),
+             devices = static_cast<double>(last.arguments.size());
+  const double limit = devices * (kLaunch + kOperation * operations + kOutput * outputs),
+               microseconds = bench::Median(more) * 1e6;
   const std::string name = program.name;
   rows->push_back({name + ": on top of the plugin", microseconds, "us", limit, microseconds / limit,
                    {{"weft", bench::Median(weft) * 1e6}, {"plugin", bench::Median(bare) * 1e6}}});
   rows->push_back({name + ": copies to the device a launch", static_cast<double>(copied), "", 0, 0, {}});
   rows->push_back({name + ": compilations", static_cast<double>(compiled), "", 0, 0, {}});
-  return microseconds <= limit && copied <= 1 && compiled == 0;
+  return microseconds <= limit && copied <= static_cast<int>(last.arguments.size()) && compiled == 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const bench::Options options = bench::Parse(argc, argv);
+struct Choice {
+  std::string plugin, mesh;
+};
+// Ends the program where the command line is of no use.
+Choice Chosen(const bench::Options& options) {
   const char* const set = std::getenv("WEFT_PLUGIN");
-  std::string path = set == nullptr ? "" : set;
+  Choice choice;
+  if (set != nullptr) choice.plugin = set;
   bool wrong = false;
   for (size_t i = 0; i < options.rest.size(); ++i) {
-    if (options.rest[i] == "--plugin" && i + 1 < options.rest.size()) {
-      path = options.rest[++i];
+    const bool more = i + 1 < options.rest.size();
+    if (options.rest[i] == "--plugin" && more) {
+      choice.plugin = options.rest[++i];
+    } else if (options.rest[i] == "--mesh" && more) {
+      choice.mesh = options.rest[++i];
     } else {
       wrong = true;
     }
   }
   if (options.help || wrong) {
     std::fputs(kHelp, options.help ? stdout : stderr);
-    return options.help ? 0 : 2;
+    std::exit(options.help ? 0 : 2);
   }
-  if (path.empty()) Fail("which plugin? --plugin PATH, or WEFT_PLUGIN");
+  if (choice.plugin.empty()) Fail("which plugin? --plugin PATH, or WEFT_PLUGIN");
   std::error_code error;
-  path = std::filesystem::canonical(path, error).string();
+  choice.plugin = std::filesystem::canonical(choice.plugin, error).string();
   if (error) Fail("there is no such plugin");
-  Enter(path);
+  return choice;
+}
+
+// Eight numbers; on a mesh, a part of them on each device.
+weft_tensor* Numbers(weft_context* ctx, const std::string& axes, weft_mesh** mesh) {
+  const float host[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const int64_t dims[] = {8};
+  weft_tensor* x = nullptr;
+  if (axes.empty()) {
+    Must(weft_tensor_from_host(ctx, nullptr, WEFT_F32, dims, 1, host, sizeof host, &x));
+    return x;
+  }
+  Must(weft_mesh_create(ctx, nullptr, 0, axes.data(), axes.size(), mesh));
+  Must(weft_context_set_mesh(ctx, *mesh));
+  std::string cut;  // along all axes
+  for (size_t at = 0; at < axes.size();) {
+    const size_t end = std::min(axes.find(',', at), axes.size());
+    cut += (cut.empty() ? "" : "+") + axes.substr(at, std::min(axes.find('=', at), end) - at);
+    at = end + 1;
+  }
+  Must(weft_tensor_from_host_sharded(*mesh, cut.data(), cut.size(), WEFT_F32, dims, 1, host, sizeof host, &x));
+  return x;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Options options = bench::Parse(argc, argv);
+  const Choice choice = Chosen(options);
+  Enter(choice.plugin);
   const weft_setting settings[] = {{"platform", WEFT_STRLEN, "pjrt", WEFT_STRLEN},
-                                   {"plugin", WEFT_STRLEN, path.c_str(), WEFT_STRLEN},
+                                   {"plugin", WEFT_STRLEN, choice.plugin.c_str(), WEFT_STRLEN},
                                    {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
   weft_context_options context = WEFT_CONTEXT_OPTIONS_INIT;
   context.settings = settings;
   context.setting_count = std::size(settings);
   weft_context* ctx = nullptr;
   Must(weft_context_create(&context, &ctx));
-  const float host[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-  const int64_t dims[] = {8};
-  weft_tensor* x = nullptr;
-  Must(weft_tensor_from_host(ctx, nullptr, WEFT_F32, dims, 1, host, sizeof host, &x));
+  weft_mesh* mesh = nullptr;
+  weft_tensor* const x = Numbers(ctx, choice.mesh, &mesh);
   std::vector<bench::Row> rows;
   bool holds = true;
   for (const Program& program :
@@ -254,6 +310,7 @@ int main(int argc, char** argv) {
   }
   bench::Print(rows, options);
   weft_tensor_release(x);
+  weft_mesh_release(mesh);
   weft_context_release(ctx);
   return holds ? 0 : 1;
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "serialization/checksum.h"
+#include "src/backends/open_results.h"
 #include "src/compiler/canonical.h"
 #include "src/compiler/lower.h"
 #include "src/compiler/plan_text.h"
@@ -112,18 +113,11 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
   const SpanScope span(kMake);
   const int64_t start = MonotonicNow();
   ir::Participants& who = wanted.module.participants;
+  std::vector<passes::UnknownResult> unknown;
   if (!who.mesh.none()) {
-    std::vector<passes::UnknownResult> unknown;
-    WEFT_ASSIGN_OR_RETURN(who.results, passes::ResultShardings(wanted.module, &unknown));
-    for (const passes::UnknownResult& result : unknown) {
-      Note([&] {
-        const ir::Type& type = wanted.module.main().results()[result.result].type();
-        const std::string at = ir::ToString(result.location);
-        return absl::StrCat("result ", result.result, " of a program of ", who.mesh.size(), " devices, ",
-                            ir::ShortType(type), ", is put together on each: no rule says how ", result.operation,
-                            at.empty() ? "" : absl::StrCat(" at ", at), " lies");
-      });
-    }
+    auto* const asks = dynamic_cast<OpenResults*>(config_.backend);
+    WEFT_ASSIGN_OR_RETURN(
+        who.results, passes::ResultShardings(wanted.module, &unknown, asks != nullptr && asks->TakesOpenResults()));
   }
   std::string source;
   const bool by_source = Stores() && config_.backend->HasSource();
@@ -141,11 +135,15 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
     if (!by_source) WEFT_RETURN_IF_ERROR(Lower(wanted));
     WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted, place, progress, start));
   }
+  if (const auto* const lies = dynamic_cast<const LyingResults*>(executable.get());
+      lies != nullptr && !lies->result_shardings().empty()) {
+    who.results = lies->result_shardings();
+  }
   WEFT_RETURN_IF_ERROR(CheckReserve());  // what was taken from the reserve goes back
   const int64_t now = MonotonicNow(), took = now - start;
   config_.metrics->Add(Counter::kNanosecondsCompiling, took);
   config_.metrics->Add(Sample::kCompile, took, now);
-  Made made = {NameOf(place.key), took, loaded};
+  Made made = {NameOf(place.key), took, loaded, CountWhole(wanted.module, unknown)};
   Note([&] {
     const ExecutableStats stats = executable->stats();
     return absl::StrCat("program ", NameOf(place.key), loaded ? " loaded from the disk cache" : " compiled", " for ",
@@ -161,6 +159,23 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
   std::shared_ptr<const Program> program = Keep(wanted, std::move(executable), std::move(made));
   if (config_.dump != nullptr && !loaded) Dump(*program, wanted.module, wanted.drawing);
   return program;
+}
+
+int64_t ProgramCache::CountWhole(const ir::Module& module, std::span<const passes::UnknownResult> unknown) const {
+  int64_t count = 0;
+  const ir::Participants& who = module.participants;
+  for (const passes::UnknownResult& result : unknown) {
+    if (!who.results[result.result].whole()) continue;  // somebody else knew
+    ++count;
+    Note([&] {
+      const ir::Type& type = module.main().results()[result.result].type();
+      const std::string at = ir::ToString(result.location);
+      return absl::StrCat("result ", result.result, " of a program of ", who.mesh.size(), " devices, ",
+                          ir::ShortType(type), ", is put together on each: no rule says how ", result.operation,
+                          at.empty() ? "" : absl::StrCat(" at ", at), " lies");
+    });
+  }
+  return count;
 }
 
 void ProgramCache::Dump(const Program& program, const ir::Module& module, std::string_view drawing) const {
@@ -192,6 +207,7 @@ std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_pt
   program->canonical = std::move(wanted.canonical);
   program->executable = std::move(executable);
   program->results = std::move(wanted.module.participants.results);
+  program->whole_results = made.whole_results;
   program->bytes = static_cast<int64_t>(program->canonical.size()) + program->executable->stats().memory_bytes;
   std::vector<std::shared_ptr<Program>> dropped;
   MutexLock lock(mutex_);

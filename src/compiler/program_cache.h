@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -22,6 +23,10 @@
 #include "src/runtime/metrics.h"
 #include "src/runtime/mutex.h"
 
+namespace weft::passes {
+struct UnknownResult;
+}
+
 namespace weft::compiler {
 
 // Loaded and ready.
@@ -29,6 +34,7 @@ struct Program {
   std::string canonical;
   std::unique_ptr<Executable> executable;
   std::vector<ir::Sharding> results;  // how its results lie on the mesh; empty: there is none
+  int64_t whole_results = 0;          // of these, whole because nothing says how they would lie
   int64_t bytes = 0;
   std::string name;  // 16 digits, as the disk cache names its file
   int64_t nodes = 0, made_nanoseconds = 0;
@@ -144,7 +150,10 @@ class ProgramCache {
     std::string name;
     int64_t nanoseconds = 0;
     bool loaded = false;
+    int64_t whole_results = 0;  // Program::whole_results
   };
+  // Names the results of which no rule knows how they lie and nobody else did, and counts them.
+  int64_t CountWhole(const ir::Module& module, std::span<const passes::UnknownResult> unknown) const;
   std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable, Made made);
   // Finds what a missing program differs in from the known program that is nearest.
   void FindReason(const Trace& trace, Wanted* wanted);

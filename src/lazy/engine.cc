@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/host_writable.h"
+#include "src/backends/strided_uploads.h"
 #include "src/lazy/engine_record.h"
 #include "src/lazy/graph_file.h"
 #include "src/lazy/live_report.h"
@@ -191,10 +192,29 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
   return WithRoom(device, [&] { return device->backend->ToDevice(device, dtype, dims, bytes); });
 }
 
+namespace {
+
+// Copies a part to the device from among the elements around it; UNIMPLEMENTED where the device takes nothing but neighbours.
+absl::StatusOr<Ref<Buffer>> UploadFromAmong(Device* device, DType dtype, const Dims& dims, const ir::Box& box,
+                                            std::span<const std::byte> bytes) {
+  auto* const backend = dynamic_cast<StridedUploads*>(device->backend);
+  if (backend == nullptr) return absl::UnimplementedError("");
+  Dims strides = StridesOf(dims);
+  int64_t first = 0;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    strides[d] *= BytesOf(dtype);
+    first += box.starts[d] * strides[d];
+  }
+  return backend->ToDeviceStrided(device, dtype, box.sizes, strides, bytes.data() + first);
+}
+
+}  // namespace
+
 absl::StatusOr<Shards> Engine::Upload(const Placement& placement, DType dtype, std::span<const int64_t> dims,
                                       std::span<const std::byte> bytes) {
   const Dims all(dims.begin(), dims.end());
   const std::span<Device* const> holders = placement.mesh().holders();
+  bool among = options_.held.Of(dtype) == dtype;  // elements are copied as they are
   Shards shards;
   std::vector<std::byte, LargeStdAllocator<std::byte>> part;
   for (size_t i = 0; i < holders.size(); ++i) {
@@ -202,7 +222,17 @@ absl::StatusOr<Shards> Engine::Upload(const Placement& placement, DType dtype, s
     if (placement.split()) {
       const ir::Box box = placement.BoxOf(all, i);
       const auto size = static_cast<size_t>(CountOf(box.sizes) * BytesOf(dtype));
-      if (const int64_t at = OffsetOfPart(box, all, BytesOf(dtype)); at >= 0) {
+      const int64_t at = OffsetOfPart(box, all, BytesOf(dtype));
+      if (at < 0 && among && size > 0) {
+        absl::StatusOr<Ref<Buffer>> made =
+            WithRoom(holders[i], [&] { return UploadFromAmong(holders[i], dtype, all, box, bytes); });
+        among = !absl::IsUnimplemented(made.status()) && !absl::IsInvalidArgument(made.status());
+        if (among) {
+          WEFT_ASSIGN_OR_RETURN(shards.emplace_back(), std::move(made));
+          continue;
+        }
+      }
+      if (at >= 0) {
         its = bytes.subspan(static_cast<size_t>(at), size);
       } else {
         part.resize(size);

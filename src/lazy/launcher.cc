@@ -190,6 +190,7 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   metrics_.Add(kReasonCounters[static_cast<size_t>(reason)]);
   metrics_.Add(Counter::kCutOutputs, static_cast<int64_t>(cut->outputs.size()));
   metrics_.Add(Counter::kCutNodesComputed, nodes);
+  if (program->whole_results > 0) metrics_.Add(Counter::kCutOutputsWhole, program->whole_results);
   metrics_.Add(Counter::kLaunches);
   metrics_.Add(Counter::kKernelLaunches, program->executable->stats().kernels);
   metrics_.Add(Counter::kBuffersDonated, donations);

@@ -162,11 +162,12 @@ class Walk {
   HashMap<const Node*, const Node*> unknown_;
 };
 
-bool IsOpen(const Sharding& sharding) { return std::ranges::any_of(sharding.dimensions, &Sharding::Dimension::open); }
-
 }  // namespace
 
-absl::StatusOr<Shardings> ResultShardings(const ir::Module& module, std::vector<UnknownResult>* unknown) {
+bool IsOpen(const Sharding& sharding) { return std::ranges::any_of(sharding.dimensions, &Sharding::Dimension::open); }
+
+absl::StatusOr<Shardings> ResultShardings(const ir::Module& module, std::vector<UnknownResult>* unknown,
+                                          bool leave_open) {
   const ir::Participants& who = module.participants;
   // Nothing is left but what rules know, and what speaks of processes.
   const PipelineOptions options = {.claims = [](const Node& node) { return ops::SpeaksOfProcesses(node.op()); }};
@@ -179,10 +180,10 @@ absl::StatusOr<Shardings> ResultShardings(const ir::Module& module, std::vector<
   WEFT_ASSIGN_OR_RETURN(const Shardings found, walk.Run(main, parameters));
   for (size_t i = 0; i < results.size(); ++i) {
     if (!IsOpen(results[i])) continue;
-    results[i] = found[i];
     const auto at = walk.unknown().find(main.results()[i].node.get());
-    if (unknown == nullptr || at == walk.unknown().end()) continue;
-    unknown->push_back({i, at->second->op().name, at->second->location()});
+    const bool known = at == walk.unknown().end();
+    if (known || !leave_open) results[i] = found[i];
+    if (unknown != nullptr && !known) unknown->push_back({i, at->second->op().name, at->second->location()});
   }
   return results;
 }

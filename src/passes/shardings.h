@@ -19,8 +19,13 @@ struct UnknownResult {
   std::string_view operation;
   ir::Location location;
 };
+// Where `leave_open`, somebody else says later how those lie, and they stay open.
 absl::StatusOr<std::vector<ir::Sharding>> ResultShardings(const ir::Module& module,
-                                                          std::vector<UnknownResult>* unknown = nullptr);
+                                                          std::vector<UnknownResult>* unknown = nullptr,
+                                                          bool leave_open = false);
+
+// Tells whether the partitioner may cut it further.
+bool IsOpen(const ir::Sharding& sharding);
 
 // Says of what the module draws at random how it lies: as what it is combined with. A partitioner that is not told has each device draw
 // all of it. For modules of primitives, and of more than one process.

@@ -37,6 +37,7 @@ constexpr MetricInfo kCounters[] = {
     {"cut_custom", "before and after a custom operation that the host runs"},
     {"cut_outputs", "results of all launches"},
     {"cut_nodes_computed", "nodes of all launches"},
+    {"cut_outputs_whole", "results that are whole on each device of a mesh because nothing says how they would lie"},
     {"steps_replayed", "cuts of steps that arrived as before and were not built again"},
     {"cuts_postponed", "automatic cuts that could not be had; their graphs grow on"},
     {"launches_failed", "launches that failed while they ran"},

@@ -45,6 +45,7 @@ enum class Counter : uint8_t {
   kCutCustom,
   kCutOutputs,
   kCutNodesComputed,
+  kCutOutputsWhole,  // on a mesh: put together on each device because nothing says how they would lie
   kStepsReplayed,    // cuts of steps that arrived as before and were not built
   kCutsPostponed,    // automatic ones that could not be had: the graph grows on, no operation fails
   kLaunchesFailed,   // while they ran: what they were to make is made again or shows its value before

@@ -39,7 +39,7 @@ class Benchmarks(unittest.TestCase):
     def test_wrong_options_are_answered_with_the_usage(self):
         wrong = [(program, [option]) for program in ALL for option in ("--fast", "--threads", "fast")]
         wrong += [("checkpoint", ["--dir"]), ("conv_layers", ["--batch", "0"]), ("conv_layers", ["--only"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
-                  ("record", ["--peers-in"]), ("plugin_launch", ["--plugin"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
+                  ("record", ["--peers-in"]), ("plugin_launch", ["--plugin"]), ("plugin_launch", ["--mesh"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
                   ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"]), ("workloads", ["--only", "rnn"]), ("workloads", ["--seconds", "none", "--only", "gemm-64"]),
                   ("workloads", ["--channels-first", "--only", "gemm-64"])]
         for program, options in wrong:

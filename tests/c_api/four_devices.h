@@ -4,9 +4,10 @@
 
 #include "check.h"
 
-/* `plugin` NULL: a platform of the library's own. WEFT_PLUGIN_OPTIONS, where it is set, holds for a plugin. */
-static UNUSED weft_context* context_of(const char* platform, const char* plugin) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
+/* `plugin` NULL: a platform of the library's own. WEFT_PLUGIN_OPTIONS, where it is set, holds for a plugin. `cache` NULL: programs are kept nowhere. */
+static UNUSED weft_context* context_with_cache(const char* platform, const char* plugin, const char* cache) {
+  const weft_setting settings[] = {{"cache_dir", WEFT_STRLEN, cache, WEFT_STRLEN},
+                                   {"cache_mode", WEFT_STRLEN, cache != NULL ? "write" : "off", WEFT_STRLEN},
                                    {"platform", WEFT_STRLEN, platform, WEFT_STRLEN},
                                    {"seed", WEFT_STRLEN, "11", WEFT_STRLEN},
                                    {"devices", WEFT_STRLEN, "4", WEFT_STRLEN},
@@ -14,11 +15,12 @@ static UNUSED weft_context* context_of(const char* platform, const char* plugin)
                                    {"plugin_options", WEFT_STRLEN, plugin != NULL && strstr(plugin, "fake") != NULL ? "devices=4" : "", WEFT_STRLEN}};
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
   weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = getenv("WEFT_PLUGIN_OPTIONS") != NULL ? 5 : 6;
+  options.settings = settings + (cache == NULL);
+  options.setting_count = 7 - (cache == NULL) - (getenv("WEFT_PLUGIN_OPTIONS") != NULL);
   MUST(weft_context_create(&options, &ctx));
   return ctx;
 }
+static UNUSED weft_context* context_of(const char* platform, const char* plugin) { return context_with_cache(platform, plugin, NULL); }
 
 static UNUSED void lies(weft_tensor* t, const char* spec, int line) {
   weft_blob* text = NULL;

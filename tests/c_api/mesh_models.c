@@ -182,6 +182,9 @@ static void make(weft_context* ctx, const network* n, model* m) {
 }
 
 /* The bytes of a device in FSDP: its share of parameters and of both slots, and where it has memory of its own little more. */
+/* With a topology programs are compiled, and nothing runs. */
+static int runs(void) { return getenv("WEFT_TOPOLOGY") == NULL; }
+
 static void check_share(const network* n, const model* m, int own_memory) {
   int64_t bytes = 0;
   int i;
@@ -195,7 +198,7 @@ static void check_share(const network* n, const model* m, int own_memory) {
     for (d = 0; d < p->rank; ++d) part *= box[p->rank + d], whole *= p->dims[d];
     CHECK_EQUAL(4 * part, whole);
     bytes += 3 * 4 * part;
-    if (own_memory && i + 1 == n->params) {
+    if (own_memory && runs() && i + 1 == n->params) {
       weft_memory_stats stats = WEFT_MEMORY_STATS_INIT;
       MUST(weft_device_memory(device, &stats));
       printf("  a device holds %lld bytes, its share of parameters and slots is %lld\n", (long long)stats.bytes_in_use, (long long)bytes);
@@ -246,7 +249,7 @@ static void losses_agree(const char* platform, const char* plugin, int steps, do
     way how;
     int i;
     train(platform, plugin, &NETWORKS[k], ONE, steps, one);
-    CHECK(one[0] > 1.5f && (steps < STEPS || one[steps - 1] < one[0]));
+    CHECK(!runs() || (one[0] > 1.5f && (steps < STEPS || one[steps - 1] < one[0])));
     for (how = DATA; how < WAYS; ++how) {
       double worst = 0;
       train(platform, plugin, &NETWORKS[k], how, steps, many);

@@ -476,6 +476,30 @@ static void maps_examples(weft_context* ctx, weft_mesh* mesh) {
   weft_function_release(whole), weft_function_release(all);
 }
 
+/* Each is refused where it is recorded, before anything runs. */
+static void refused_collectives(weft_context* ctx) {
+  const weft_tensor_info input = {.dtype = WEFT_F32, .rank = 2, .dims = {2, 3}};
+  weft_context* b = NULL;
+  weft_tensor *x = NULL, *y = NULL;
+  MUST(weft_function_begin(ctx, "share", WEFT_STRLEN, &input, 1, &b, &x));
+  FAILS_WITH(weft_all_reduce(b, x, "z", WEFT_STRLEN, WEFT_COLLECTIVE_SUM, &y), WEFT_INVALID_ARGUMENT, "names the axis 'z'; the mesh has a, b");
+  FAILS_WITH(weft_all_reduce(b, x, "", 0, WEFT_COLLECTIVE_SUM, &y), WEFT_INVALID_ARGUMENT, "the sharding '' has 0 words for 1 dimensions");
+  FAILS_WITH(weft_all_reduce(b, x, "a+a", WEFT_STRLEN, WEFT_COLLECTIVE_SUM, &y), WEFT_INVALID_ARGUMENT, "uses the axis a twice");
+  FAILS_WITH(weft_all_reduce(b, x, "a", WEFT_STRLEN, (weft_collective_reducer)77, &y), WEFT_INVALID_ARGUMENT, "reducer is 77");
+  FAILS_WITH(weft_collective_permute(b, x, "a", WEFT_STRLEN, DIMS(0, 5), &y), WEFT_INVALID_ARGUMENT, "pairs[1] is 5; the axis has 2 places");
+  FAILS_WITH(weft_collective_permute(b, x, "a", WEFT_STRLEN, DIMS(-1, 0), &y), WEFT_INVALID_ARGUMENT, "pairs[0] is -1; the axis has 2 places");
+  FAILS_WITH(weft_collective_permute(b, x, "a", WEFT_STRLEN, DIMS(0, 1, 1), &y), WEFT_INVALID_ARGUMENT, "pair_numbers is 3; it must be even");
+  FAILS_WITH(weft_collective_permute(b, x, "a", WEFT_STRLEN, DIMS(0, 1, 1, 1), &y), WEFT_INVALID_ARGUMENT, "names process 2 2 times as a target");
+  FAILS_WITH(weft_collective_permute(b, x, "a", WEFT_STRLEN, NULL, 2, &y), WEFT_INVALID_ARGUMENT, "pairs is NULL");
+  FAILS_WITH(weft_all_gather(b, x, "a", WEFT_STRLEN, 7, &y), WEFT_INVALID_ARGUMENT, "dimension is 7; x is f32[2, 3]");
+  FAILS_WITH(weft_reduce_scatter(b, x, "a", WEFT_STRLEN, 1, WEFT_COLLECTIVE_SUM, &y), WEFT_INVALID_ARGUMENT, "has 3 elements, which 2 processes cannot share out evenly");
+  FAILS_WITH(weft_all_to_all(b, x, "a", WEFT_STRLEN, 1, 0, &y), WEFT_INVALID_ARGUMENT, "has 3 elements, which 2 processes cannot share out evenly");
+  FAILS_WITH(weft_axis_index(b, "a+b", WEFT_STRLEN, &y), WEFT_INVALID_ARGUMENT, "axis names 2 axes; one is expected");
+  CHECK(y == NULL);
+  weft_tensor_release(x);
+  weft_context_release(b);
+}
+
 static void each_device(const char* platform, const char* plugin) {
   weft_context* ctx = context_of(platform, plugin);
   weft_mesh* mesh = NULL;
@@ -501,6 +525,7 @@ static void each_device(const char* platform, const char* plugin) {
   COLLECTIVE(loops, "a,b", of_loops, ROWS, COLUMNS);
   COLLECTIVE(places_inside, "a,b", of_places_inside, ROWS, COLUMNS);
   maps_examples(ctx, mesh);
+  refused_collectives(ctx);
   x = f32(ctx, DIMS(2, 2), (const float[]){1, 2, 3, 4});
   function = function_of(ctx, more_alone, 2, 2);
   FAILS_WITH(weft_per_device(ctx, function, "a,b", WEFT_STRLEN, "a,b", WEFT_STRLEN, &x, 1, &y, 1, &made), WEFT_INVALID_ARGUMENT, "parameter 0 of the function @share is f32[2, 2]; a device's part of the operand f32[2, 2] is f32[1, 1]");

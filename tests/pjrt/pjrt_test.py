@@ -337,21 +337,28 @@ class CustomOperations(unittest.TestCase):
 
 
 class Launches(unittest.TestCase):
-    def test_cost_little_more_than_the_plugins_own(self):
+    def check(self, devices, *options):
         program = BUILD / "bin" / "plugin_launch"
         if not program.exists():
             self.skipTest("benchmarks are not built")
-        done = subprocess.run([str(program), "--plugin", plugin(), "--json", "--quick"], capture_output=True, text=True, timeout=120)
+        env = dict(os.environ, WEFT_PLUGIN_OPTIONS="cpu_device_count=4")
+        done = subprocess.run([str(program), "--plugin", plugin(), "--json", "--quick", *options], env=env, capture_output=True, text=True, timeout=120)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         rows = {row["name"]: row for row in json.loads(done.stdout)}
         self.assertEqual(12, len(rows))
         for name, row in rows.items():
             if name.endswith("copies to the device a launch"):
-                self.assertEqual(1, row["value"], name)  # of all its words
+                self.assertEqual(devices, row["value"], name)  # of all its words, one a device
             elif name.endswith("compilations"):
                 self.assertEqual(0, row["value"], name)
             else:  # the limit is the program's to judge; beside other tests this is what would be a slip
                 self.assertLess(row["ratio"], 5, name)
+
+    def test_cost_little_more_than_the_plugins_own(self):
+        self.check(1)
+
+    def test_on_a_mesh_cost_no_more_for_each_device(self):
+        self.check(4, "--mesh", "d=4")
 
 
 @unittest.skipUnless(os.path.exists(DATA), "dataset-fashion-mnist is not installed")

@@ -170,10 +170,19 @@ TEST(PjrtProgram, AProgramOfSeveralProcessesSaysSo) {
   EXPECT_EQ(program.replicas, 1u);
   EXPECT_EQ(program.partitions, 2u);
   const std::string packed = Pack(program, "bytes");
-  EXPECT_TRUE(packed.starts_with("weft pjrt 4 1 2\n"));
+  EXPECT_TRUE(packed.starts_with("weft pjrt 5 1 2\n"));
   Program read;
   EXPECT_EQ(*Unpack(packed, &read), "bytes");
   EXPECT_EQ(read.partitions, 2u);
+  EXPECT_EQ(read.mesh, program.mesh);
+  EXPECT_EQ(read.lying, program.lying);
+  for (const char* wrong : {"data=3 data", "data=2 more", "data=2 data?", "data=2 data;data", "data"}) {
+    Program unread;
+    EXPECT_FALSE(Unpack(absl::StrCat("weft pjrt 5 1 2\n0\n0 0 0 0\n\n f32/2\n", wrong, "\n-1 0\nx"), &unread).ok()) << wrong;
+  }
+  program.mesh = {};
+  program.lying.clear();
+  EXPECT_TRUE(Pack(program, "bytes").starts_with("weft pjrt 4 1 2\n")) << "nothing is known of its results";
   EXPECT_TRUE(Pack(Program(), "").starts_with("weft pjrt 3\n")) << "programs of one process stay as they are on disks";
 }
 

@@ -1,10 +1,10 @@
 """Whole training steps, each network described once over the operations `f` of a library: Weft through ctypes here, JAX in
 tests/tpu/models_jax.py. Wants nothing but Python's standard library.
 
-    models.py NAME [--library PATH] [--steps N]
+    models.py NAME [--library PATH] [--steps N] [--layout LAYOUT]
 
-trains NAME for N steps (2) under the options that the environment gives (WEFT_PLATFORM, WEFT_TOPOLOGY, …), always on the same batch,
-and prints an object of JSON: {"losses": […], "seconds": […], "devices": […]}. The first steps hold the compilation.
+trains NAME for N steps (2) under the options that the environment gives (WEFT_PLATFORM, WEFT_TOPOLOGY, …), always on the same batch, on
+one device or laid out over four as LAYOUT says, and prints an object of JSON: {"losses": […], "seconds": […], "devices": […]}. The first steps hold the compilation.
 """
 import argparse
 import array
@@ -112,6 +112,23 @@ MODELS = {"mlp": lambda: mlp(64), "cnn": lambda: cnn(64), "cnn-small": lambda: c
           "resnet50": lambda: resnet50(8)}
 
 
+# {layout: (the mesh, the axis that cuts the batch or None)}
+LAYOUTS = {"data": ("d=4", "d"), "fsdp": ("d=4", "d"), "tensor": ("m=4", None), "both": ("d=2,m=2", "d")}
+
+
+def spec_of(layout, k, shape):
+    """How parameter k of this shape lies: a word a dimension, an axis or "-". Tensor parallelism is that of a perceptron: the columns of
+    one layer, the rows of the next."""
+    spec = ["-"] * len(shape)
+    if layout == "fsdp":
+        cut = [d for d in range(len(shape)) if shape[d] % 4 == 0]
+        if cut:
+            spec[max(cut, key=lambda d: shape[d])] = "d"
+    elif layout in ("tensor", "both") and k < 3:
+        spec[(1, 0, 0)[k]] = "m"
+    return spec
+
+
 class Tensor:
     def __init__(self, lib, handle):
         self.lib, self.handle = lib, handle
@@ -129,7 +146,7 @@ def must(lib, error):
     """Errors end the program with their text."""
     try:
         weft_ffi.check(lib, error)
-    except weft_ffi.WeftError as failure:
+    except weft_ffi.Error as failure:
         sys.exit(str(failure))
 
 
@@ -248,24 +265,42 @@ def handles(tensors):
 class Training:
     """A model's parameters, batch and optimizer in a context of its own."""
 
-    def __init__(self, model, library):
-        self.model, self.weft = model, Weft(library)
+    def __init__(self, model, library, layout=None):
+        self.model, self.weft, self.layout, self.mesh = model, Weft(library), layout, None
+        if layout is not None:
+            self.mesh = weft_ffi.weft_mesh()
+            axes = LAYOUTS[layout][0].encode()
+            self.weft.call("mesh_create", self.weft.ctx, None, 0, axes, len(axes), c.byref(self.mesh))
+            self.weft.call("context_set_mesh", self.weft.ctx, self.mesh)
         w, source = self.weft, random.Random(1)
         # Weights small enough that activations stay near one; scales and offsets near one as well.
-        self.parameters = [w.uniform(s, math.sqrt(3 / math.prod(s[:-1])) if len(s) > 1 else 1.0, source) for s in model.shapes]
+        self.parameters = [self.shard(w.uniform(s, math.sqrt(3 / math.prod(s[:-1])) if len(s) > 1 else 1.0, source), spec_of(layout, k, s))
+                           for k, s in enumerate(model.shapes)]
         for p in self.parameters:
             w.call("tensor_require_grad", p.handle, 1)
-        self.x = w.uniform(model.batch, 1.0, source)
+        self.x = self.shard_batch(w.uniform(model.batch, 1.0, source), len(model.batch))
         self.labels = None
         if model.classes:
             rows = model.batch[0]
-            self.labels = w.tensor(array.array("i", (i % model.classes for i in range(rows))), (rows,), weft_ffi.WEFT_I32)
+            self.labels = self.shard_batch(w.tensor(array.array("i", (i % model.classes for i in range(rows))), (rows,), weft_ffi.WEFT_I32), 1)
         self.optimizer, given = weft_ffi.weft_optimizer(), (w.ctx, handles(self.parameters), len(self.parameters))
         if model.optimizer == "adamw":
             w.call("adamw_create", *given, None, c.byref(self.optimizer))
         else:
             options = weft_ffi.weft_sgd_options(c.sizeof(weft_ffi.weft_sgd_options), momentum=0.9 if model.optimizer == "momentum" else 0.0)
             w.call("sgd_create", *given, c.byref(options), c.byref(self.optimizer))
+        if layout is not None:
+            w.call("sync", w.ctx, None, None)  # cuts what was made whole, so that all steps are alike
+
+    def shard(self, tensor, spec):
+        if self.layout is None:
+            return tensor
+        out, text = weft_ffi.weft_tensor(), ",".join(spec).encode()
+        self.weft.call("shard", tensor.handle, text, len(text), c.byref(out))
+        return Tensor(self.weft.lib, out)
+
+    def shard_batch(self, tensor, rank):
+        return tensor if self.layout is None else self.shard(tensor, [LAYOUTS[self.layout][1] or "-"] + ["-"] * (rank - 1))
 
     def step(self):
         w, count = self.weft, len(self.parameters)
@@ -280,6 +315,8 @@ class Training:
     def close(self):
         self.weft.lib.weft_optimizer_release(self.optimizer)
         self.parameters = self.x = self.labels = None
+        if self.mesh is not None:
+            self.weft.lib.weft_mesh_release(self.mesh)
         self.weft.lib.weft_context_release(self.weft.ctx)
 
 
@@ -289,8 +326,9 @@ def main():
     parser.add_argument("name", choices=sorted(MODELS))
     parser.add_argument("--library", default=os.environ.get("WEFT_LIB", os.path.join(here, "../../build/release/lib/libweft.so.1")))
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--layout", choices=sorted(LAYOUTS))
     args = parser.parse_args()
-    training, losses, seconds = Training(MODELS[args.name](), args.library), [], []
+    training, losses, seconds = Training(MODELS[args.name](), args.library, args.layout), [], []
     devices = training.weft.devices()
     for _ in range(args.steps):
         start = time.monotonic()

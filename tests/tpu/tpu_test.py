@@ -11,6 +11,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import beside_jax  # noqa: E402
 import compiling  # noqa: E402
+import meshes_beside_jax  # noqa: E402
 import operations  # noqa: E402
 
 
@@ -102,6 +103,22 @@ class Judges(unittest.TestCase):
         self.assertEqual(["block-still:default: temporary_bytes is no longer above: take it off ABOVE"], judged("block-still:default"))
         self.assertEqual(["block-still:default: temporary_bytes is 1.070 times JAX's, more than 1.06"], judged("block-still:default", temporary_bytes=1070))
 
+    def test_programs_over_a_mesh_beside_those_of_jax(self):
+        text = ("  %a = (f32[4,8]{1,0}, bf16[3]{0}) all-reduce(%x, %y), channel_id=1\n  %b = (f32[2]{0}, f32[8]{0}) all-gather-start(%z)\n"
+                "  %c = f32[8]{0} all-gather-done(%b)\n  %d = f32[8]{0} add(%c, %c)\n")
+        kinds = meshes_beside_jax.collectives(text)
+        self.assertEqual({"all-reduce": [1, 134], "all-gather": [1, 32]}, kinds)
+        figures = {"flops": 1000, "bytes_accessed": 1000, "temporary_bytes": 1 << 20, "collectives": 2, "collective_bytes": 166}
+
+        def judged(step, **others):
+            return meshes_beside_jax.judge({"step": step, "jax": figures, "weft": dict(figures, **others)})
+
+        self.assertEqual([], judged("mlp:data", temporary_bytes=(1 << 20) + (160 << 10), flops=1050))
+        self.assertEqual(["mlp:data: collectives is 1.500 times JAX's, more than 1"], judged("mlp:data", collectives=3))
+        self.assertEqual(["mlp:data: temporary_bytes is 1.125 times JAX's, more than 1.1"], judged("mlp:data", temporary_bytes=(9 << 17) + (160 << 10)))
+        self.assertEqual(["block:fsdp: bytes_accessed is no longer above: take it off ABOVE", "block:fsdp: collectives is no longer above: take it off ABOVE"],
+                         judged("block:fsdp"))
+
     def test_refusals(self):
         (name, message), *_ = operations.listed().items()
         self.assertEqual([], operations.judge({name: {"error": f"PJRT_Compile: {message}"}, "other": {"flops": 1}}, everything=False))
@@ -143,6 +160,32 @@ class Full(Compiling):
 
     def test_resnet50(self):
         self.one_program("resnet50", precision="default", deadline=1200)
+
+    def test_networks_over_a_mesh_of_four_chips(self):
+        """The networks of tests/c_api/mesh_models.c, activations held over the barrier, in four layouts. The transformer's layers are a scan with
+        dropout in its body: only its program has loops, one for each layout."""
+        dump = os.path.join(self.temporary.name, "mesh")
+        env = dict(os.environ, WEFT_TOPOLOGY="v5e:2x2", WEFT_ON_READ="zeros", WEFT_MATMUL_PRECISION="default", WEFT_LOG="debug", XLA_FLAGS=f"--xla_dump_to={dump}")
+        done = subprocess.run([str(compiling.BUILD / "bin" / "weft_c_mesh_models"), "tpu", compiling.libtpu(), "few"], env=env, capture_output=True, text=True,
+                              timeout=1200)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr[-2000:])
+        self.assertNotIn("is put together on each", done.stderr)
+        names = sorted((name for name in os.listdir(dump) if name.endswith("after_optimizations.txt")), key=lambda name: int(re.search(r"\d+", name)[0]))
+        told = list(compiling.SAID.finditer(done.stderr))
+        self.assertEqual(len(told), len(names))
+        one, many = 0, []
+        for name, figures in zip(names, told):
+            with open(os.path.join(dump, name), encoding="utf-8") as text:
+                optimised = text.read()
+            if " while(" in optimised and "num_partitions=4" not in optimised:
+                one = int(figures["flops"])
+            elif " while(" in optimised:
+                many.append((int(figures["flops"]), {kind: count for kind, (count, _) in meshes_beside_jax.collectives(optimised).items()}))
+        print(f"a transformer: {one} flops; data parallel, FSDP, tensor parallel, both: {many}", flush=True)
+        (_, data), (flops, fsdp), (_, tensor), (_, both) = many
+        self.assertEqual({"all-reduce"}, {*data, *tensor, *both}, "nothing is gathered")
+        self.assertIn("all-gather", fsdp)
+        self.assertLess(flops, 0.2625 * one, "what is drawn is drawn in parts")
 
     @unittest.skipUnless(os.path.exists("/usr/share/datasets/fashion-mnist"), "dataset-fashion-mnist is not installed")
     def test_two_steps_of_the_main_example_compile_what_its_training_needs(self):

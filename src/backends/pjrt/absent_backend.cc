@@ -5,11 +5,15 @@
 #include <atomic>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "src/backends/open_results.h"
 #include "src/backends/pjrt/executable_stats.h"
 #include "src/backends/pjrt/find.h"
 #include "src/backends/pjrt/loaded.h"
 #include "src/backends/pjrt/program.h"
+#include "src/backends/pjrt/shardings.h"
 #include "src/backends/pjrt/topology.h"
+#include "src/passes/shardings.h"
 
 namespace weft::pjrt {
 namespace {
@@ -27,7 +31,7 @@ class AbsentBuffer final : public Buffer {
   void* host_data() override { return nullptr; }
 };
 
-class AbsentExecutable final : public Executable {
+class AbsentExecutable final : public Executable, public LyingResults {
  public:
   AbsentExecutable(Device* first, Program program, std::string packed)
       : first_(first), program_(std::move(program)), packed_(std::move(packed)) {}
@@ -46,6 +50,7 @@ class AbsentExecutable final : public Executable {
   }
   absl::StatusOr<std::string> Serialize() const override { return packed_; }
   ExecutableStats stats() const override { return program_.stats; }
+  const std::vector<ir::Sharding>& result_shardings() const override { return program_.lying; }
 
  private:
   Device* const first_;
@@ -53,7 +58,7 @@ class AbsentExecutable final : public Executable {
   const std::string packed_;
 };
 
-class AbsentBackend final : public Backend {
+class AbsentBackend final : public Backend, public OpenResults {
  public:
   AbsentBackend(const Plugin& plugin, std::unique_ptr<Topology> topology, const Options& options)
       : plugin_(plugin), topology_(std::move(topology)), options_(options) {
@@ -76,6 +81,7 @@ class AbsentBackend final : public Backend {
   }
   bool Claims(const ir::Node& node) const override { return StaysWhole(node); }
   bool HasSource() const override { return true; }
+  bool TakesOpenResults() const override { return TellsShardings(plugin_); }
   absl::StatusOr<std::string> Source(const ir::Module& module) const override {
     Program program;
     return ToText(module, &program, {options_.matmul_precision, topology_->platform()});
@@ -100,6 +106,13 @@ class AbsentBackend final : public Backend {
     const absl::Status compiled = CompileFor(topology_->first_id(), alone_, assigned, by, &program);
     if (!compiled.ok()) return Refused(compiled, module, {options_.matmul_precision, topology_->platform()});
     if (program.device >= 0) alone_ = true;
+    const absl::Cleanup destroy = [&] {
+      plugin_.Destroy(api::Function::kExecutableDestroy, api::OfExecutable{.executable = compile.executable});
+    };
+    if (std::ranges::any_of(program.lying, passes::IsOpen)) {
+      WEFT_ASSIGN_OR_RETURN(const bool all, AskShardings(plugin_, compile.executable, &program));
+      if (!all) return Compile(WithoutOpenResults(module, program), options);
+    }
     AddStats(plugin_, compile.executable, &program.stats);
     program.stats.kernels_compiled = 1;
     if (devices_.size() > 1) program.text = std::move(text);
@@ -108,7 +121,6 @@ class AbsentBackend final : public Backend {
       packed = Pack(program, bytes);
       return absl::OkStatus();
     });
-    plugin_.Destroy(api::Function::kExecutableDestroy, api::OfExecutable{.executable = compile.executable});
     WEFT_RETURN_IF_ERROR(serialized);
     return std::make_unique<AbsentExecutable>(pointers_[0], std::move(program), std::move(packed));
   }

@@ -27,6 +27,13 @@ struct Head {
   void* extension_start = nullptr;
 };
 
+// An extension of the table, in a list that begins at the table's head: which one, then what it has.
+struct Extension {
+  size_t struct_size = 0;
+  int type = 0;
+  Extension* next = nullptr;
+};
+
 // The table that GetPjrtApi returns: head, version, then functions by number. All take a pointer to their arguments' struct and
 // return an error to be destroyed or null, but for kErrorDestroy and kErrorMessage, which return nothing.
 struct Version {

@@ -10,6 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 
+#include "src/backends/open_results.h"
 #include "src/backends/pjrt/absent_backend.h"
 #include "src/backends/pjrt/aside.h"
 #include "src/backends/pjrt/attributes.h"
@@ -19,8 +20,11 @@
 #include "src/backends/pjrt/libtpu.h"
 #include "src/backends/pjrt/loaded.h"
 #include "src/backends/pjrt/program.h"
+#include "src/backends/pjrt/shardings.h"
 #include "src/backends/pjrt/topology.h"
+#include "src/backends/strided_uploads.h"
 #include "src/ir/op_def.h"
+#include "src/passes/shardings.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/machine_memory.h"
 #include "src/runtime/narrow.h"
@@ -61,7 +65,7 @@ struct HostUpload {
   absl::Status Begin(const std::string& what, const Ref<Event>& ended);
 
   const std::shared_ptr<Client> client;
-  Dims dims;
+  Dims dims, byte_strides;
   std::shared_ptr<void> memory;   // within a deadline; else the caller's is read
   std::function<void()> release;  // of memory that is read until it is not needed any more; null: none
   api::BufferFromHostBuffer call;
@@ -89,8 +93,10 @@ absl::Status HostUpload::Begin(const std::string& what, const Ref<Event>& ended)
   return absl::OkStatus();
 }
 
+// Without `byte_strides` the elements are neighbours. With them nothing may read the data later: there is no deadline.
 absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device* device, DType dtype,
-                                   std::span<const int64_t> dims, const void* data, std::function<void()> release) {
+                                   std::span<const int64_t> dims, const void* data, std::function<void()> release,
+                                   std::span<const int64_t> byte_strides = {}) {
   const api::ElementType type = ElementTypeOf(dtype);
   if (type == api::ElementType::kInvalid) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "tensors of ", NameOf(dtype), " cannot be on ", device->name);
@@ -121,6 +127,9 @@ absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device
   call.type = type;
   call.dims = upload->dims.data();
   call.num_dims = upload->dims.size();
+  upload->byte_strides.assign(byte_strides.begin(), byte_strides.end());
+  call.byte_strides = byte_strides.empty() ? nullptr : upload->byte_strides.data();
+  call.num_byte_strides = byte_strides.size();
   call.semantics =
       upload->release != nullptr ? api::HostBuffer::kImmutableZeroCopy : api::HostBuffer::kImmutableOnlyDuringCall;
   call.device = client->devices()[static_cast<size_t>(device->id)];
@@ -264,7 +273,7 @@ absl::Status Launch::Begin(const std::string& what, const Ref<Event>& ended) {
   return absl::OkStatus();
 }
 
-class PjrtExecutable final : public Executable {
+class PjrtExecutable final : public Executable, public LyingResults {
  public:
   PjrtExecutable(std::shared_ptr<Client> client, std::span<Device* const> devices, Program program,
                  api::LoadedExecutable* loaded, bool compiled, const BackendServices& services)
@@ -294,6 +303,17 @@ class PjrtExecutable final : public Executable {
     return packed;
   }
   ExecutableStats stats() const override { return its_->program.stats; }
+  const std::vector<ir::Sharding>& result_shardings() const override { return its_->program.lying; }
+  // Asks how the results lie that the program leaves open, before anybody launches it; false: not of all can it be said.
+  absl::StatusOr<bool> Ask() {
+    bool all = true;
+    WEFT_RETURN_IF_ERROR(its_->loaded.WithExecutable([&](api::Executable* executable) -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(all, AskShardings(its_->client->plugin(), executable, &its_->program));
+      return absl::OkStatus();
+    }));
+    return all;
+  }
+  const Program& program() const { return its_->program; }
 
   // The plugin counts the results that it will hand out: as many as we have room for.
   absl::Status Check() const {
@@ -407,7 +427,7 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   return results;
 }
 
-class PjrtBackend final : public Backend {
+class PjrtBackend final : public Backend, public OpenResults, public StridedUploads {
  public:
   PjrtBackend(std::shared_ptr<Client> client, const Options& options)
       : client_(std::move(client)),
@@ -436,6 +456,7 @@ class PjrtBackend final : public Backend {
   }
   bool Claims(const ir::Node& node) const override { return StaysWhole(node); }
   bool HasSource() const override { return true; }
+  bool TakesOpenResults() const override { return TellsShardings(client_->plugin()); }
   absl::StatusOr<std::string> Source(const ir::Module& module) const override {
     Program program;
     return ToText(module, &program, {precision_, client_->platform()});
@@ -459,7 +480,12 @@ class PjrtBackend final : public Backend {
     if (!compiled.ok()) return Refused(compiled, module, {precision_, client_->platform()});
     if (program.device >= 0) client_->SetAlone();
     if (devices_.size() > 1) program.text = std::move(text);
-    return Made(std::move(program), made, /*compiled=*/true);
+    const bool open = std::ranges::any_of(program.lying, passes::IsOpen);
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PjrtExecutable> executable, Made(std::move(program), made, true));
+    if (!open) return executable;
+    WEFT_ASSIGN_OR_RETURN(const bool all, executable->Ask());
+    if (all) return executable;
+    return Compile(WithoutOpenResults(module, executable->program()), options);
   }
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override {
     Program program;
@@ -477,6 +503,13 @@ class PjrtBackend final : public Backend {
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes) override {
     return Upload(client_, device, dtype, dims, bytes.data(), nullptr);
+  }
+  absl::StatusOr<Ref<Buffer>> ToDeviceStrided(Device* device, DType dtype, std::span<const int64_t> dims,
+                                              std::span<const int64_t> byte_strides, const std::byte* data) override {
+    if (client_->watch() != nullptr) {
+      return absl::UnimplementedError("within a deadline the plugin reads memory of the library's own");
+    }
+    return Upload(client_, device, dtype, dims, data, nullptr, byte_strides);
   }
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release) override {
@@ -511,7 +544,7 @@ class PjrtBackend final : public Backend {
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<Executable>> Made(Program program, api::LoadedExecutable* loaded, bool compiled) {
+  absl::StatusOr<std::unique_ptr<PjrtExecutable>> Made(Program program, api::LoadedExecutable* loaded, bool compiled) {
     auto executable =
         std::make_unique<PjrtExecutable>(client_, pointers_, std::move(program), loaded, compiled, services_);
     WEFT_RETURN_IF_ERROR(executable->Check());

@@ -192,6 +192,13 @@ bool Plugin::Has(api::Function function) const {
   return end <= table_->head.struct_size && table_->functions[static_cast<size_t>(function)] != nullptr;
 }
 
+const void* Plugin::FindExtension(int type, size_t size) const {
+  const auto* extension = static_cast<const api::Extension*>(table_->head.extension_start);
+  while (extension != nullptr && (extension->type != type || extension->struct_size < size))
+    extension = extension->next;
+  return extension;
+}
+
 api::Error* Plugin::Enter(api::Function function, void* arguments) const {
   void* const address = table_->functions[static_cast<size_t>(function)];
   if (LastCall* const noted = CallsNotedIn()) noted->store(NameOf(function).data(), std::memory_order_relaxed);
@@ -199,10 +206,19 @@ api::Error* Plugin::Enter(api::Function function, void* arguments) const {
     reinterpret_cast<void (*)(void*)>(address)(arguments);
     return nullptr;
   }
+  return Enter(address, arguments);
+}
+
+api::Error* Plugin::Enter(void* address, void* arguments) {
   const bool outer = std::exchange(tls_calling, true);
   api::Error* const error = reinterpret_cast<api::Error* (*)(void*)>(address)(arguments);
   tls_calling = outer;
   return error;
+}
+
+absl::Status Plugin::CallOfExtension(void* function, const char* name, void* arguments) const {
+  if (LastCall* const noted = CallsNotedIn()) noted->store(name, std::memory_order_relaxed);
+  return TakeOver(Enter(function, arguments), name);
 }
 
 absl::Status Plugin::Call(api::Function function, void* arguments) const {

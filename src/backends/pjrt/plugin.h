@@ -26,6 +26,8 @@ class Plugin {
   // Identifies the plugin's file by its bytes: compiled code depends on them, and the plugin does not tell.
   const std::string& identity() const { return identity_; }
   bool Has(api::Function function) const;
+  // The extension of this type, which is `size` bytes long at least; null: the plugin has none such.
+  const void* FindExtension(int type, size_t size) const;
 
   // One call. The struct's head is filled in; an error is taken over from the plugin and names the function. UNIMPLEMENTED where
   // the plugin has none such, INTERNAL where it answers success and has not written what outputs.h wants; it may then have written
@@ -37,6 +39,8 @@ class Plugin {
     const char* const missing = Unwritten(*arguments);
     return missing == nullptr ? absl::OkStatus() : NotWritten(function, missing);
   }
+  // One call of a function that an extension has, which messages call `name`, a literal. The struct's head is the caller's.
+  absl::Status CallOfExtension(void* function, const char* name, void* arguments) const;
   // INTERNAL: it answered success and wrote no `what`.
   absl::Status NotWritten(api::Function function, std::string_view what) const;
   // The same for what cannot fail or whose failure nobody could act on.
@@ -59,6 +63,7 @@ class Plugin {
   absl::Status Initialize(const std::string& path);
   absl::Status Call(api::Function function, void* arguments) const;
   api::Error* Enter(api::Function function, void* arguments) const;
+  static api::Error* Enter(void* address, void* arguments);
   absl::Status TakeOver(api::Error* error, std::string_view what) const;
   absl::StatusCode CodeOf(const api::Error* error) const;
 

@@ -16,6 +16,7 @@
 #include "src/ops/generated/attributes.h"
 #include "src/ops/random/bits.h"
 #include "src/ops/registry.h"
+#include "src/passes/shardings.h"
 
 namespace weft::pjrt {
 namespace {
@@ -212,6 +213,11 @@ absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, co
   fresh.participants = ParticipantsOf(module);
   program->replicas = fresh.participants.replicas;
   program->partitions = fresh.participants.partitions;
+  if (!fresh.participants.mesh.none()) {
+    program->mesh = fresh.participants.mesh;
+    program->lying = fresh.participants.results;
+    program->lying.resize(program->results.size());
+  }
   return ir::ToStableHlo(fresh, {.locations = options.locations, .precision = options.precision, .shardings = false});
 }
 
@@ -262,22 +268,49 @@ std::string Pack(const Program& program, std::string_view executable) {
   for (int64_t ExecutableStats::* const figure : kFigures) figures.push_back(program.stats.*figure);
   // Programs of one process have the form that they had before there were others.
   const bool alone = program.replicas == 1 && program.partitions == 1;
+  // How results lie is told where the plugin has said it.
+  std::string lying;
+  for (size_t i = 0; i < program.lying.size(); ++i) {
+    const std::string text = ir::ToString(program.mesh, program.lying[i], program.results[i].rank());
+    absl::StrAppend(&lying, i == 0 ? ir::ToString(program.mesh) + " " : ";", text);
+  }
   const std::string form =
-      alone ? "weft pjrt 3" : absl::StrCat("weft pjrt 4 ", program.replicas, " ", program.partitions);
+      alone ? "weft pjrt 3"
+            : absl::StrCat("weft pjrt ", lying.empty() ? 4 : 5, " ", program.replicas, " ", program.partitions);
   return absl::StrCat(form, "\n", program.words, "\n", absl::StrJoin(figures, " "), "\n", arguments, "\n", results,
-                      "\n", program.device, " ", program.text.size(), "\n", program.text, executable);
+                      "\n", lying, lying.empty() ? "" : "\n", program.device, " ", program.text.size(), "\n",
+                      program.text, executable);
 }
 
+namespace {
+
+// Reads how results lie: the mesh, a blank, and a sharding for each.
+absl::Status UnpackLying(std::string_view line, Program* program) {
+  const std::pair<std::string_view, std::string_view> both = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+  WEFT_ASSIGN_OR_RETURN(program->mesh, ir::ParseMesh(both.first));
+  for (const std::string_view text : absl::StrSplit(both.second, ';')) {
+    WEFT_ASSIGN_OR_RETURN(program->lying.emplace_back(), ir::ParseSharding(text, program->mesh));
+  }
+  if (program->lying.size() == program->results.size() && program->mesh.size() == program->partitions &&
+      std::ranges::none_of(program->lying, passes::IsOpen)) {
+    return absl::OkStatus();
+  }
+  return InternalError("a stored program of a plugin says of its results '", line, "'");
+}
+
+}  // namespace
+
 absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* program) {
-  std::string_view lines[6];
-  for (std::string_view& line : lines) {
+  const bool lies = packed.starts_with("weft pjrt 5 ");
+  std::string_view lines[6], lying;
+  for (size_t i = 0; i < std::size(lines) + (lies ? 1 : 0); ++i) {
     const size_t end = packed.find('\n');
     if (end == packed.npos) return InternalError("a stored program of a plugin is cut off");
-    line = packed.substr(0, end);
+    (lies && i == 5 ? lying : lines[std::min(i, std::size(lines) - 1)]) = packed.substr(0, end);
     packed.remove_prefix(end + 1);
   }
   const std::vector<std::string_view> form = absl::StrSplit(lines[0], ' ');
-  const bool many = form.size() == 5 && lines[0].starts_with("weft pjrt 4 ") &&
+  const bool many = form.size() == 5 && (lies || lines[0].starts_with("weft pjrt 4 ")) &&
                     absl::SimpleAtoi(form[3], &program->replicas) && absl::SimpleAtoi(form[4], &program->partitions);
   if ((lines[0] != "weft pjrt 3" && !many) || !absl::SimpleAtoi(lines[1], &program->words)) {
     return InternalError("a stored program of a plugin begins with '", lines[0], "'");
@@ -296,6 +329,7 @@ absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* progra
   for (const std::string_view name : absl::StrSplit(lines[4], ' ', absl::SkipEmpty())) {
     WEFT_ASSIGN_OR_RETURN(program->results.emplace_back(), TypeOf(name));
   }
+  if (lies) WEFT_RETURN_IF_ERROR(UnpackLying(lying, program));
   const std::pair<std::string_view, std::string_view> of_text = absl::StrSplit(lines[5], absl::MaxSplits(' ', 1));
   size_t size = 0;
   if (!absl::SimpleAtoi(of_text.first, &program->device) || !absl::SimpleAtoi(of_text.second, &size) ||

@@ -21,6 +21,9 @@ struct Program {
   std::vector<bool> aliased;  // per buffer: compiled as taken over by a result
   uint32_t words = 0;
   std::vector<ir::Type> results;
+  // Where the module has a mesh: that, and how each result lies on it; open until the plugin has said it.
+  ir::Mesh mesh;
+  std::vector<ir::Sharding> lying;
   ExecutableStats stats = {.kernels = 1};  // as the plugin told when it compiled
   uint32_t replicas = 1, partitions = 1;
   // The id of the device that it was compiled for, where the plugin has no programs for any of its devices; -1: for any.
