@@ -22,10 +22,10 @@ void weft_amx_model_load(int32_t tile, const void* base, int64_t stride);  // ti
 void weft_amx_model_zero(int32_t tile);                                    // tilezero
 void weft_amx_model_dp(int32_t sum, int32_t rows, int32_t pairs);          // tdpbf16ps
 // A's bytes have a sign in the first two, B's in the first and the third.
-void weft_amx_model_dpbssd(int32_t sum, int32_t rows, int32_t fours);      // tdpbssd
-void weft_amx_model_dpbsud(int32_t sum, int32_t rows, int32_t fours);      // tdpbsud
-void weft_amx_model_dpbusd(int32_t sum, int32_t rows, int32_t fours);      // tdpbusd
-void weft_amx_model_dpbuud(int32_t sum, int32_t rows, int32_t fours);      // tdpbuud
-void weft_amx_model_store(int32_t tile, void* base, int64_t stride);       // tilestored
-void weft_amx_model_release();                                             // tilerelease
+void weft_amx_model_dpbssd(int32_t sum, int32_t rows, int32_t fours);  // tdpbssd
+void weft_amx_model_dpbsud(int32_t sum, int32_t rows, int32_t fours);  // tdpbsud
+void weft_amx_model_dpbusd(int32_t sum, int32_t rows, int32_t fours);  // tdpbusd
+void weft_amx_model_dpbuud(int32_t sum, int32_t rows, int32_t fours);  // tdpbuud
+void weft_amx_model_store(int32_t tile, void* base, int64_t stride);   // tilestored
+void weft_amx_model_release();                                         // tilerelease
 }

@@ -186,7 +186,7 @@ class Pixels : public TileOperands {
   const PhaseDim* dims_[kDims] = {};
   int64_t in_stride_[kDims] = {}, out_stride_[kDims] = {};  // elements; pixels
   int64_t image_ = 0, out_image_ = 0;
-  int64_t pixels_ = 1;    // of the phase, per batch member
+  int64_t pixels_ = 1;              // of the phase, per batch member
   int64_t element_ = 2, word_ = 2;  // bytes of an element, and elements of a word of B
   int64_t channels_ = 0;            // of a tap in K: whole words, so that they stay within it
   int64_t group_ = 0;

@@ -18,7 +18,7 @@ inline bool AmxServes(const CpuTarget& target, DType input, DType output) {
   return (input == DType::kI8 || input == DType::kU8) && output == DType::kI32;
 }
 
-// Of elements of so many bytes: those of K in a step, and those of a word, which B has side by side.
+// The elements of so many bytes that a step of K has, and those that a word has, which B holds side by side.
 inline int64_t TileK(int64_t element) { return kTileRowBytes / element; }
 inline int64_t TileWord(int64_t element) { return 4 / element; }
 inline int64_t TileSteps(int64_t k, int64_t element) { return CeilDiv(k, TileK(element)); }

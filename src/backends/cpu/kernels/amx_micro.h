@@ -37,7 +37,7 @@ using TileFn = void(const TileArgs*);
 inline bool IsTiles(MicroType type) {
   return type == MicroType::kBF16Tiles || type == MicroType::kI8Tiles || type == MicroType::kU8Tiles;
 }
-// Of such a type and `rows` by `columns` tiles, each 1 or 2.
+// Names the block of such a type with `rows` by `columns` tiles, each 1 or 2.
 MicroSpec TileBlock(MicroType type, int rows, int columns);
 // Configures the calling thread's tiles (void()), which it must do before it calls a block, and releases them: a thread with
 // tiles has 8 KiB more state to be saved whenever it is interrupted.
