@@ -137,9 +137,11 @@ absl::Status Following::After(Durability durability) {
 
 absl::StatusOr<Foreign> ReadForeign(const weft_checkpoint_options* options) {
   weft_checkpoint_options o;
-  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_checkpoint_options", &o));
+  const absl::Status read = ReadOptions(options, sizeof(o), "weft_checkpoint_options", &o);
   Foreign foreign{.progress = o.progress, .user_data = o.progress_user_data};
+  // Options that are refused for what else they say name their release all the same.
   foreign.owner = UserData::Share(o.progress_user_data, o.progress_release);
+  WEFT_RETURN_IF_ERROR(read);
   if (static_cast<uint32_t>(o.format) > static_cast<uint32_t>(FileFormat::kGguf)) {
     return UserError("weft_checkpoint_options.format is ", static_cast<uint32_t>(o.format),
                      ", which no weft_file_format is");

@@ -57,8 +57,8 @@ absl::StatusOr<weft_source> ReadSource(const weft_source* source) {
 class ReleaseOfSource {
  public:
   explicit ReleaseOfSource(const weft_source* source) {
-    weft_source s;
-    if (source != nullptr && ReadOptions(source, sizeof(s), "weft_source", &s).ok()) source_ = s;
+    // A struct that is refused for what else it says names its release all the same.
+    if (source != nullptr) ReadOptions(source, sizeof(source_), "weft_source", &source_).IgnoreError();
   }
   ~ReleaseOfSource() { RunRelease(source_.release, source_.user_data); }
   // From here on somebody else's.
@@ -210,7 +210,8 @@ weft_error* weft_checkpoint_reader_open_from(weft_context* ctx, const weft_sourc
       WEFT_ASSIGN_OR_RETURN(reader, ReaderObject::Open(*context, PathOfDescriptor(from.fd), how, descriptors));
     } else {
       release.HandOver();
-      WEFT_ASSIGN_OR_RETURN(reader, ReaderObject::Open(*context, std::string(kCallers), how, FileOf(from)));
+      const std::shared_ptr<CallersFile> file = FileOf(from);  // before anything else can fail: the release is its now
+      WEFT_ASSIGN_OR_RETURN(reader, ReaderObject::Open(*context, std::string(kCallers), how, file));
     }
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_checkpoint_reader>(std::move(reader)));
     return absl::OkStatus();

@@ -25,11 +25,13 @@ size_t Find(const Cut& cut, const ir::Walk& walk, const ir::Value& value) {
 
 }  // namespace
 
-void CutPlanner::Live(const LiveList& live, uint64_t time, For what, Cut* cut) {
+void CutPlanner::Live(LiveList& live, uint64_t time, For what, Cut* cut) {
   cut->Clear();
   cut->time = time;
   const ir::Walk walk;
-  for (Tensor& tensor : live) {
+  if (what == For::kBarrier) live.Unsettle();
+  for (LiveList::Iterator next = live.Unsettled(); next != live.end(); ++next) {
+    const Tensor& tensor = *next;
     const Tensor::State& state = tensor.state;
     if (state.expired || state.set_aside || state.changed > time || DataOf(tensor.value()) != nullptr) continue;
     if (state.scoped && !state.assigned && what == For::kBarrier) continue;

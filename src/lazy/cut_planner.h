@@ -25,7 +25,7 @@ class CutPlanner {
   // scopes only if they were assigned to, an automatic cut takes all and must have none. Values that changed after
   // `time` are left to later cuts.
   enum class For : uint8_t { kBarrier, kAutomatic };
-  void Live(const LiveList& live, uint64_t time, For what, Cut* cut);
+  void Live(LiveList& live, uint64_t time, For what, Cut* cut);
   // These, as far as they are pending.
   void These(std::span<const ir::Value> values, Cut* cut);
   // These, which are distinct, as far as they are pending; their launch may take over what is offered for each.

@@ -122,6 +122,7 @@ class Recorder {
   Ref<Tensor> NewDeferred(const Place& place, const Replay::Result& result, ir::Location location);
   void Show(Tensor& tensor, ir::Value value) {
     Held();
+    if (tensor.state.changed != 0 && tensor.frame() == nullptr) StateOf(tensor.sharding()).live.Unsettle();
     tensor.Show(std::move(value));
     tensor.state.changed = ++time_;
   }

@@ -16,7 +16,9 @@ int LineFile::Open(size_t bytes) {
   while (true) {
     int64_t number = number_.load(std::memory_order_relaxed);
     const std::string path = number == 0 ? path_ : absl::StrCat(path_, ".", number);
-    const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    // Without O_NONBLOCK a FIFO that nobody reads would be waited for. Who does read it is waited for, as by STDERR.
+    const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    if (file >= 0) fcntl(file, F_SETFL, O_APPEND);
     struct stat about;
     if (file < 0 || most_ == 0 || fstat(file, &about) != 0) return file;
     const bool fits = about.st_size + static_cast<int64_t>(bytes) <= most_;
@@ -40,7 +42,8 @@ void LineFile::Write(std::string_view record) {
     if (!standard) close(file);
   }
   if (error == 0 || !warn_ || warned_.exchange(true)) return;
-  warn_(absl::StrCat("'", path_, "' cannot be written: ", std::strerror(error), "; what follows for it is lost"));
+  const char* const why = error == ENXIO ? "it is a FIFO that nobody reads, or a socket" : std::strerror(error);
+  warn_(absl::StrCat("'", path_, "' cannot be written: ", why, "; what follows for it is lost"));
 }
 
 }  // namespace weft

@@ -70,6 +70,16 @@ int main(void) {
     FAILS_WITH(save(ctx, path, tree, &none, (weft_file_format)99, 1), WEFT_INVALID_ARGUMENT, "format is 99");
     CHECK_EQUAL(none.calls, 0);
   }
+  {
+    heard none = {0};
+    weft_checkpoint_options o = WEFT_CHECKPOINT_OPTIONS_INIT;
+    o.next = &o; /* refused for itself, the struct names its release all the same */
+    o.progress_user_data = &none;
+    o.progress_release = released;
+    g_released = 0;
+    FAILS_WITH(weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, &o, NULL), WEFT_UNIMPLEMENTED, "weft_checkpoint_options.next");
+    CHECK_EQUAL(g_released, 1);
+  }
   for (format = WEFT_FORMAT_WEFT; format <= WEFT_FORMAT_NPY; ++format) {
     for (behind = 0; behind < 2; ++behind) {
       heard all = {0}, stopped = {.stop_at = 1};

@@ -263,6 +263,10 @@ static void a_source_that_fails_or_ends_at_any_byte_is_refused(weft_context* ctx
     FAILS_WITH(weft_checkpoint_load_from(NULL, &source, NULL, &tree), WEFT_INVALID_ARGUMENT, "ctx");
     FAILS_WITH(weft_checkpoint_load_from(ctx, &source, NULL, NULL), WEFT_INVALID_ARGUMENT, "out");
     CHECK_EQUAL(b.released, 4);
+    source.next = &source; /* refused for itself, the struct names its release all the same */
+    FAILS_WITH(weft_checkpoint_load_from(ctx, &source, NULL, &tree), WEFT_UNIMPLEMENTED, "weft_source.next");
+    FAILS_WITH(weft_checkpoint_reader_open_from(ctx, &source, NULL, &reader), WEFT_UNIMPLEMENTED, "weft_source.next");
+    CHECK_EQUAL(b.released, 6);
   }
   {
     bytes b = *whole;

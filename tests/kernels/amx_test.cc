@@ -70,6 +70,43 @@ TEST(AmxModel, TakesDenormalsForZerosAndFlushesThem) {
   EXPECT_EQ(dot(1, {INFINITY}, {2}), INFINITY);
 }
 
+// One instruction on three tiles of random bytes, the ends of the types often among them.
+template <typename A, typename B>
+void ExpectBytesMultiplied(void (*dot)(int32_t, int32_t, int32_t)) {
+  const ModelDot configured;
+  std::mt19937 random(7);
+  A rows[16][64];
+  B fours[16][64];
+  uint32_t sums[16][16], got[16][16];
+  const auto byte = [&] {
+    const uint32_t bits = random();
+    return bits % 4 == 0 ? uint8_t{0x80} : bits % 4 == 1 ? uint8_t{0x7F} : bits % 4 == 2 ? uint8_t{0xFF} : uint8_t(bits >> 8);
+  };
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 64; ++j) rows[i][j] = static_cast<A>(byte()), fours[i][j] = static_cast<B>(byte());
+    for (int j = 0; j < 16; ++j) sums[i][j] = j % 2 == 0 ? 0x7FFFFFFFu : static_cast<uint32_t>(random());
+  }
+  weft_amx_model_load(0, sums, 64);
+  weft_amx_model_load(1, rows, 64);
+  weft_amx_model_load(2, fours, 64);
+  dot(0, 1, 2);
+  weft_amx_model_store(0, got, 64);
+  for (int m = 0; m < 16; ++m) {
+    for (int n = 0; n < 16; ++n) {
+      int64_t want = sums[m][n];
+      for (int k = 0; k < 64; ++k) want += int64_t{rows[m][k]} * fours[k / 4][4 * n + k % 4];
+      ASSERT_EQ(got[m][n], static_cast<uint32_t>(want)) << m << ", " << n;
+    }
+  }
+}
+
+TEST(AmxModel, MultipliesBytesOfEitherSignAndSumsWrap) {
+  ExpectBytesMultiplied<int8_t, int8_t>(&weft_amx_model_dpbssd);
+  ExpectBytesMultiplied<int8_t, uint8_t>(&weft_amx_model_dpbsud);
+  ExpectBytesMultiplied<uint8_t, int8_t>(&weft_amx_model_dpbusd);
+  ExpectBytesMultiplied<uint8_t, uint8_t>(&weft_amx_model_dpbuud);
+}
+
 TEST(AmxModelDeathTest, EndsWhereTheProcessorWouldRaiseAnException) {
   const auto load = [] {
     float row[16];
@@ -81,6 +118,11 @@ TEST(AmxModelDeathTest, EndsWhereTheProcessorWouldRaiseAnException) {
     weft_amx_model_dp(0, 1, 1);
   };
   EXPECT_DEATH(same(), "tdpbf16ps, where AMX would raise an exception: two of its tiles are one");
+  const auto bytes = [] {
+    ModelDot configured;
+    weft_amx_model_dpbusd(2, 1, 2);
+  };
+  EXPECT_DEATH(bytes(), "tdpbusd, where AMX would raise an exception: two of its tiles are one");
 }
 
 // A machine with tiles, to compile for; it need not be this one.
@@ -92,12 +134,12 @@ CpuTarget Imagined() {
   target.vector_registers = 32;
   target.has_fma = target.has_bf16_dot = true;
   target.cpu = "x86-64-v4";
-  target.features = "+amx-bf16,+amx-tile,+avx512bf16";
+  target.features = "+amx-bf16,+amx-int8,+amx-tile,+avx512bf16";
   return target;
 }
 
 // Every instruction of the object that AMX's encodings can be, in order, by the manual's opcode tables: a three-byte VEX prefix
-// of map 0F38, L and W 0, opcode 49, 4B or 5C.
+// of map 0F38, L and W 0, opcode 49, 4B, 5C or 5E.
 std::vector<std::string> TileInstructions(const std::string& object) {
   std::vector<std::string> found;
   for (size_t i = 0; i + 5 < object.size(); ++i) {
@@ -112,16 +154,15 @@ std::vector<std::string> TileInstructions(const std::string& object) {
     if (opcode == 0x49 && prefix == 3 && source == 0 && mode == 3 && rm == 0) found.push_back("tilezero" + tile(reg));
     if (opcode == 0x4B && prefix == 3 && source == 0 && indexed) found.push_back("tileloadd" + tile(reg));
     if (opcode == 0x4B && prefix == 2 && source == 0 && indexed) found.push_back("tilestored" + tile(reg));
+    static constexpr const char* kBytes[] = {"tdpbuud", "tdpbusd", "tdpbsud", "tdpbssd"};
+    if (opcode == 0x5E && mode == 3) found.push_back(kBytes[prefix] + tile(reg) + tile(rm) + tile(source));
     if (opcode == 0x5C && prefix == 2 && mode == 3) found.push_back("tdpbf16ps" + tile(reg) + tile(rm) + tile(source));
   }
   return found;
 }
 
-TEST(Amx, EncodesWhatTheManualSays) {
-  const Jit jit(Imagined());
-  const auto instructions = [&](const MicroSpec& spec) { return TileInstructions(*CompileMicro(jit, spec)); };
-  EXPECT_EQ(instructions(TileBegin()), std::vector<std::string>{"ldtilecfg"});
-  EXPECT_EQ(instructions(TileEnd()), std::vector<std::string>{"tilerelease"});
+// A block of 2 x 2 tiles, whose products are that instruction.
+void ExpectBlock(const std::vector<std::string>& got, const std::string& product) {
   // The two beginnings may stand in either order.
   std::vector<std::string> loads, zeros, stores;
   for (int t = 0; t < 4; ++t) {
@@ -129,10 +170,9 @@ TEST(Amx, EncodesWhatTheManualSays) {
     zeros.push_back("tilezero tmm" + std::to_string(t));
     stores.push_back("tilestored tmm" + std::to_string(t));
   }
-  const std::vector<std::string> step = {"tileloadd tmm6",           "tileloadd tmm7",           "tileloadd tmm4",
-                                         "tdpbf16ps tmm0 tmm4 tmm6", "tdpbf16ps tmm1 tmm4 tmm7", "tileloadd tmm5",
-                                         "tdpbf16ps tmm2 tmm5 tmm6", "tdpbf16ps tmm3 tmm5 tmm7"};
-  std::vector<std::string> got = instructions(TileBlock(2, 2));
+  const std::vector<std::string> step = {"tileloadd tmm6",            "tileloadd tmm7",            "tileloadd tmm4",
+                                         product + " tmm0 tmm4 tmm6", product + " tmm1 tmm4 tmm7", "tileloadd tmm5",
+                                         product + " tmm2 tmm5 tmm6", product + " tmm3 tmm5 tmm7"};
   ASSERT_EQ(got.size(), 20u);
   std::vector<std::string> starts(got.begin(), got.begin() + 8), expected = loads;
   expected.insert(expected.end(), zeros.begin(), zeros.end());
@@ -144,13 +184,25 @@ TEST(Amx, EncodesWhatTheManualSays) {
   std::set<std::string> loaded;
   for (const std::string& instruction : steps) {
     if (instruction.starts_with("tileloadd")) loaded.insert(instruction.substr(10));
-    if (!instruction.starts_with("tdpbf16ps")) continue;
-    EXPECT_TRUE(loaded.contains(instruction.substr(15, 4)) && loaded.contains(instruction.substr(20, 4))) << instruction;
+    if (!instruction.starts_with(product)) continue;
+    const size_t operands = product.size() + 6;
+    EXPECT_TRUE(loaded.contains(instruction.substr(operands, 4)) && loaded.contains(instruction.substr(operands + 5, 4)))
+        << instruction;
   }
   std::sort(steps.begin(), steps.end());
   std::sort(steps_expected.begin(), steps_expected.end());
   EXPECT_EQ(steps, steps_expected);
   EXPECT_EQ(std::vector<std::string>(got.begin() + 16, got.end()), stores);
+}
+
+TEST(Amx, EncodesWhatTheManualSays) {
+  const Jit jit(Imagined());
+  const auto instructions = [&](const MicroSpec& spec) { return TileInstructions(*CompileMicro(jit, spec)); };
+  EXPECT_EQ(instructions(TileBegin()), std::vector<std::string>{"ldtilecfg"});
+  EXPECT_EQ(instructions(TileEnd()), std::vector<std::string>{"tilerelease"});
+  ExpectBlock(instructions(TileBlock(MicroType::kBF16Tiles, 2, 2)), "tdpbf16ps");
+  ExpectBlock(instructions(TileBlock(MicroType::kI8Tiles, 2, 2)), "tdpbssd");
+  ExpectBlock(instructions(TileBlock(MicroType::kU8Tiles, 2, 2)), "tdpbuud");
 }
 
 TEST(Amx, IsSeenWhereTheSystemListsIt) {
@@ -160,7 +212,7 @@ TEST(Amx, IsSeenWhereTheSystemListsIt) {
   while (std::getline(file, line) && !line.starts_with("flags")) {}
   std::istringstream words(line);
   for (std::string word; words >> word;) flags.insert(word);
-  const bool listed = flags.contains("amx_tile") && flags.contains("amx_bf16");
+  const bool listed = flags.contains("amx_tile") && flags.contains("amx_bf16") && flags.contains("amx_int8");
   // The kernel may still refuse tiles to this process.
   if (!listed || IsSupported(Isa::kAmx)) {
     EXPECT_EQ(IsSupported(Isa::kAmx), listed);

@@ -24,6 +24,7 @@ class Bytes : public EveryIsa {
     if (kernels_ == nullptr) return;
     CpuTarget target = kernels_->target();
     target.has_byte_dot = false;
+    target.tiles = TileUnit::kNone;
     pairs_ = std::make_unique<KernelSet>(target);
   }
   std::vector<KernelSet*> Both() const { return {kernels_.get(), pairs_.get()}; }
@@ -37,7 +38,9 @@ struct Shape {
 // Every end of a four of K, tails of tiles and vectors, and several blocks of K.
 const Shape kShapes[] = {{1, 1, 1},   {2, 2, 3},     {3, 3, 17},    {5, 4, 16},    {6, 5, 64},   {7, 6, 65},
                          {8, 7, 31},  {9, 8, 100},   {13, 63, 33},  {33, 64, 15},  {20, 65, 70}, {2, 4095, 20},
-                         {7, 4096, 5}, {5, 4097, 40}, {40, 4099, 9}, {3, 8203, 66}, {70, 130, 130}};
+                         {7, 4096, 5}, {5, 4097, 40}, {40, 4099, 9}, {3, 8203, 66}, {70, 130, 130},
+                         // Tiles of AMX, whole and not: steps of 64, blocks of K of 1,024, two and three blocks of rows.
+                         {32, 128, 32}, {48, 1088, 48}, {33, 1023, 31}, {64, 2065, 33}, {540, 3, 17}, {5, 40, 1100}};
 
 template <typename T>
 GemmCall ProductOf(DType dtype, const Shape& shape, bool a_turned, bool b_turned, const Operand<T>& a, const Operand<T>& b,
@@ -108,6 +111,42 @@ TEST_P(Bytes, AreMultipliedExactlyInEveryShape) {
   }
 }
 
+// Members of a batch far apart, one of B for all of them or one each.
+template <typename T>
+void CheckBatch(KernelSet& kernels, DType dtype, const Shape& shape, bool shared, ThreadPool& pool) {
+  constexpr int64_t kMembers = 7, kGap = 5;
+  const int64_t a_size = shape.m * shape.k + kGap, b_size = shared ? 0 : shape.k * shape.n + kGap, c_size = shape.m * shape.n;
+  std::mt19937 random(static_cast<uint32_t>(shape.k));
+  Operand<T> a(kMembers * a_size), b(kMembers * b_size + shape.k * shape.n);
+  FillWithEnds(a, random);
+  FillWithEnds(b, random);
+  Operand<int32_t> c(kMembers * c_size);
+  GemmCall call = ProductOf(dtype, shape, false, false, a, b, c);
+  call.batch_rank = 1, call.batch_sizes[0] = kMembers;
+  call.a.batch_strides[0] = a_size, call.b.batch_strides[0] = b_size, call.c_batch_strides[0] = c_size;
+  ASSERT_TRUE(ReservedGemm(kernels, call, pool).ok());
+  EXPECT_TRUE(c.GuardsHold());
+  for (int64_t at = 0; at < c.size(); ++at) {
+    const int64_t member = at / c_size, i = at % c_size / shape.n, j = at % shape.n;
+    int64_t want = 0;
+    for (int64_t k = 0; k < shape.k; ++k) {
+      want += int64_t{a[member * a_size + i * shape.k + k]} * b[member * b_size + k * shape.n + j];
+    }
+    ASSERT_EQ(c[at], want) << "at " << at << " of " << shape.m << "x" << shape.k << "x" << shape.n;
+  }
+}
+
+TEST_P(Bytes, AreMultipliedInBatches) {
+  for (const Shape& shape : {Shape{3, 70, 19}, {32, 64, 32}, {47, 129, 33}}) {
+    for (const bool shared : {false, true}) {
+      for (KernelSet* kernels : Both()) {
+        ASSERT_NO_FATAL_FAILURE(CheckBatch<int8_t>(*kernels, DType::kI8, shape, shared, two_));
+        ASSERT_NO_FATAL_FAILURE(CheckBatch<uint8_t>(*kernels, DType::kU8, shape, shared, Five()));
+      }
+    }
+  }
+}
+
 template <typename T>
 void CheckAlike(KernelSet& kernels, DType dtype, ThreadPool& pool) {
   constexpr int64_t kSteps = 140'000;  // of u8 and of -128 more than i32 holds
@@ -155,9 +194,8 @@ void CheckConv(KernelSet& kernels, DType dtype, ConvCall call, ThreadPool& pool)
     int64_t want = 0;
     for (int64_t i = 0; i < rows.window; ++i) {
       for (int64_t j = 0; j < columns.window; ++j) {
-        const int64_t r = row * rows.stride - rows.pad_lo + i * rows.rhs_dilation;
-        const int64_t c = column * columns.stride - columns.pad_lo + j * columns.rhs_dilation;
-        if (r < 0 || r >= rows.in || c < 0 || c >= columns.in) continue;
+        const int64_t r = InputPosition(rows, row, i), c = InputPosition(columns, column, j);
+        if (r < 0 || c < 0) continue;
         for (int64_t k = 0; k < from; ++k) {
           want += int64_t{x[((image * rows.in + r) * columns.in + c) * call.in_channels + channel / to * from + k]} *
                   w[((i * columns.window + j) * from + k) * call.out_channels + channel];
@@ -168,8 +206,8 @@ void CheckConv(KernelSet& kernels, DType dtype, ConvCall call, ThreadPool& pool)
   }
 }
 
-SpatialDim Along(int64_t in, int64_t window, int64_t stride, int64_t pad, int64_t dilation) {
-  SpatialDim dim{in, window, 1, stride, pad, pad, 1, dilation};
+SpatialDim Along(int64_t in, int64_t window, int64_t stride, int64_t pad, int64_t dilation, int64_t spread = 1) {
+  SpatialDim dim{in, window, 1, stride, pad, pad, spread, dilation};
   dim.out = OutputSize(dim);
   return dim;
 }
@@ -190,6 +228,8 @@ TEST_P(Bytes, AreConvolvedExactly) {
   add(16, 16, 16, Along(8, 3, 1, 1, 1), Along(8, 3, 1, 1, 1));
   add(12, 33, 3, Along(13, 5, 2, 2, 1), Along(17, 3, 1, 4, 2));
   add(300, 17, 1, Along(5, 3, 1, 1, 1), Along(5, 3, 1, 1, 1));
+  add(6, 35, 1, Along(6, 3, 1, 2, 1, 2), Along(7, 2, 1, 1, 1, 3));  // results in several phases
+  add(64, 48, 1, Along(8, 1, 1, 0, 1), Along(8, 1, 1, 0, 1));       // pixels that tiles read where they lie
   for (const ConvCall& call : calls) {
     for (KernelSet* kernels : Both()) {
       ASSERT_NO_FATAL_FAILURE(CheckConv<int8_t>(*kernels, DType::kI8, call, two_));
@@ -223,7 +263,8 @@ class Fenced {
 
 TEST_P(Bytes, NothingBesideThemIsRead) {
   for (const bool at_end : {false, true}) {
-    for (const Shape& shape : {Shape{1, 1, 1}, {3, 3, 5}, {2, 5, 17}, {7, 6, 16}, {9, 63, 33}, {4, 4099, 3}, {14, 130, 70}}) {
+    for (const Shape& shape : {Shape{1, 1, 1}, {3, 3, 5}, {2, 5, 17}, {7, 6, 16}, {9, 63, 33}, {4, 4099, 3}, {14, 130, 70},
+                               {16, 64, 16}, {32, 130, 33}}) {
       for (int form = 0; form < 4; ++form) {
         SCOPED_TRACE(testing::Message() << shape.m << "x" << shape.k << "x" << shape.n << " " << form << at_end);
         const Fenced a(shape.m * shape.k, at_end), b(shape.k * shape.n, at_end);
@@ -258,20 +299,20 @@ TEST_P(Bytes, NothingBesideThemIsRead) {
 
 TEST_P(Bytes, SayWhatMultipliesThem) {
   for (KernelSet* kernels : Both()) {
-    const bool vnni = kernels->target().has_byte_dot;
+    const bool vnni = kernels->target().has_byte_dot, amx = kernels->target().tiles != TileUnit::kNone;
     ScratchNeeds needs;
     Operand<int8_t> a(12 * 64), b(64 * 32);
     Operand<int32_t> c(12 * 32);
     const ChoiceScope product;
     ASSERT_TRUE(kernels->PrepareGemm(ProductOf(DType::kI8, {12, 64, 32}, false, false, a, b, c), 1, needs).ok());
-    EXPECT_EQ(product.chosen(), vnni ? "gemm tiles vnni" : "gemm tiles");
+    EXPECT_EQ(product.chosen(), amx ? "gemm amx" : vnni ? "gemm tiles vnni" : "gemm tiles");
     ConvCall call;
     call.input = DType::kU8, call.output = DType::kI32;
     call.in_channels = 8, call.out_channels = 16;
     call.dims[0] = call.dims[1] = Along(9, 3, 1, 1, 1);
     const ChoiceScope convolution;
     ASSERT_TRUE(kernels->PrepareConv(call, 1, needs).ok());
-    EXPECT_EQ(convolution.chosen(), vnni ? "conv gather vnni" : "conv gather");
+    EXPECT_EQ(convolution.chosen(), amx ? "conv amx" : vnni ? "conv gather vnni" : "conv gather");
   }
 }
 

@@ -7,17 +7,17 @@ weft.load()
 CTX = weft.Context()
 
 
-def apply(op, inputs, attrs):
+def apply(op, inputs, attrs, ctx=CTX):
     """One operation's results as arrays. NumPy's names stand for dtypes."""
     if "dtype" in attrs:
         attrs = {**attrs, "dtype": weft.name_of(np.empty(0, attrs["dtype"]))}
-    return [result.numpy() for result in CTX.apply(op, [None if x is None else CTX.tensor(x) for x in inputs], attrs)]
+    return [result.numpy() for result in ctx.apply(op, [None if x is None else ctx.tensor(x) for x in inputs], attrs)]
 
 
 FAILURES, RUNS, SEEN = [], 0, set()
 
 
-def expect(op, inputs, wanted, tolerance=None, exact_sign=False, floor=1e-3, note="", **attrs):
+def expect(op, inputs, wanted, tolerance=None, exact_sign=False, floor=1e-3, note="", ctx=CTX, **attrs):
     """`wanted`: one array, or a list of one per result. Floats within tolerance (0 where the operation rounds once),
     relative to at least `floor`: sums of products cancel."""
     global RUNS
@@ -26,7 +26,7 @@ def expect(op, inputs, wanted, tolerance=None, exact_sign=False, floor=1e-3, not
     inputs = [np.asarray(x) if x is not None else None for x in inputs]
     title = f"{op}({', '.join('-' if x is None else x.dtype.str[1:] + str(list(x.shape)) for x in inputs)}) {attrs or ''}{note}"
     try:
-        found = apply(op, inputs, attrs)
+        found = apply(op, inputs, attrs, ctx)
     except weft.WeftError as error:
         FAILURES.append(f"{title}: {error}")
         return

@@ -1,4 +1,6 @@
 """Part of numpy_test.py: order, running results, positions, and results as large as the data say."""
+import itertools
+
 import numpy as np
 from numpy_judge import INF, INTS, NAN, expect, limits, rng
 
@@ -154,6 +156,15 @@ def sizes():
     large = rng(83).random(200_000) < 0.3
     where = np.flatnonzero(large).astype("i4")
     expect("nonzero_static", [large], [filled(where[:, None], 70_000, -1), np.int32(len(where))], size=70_000)
+    # Few results among many elements are looked for in lines of 64 and of 512: none, all, the ends of lines, and a few.
+    for n in (256, 300, 2048, 9000, 70_001):
+        index = np.arange(n)
+        lines = {"none": index < 0, "all": index >= 0, "firsts": index % 64 == 0, "lasts": index % 64 == 63, "the last": index == n - 1,
+                 "a half": index % 64 >= 32, "from 100 on": index >= 100, "few": rng(n).random(n) < 0.01, "many": rng(n).random(n) < 0.7}
+        for (name, truth), d in itertools.product(lines.items(), ("b1", "f4")):
+            where = np.flatnonzero(truth).astype("i4")
+            for size in {1, 2, n // 8192, n // 128, n // 8 - 1, n // 8, n // 8 + 1} - {0}:
+                expect("nonzero_static", [truth.astype(d)], [filled(where[:, None], size, -1), np.int32(len(where))], size=size, note=" of " + name)
 
 
 def different():

@@ -1,6 +1,9 @@
 """Part of numpy_test.py: products, statistics and losses of classes that are formulas."""
+import itertools
+
 import numpy as np
-from numpy_judge import INF, NAN, expect, refused, rng
+import weft
+from numpy_judge import CTX, INF, NAN, expect, refused, rng
 
 
 def products():
@@ -125,4 +128,37 @@ def refusals():
         refused(op, inputs, text, **attrs)
 
 
-PARTS = (products, statistics, losses, refusals)
+def whole(shape, dtype, seed):
+    """Bytes, the ends of their type often among them."""
+    info = np.iinfo(dtype)
+    values = rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
+    return np.where(rng(seed + 1).random(shape) < 0.3, rng(seed + 2).choice([info.min, info.max], shape), values).astype(dtype)
+
+
+def windows(x, w, stride):
+    """A convolution of images with their channels last, nothing around them."""
+    height, width = (x.shape[1] - w.shape[0]) // stride + 1, (x.shape[2] - w.shape[1]) // stride + 1
+    return sum(x[:, i:i + height * stride:stride, j:j + width * stride:stride] @ w[i, j] for i in range(w.shape[0]) for j in range(w.shape[1]))
+
+
+def products_of_bytes():
+    """Products of bytes with i32 results, for each pair of signs, on the best instruction set, on AMX's tiles (by their model) and on
+    the least: whole and broken tiles, tails of K, batches, operands that are turned round."""
+    for ctx, (a, b) in itertools.product((CTX, weft.Context(isa="amx-model"), weft.Context(isa="portable")), itertools.product(("i1", "u1"), repeat=2)):
+        given = {"dtype": "i4", "ctx": ctx, "note": " on another path"}
+        for m, k, n in ((1, 1, 1), (3, 5, 2), (16, 64, 16), (33, 130, 17), (48, 1100, 40), (7, 63, 100)):
+            x, y = whole((m, k), a, m), whole((k, n), b, n)
+            want = x.astype("i4") @ y.astype("i4")
+            expect("matmul", [x, y], want, **given)
+            expect("linear", [x, y, np.arange(n, dtype="i4")], want + np.arange(n, dtype="i4"), **given)
+            if a == b:  # the primitive takes no others, as StableHLO's
+                expect("dot_general", [x.T.copy(), y.T.copy()], want, lhs_batching_dimensions=[], rhs_batching_dimensions=[],
+                       lhs_contracting_dimensions=[0], rhs_contracting_dimensions=[1], **given)
+        x, y = whole((3, 2, 20, 70), a, 5), whole((2, 70, 33), b, 6)
+        expect("matmul", [x, y], x.astype("i4") @ y.astype("i4"), **given)
+        for channels, features, window, stride in ((3, 5, 3, 1), (8, 20, 3, 2), (64, 48, 1, 1), (66, 17, 2, 1)):
+            x, w = whole((2, 9, 8, channels), a, channels), whole((window, window, channels, features), b, features)
+            expect("conv", [x, w], windows(x.astype("i4"), w.astype("i4"), stride), strides=[stride, stride], **given)
+
+
+PARTS = (products, products_of_bytes, statistics, losses, refusals)

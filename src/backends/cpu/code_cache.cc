@@ -14,7 +14,7 @@
 namespace weft::cpu {
 namespace {
 // Raised whenever generated code or the meaning of a launch list changes: older cache entries are then not found.
-constexpr int kCodeRevision = 7;
+constexpr int kCodeRevision = 8;
 
 // Of one LLVM module. More, and who waits learns little of how far it is; fewer, and the millisecond that a module costs
 // beside its kernels counts.

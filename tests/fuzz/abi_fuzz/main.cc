@@ -236,7 +236,8 @@ bool MustNest(size_t function) {
 // Functions that chance passed over, or never called inside an open body, are called on purpose, each in worlds of its own for so long:
 // what succeeds is no matter of how fast the machine is.
 void CallThoseThatFailed(int epoch, std::vector<std::unique_ptr<Busy>>& busy, std::vector<std::vector<Seen>>& seen) {
-  constexpr int kSecondsEach = 30;
+  // On a machine that others keep busy, half a minute is few calls.
+  constexpr int64_t kSecondsEach = 30, kCallsEach = 300'000;
   const auto done = [&](size_t i) {
     const bool ok = std::ranges::any_of(seen, [&](const std::vector<Seen>& of_thread) { return of_thread[i].ok != 0; });
     const bool nested = std::ranges::any_of(seen, [&](const std::vector<Seen>& of_thread) { return of_thread[i].nested != 0; });
@@ -245,7 +246,8 @@ void CallThoseThatFailed(int epoch, std::vector<std::unique_ptr<Busy>>& busy, st
   for (size_t i = 0; i < kFunctionCount; ++i) {
     if (done(i)) continue;
     g_settings.only = static_cast<int>(i);
-    for (const int64_t until = NowNs() + kSecondsEach * 1'000'000'000ll; !done(i) && NowNs() < until;) {
+    const int64_t until = NowNs() + kSecondsEach * 1'000'000'000, calls = g_calls.load() + kCallsEach;
+    while (!done(i) && (NowNs() < until || g_calls.load() < calls)) {
       const int64_t pause = NowNs() + 500'000'000;
       RunEpoch(++epoch, busy, seen, [=] { return NowNs() >= pause; });
     }

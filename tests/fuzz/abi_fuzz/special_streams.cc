@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <string>
 
 #include "tests/fuzz/abi_fuzz/fuzz.h"
 
@@ -23,12 +25,16 @@ weft_error* Take(void*, const void* data, size_t size) {
   w.size += size;
   return nullptr;
 }
-// On whichever thread: user_data is what this one wrote.
+// On whichever thread, and for as long as anything may be read: user_data is a copy of what the caller had written.
 weft_error* Give(void* user_data, uint64_t offset, void* data, size_t size, size_t* out_size) {
-  const auto& w = *static_cast<const Written*>(user_data);
-  *out_size = offset < w.size ? std::min<size_t>(size, w.size - offset) : 0;
-  std::memcpy(data, w.bytes + (offset < w.size ? offset : 0), *out_size);
+  const auto& bytes = *static_cast<const std::string*>(user_data);
+  *out_size = offset < bytes.size() ? std::min<size_t>(size, bytes.size() - offset) : 0;
+  if (*out_size > 0) std::memcpy(data, bytes.data() + offset, *out_size);
   return nullptr;
+}
+void EndCopy(void* user_data) {
+  delete static_cast<std::string*>(user_data);
+  g_ended.fetch_add(1);
 }
 weft_error* Refuse(void*, uint64_t, void*, size_t, size_t*) { return weft_error_new(WEFT_DATA_LOSS, "none", 4); }
 
@@ -43,13 +49,17 @@ int DrawnDescriptor(Fuzz& f, int flags) {
 weft_source* DrawnSource(Fuzz& f) {
   auto* const source = f.Options<weft_source>();
   if (source == nullptr) return nullptr;
-  Written& w = t_written;
-  source->read = f.OneIn(8) ? nullptr : f.OneIn(8) ? Refuse : Give;
+  const Written& w = t_written;
+  // A struct that is too short to name a release has none, and nothing to read.
+  const bool told = source->struct_size >= sizeof(*source) && source->struct_size <= 65536;
+  auto* const copy = told ? new std::string(w.bytes, w.size) : nullptr;
+  if (told) g_owed.fetch_add(1);
+  source->read = !told || f.OneIn(8) ? nullptr : f.OneIn(8) ? Refuse : Give;
   source->fd = DrawnDescriptor(f, O_RDONLY);
   source->size = f.Wrong() ? static_cast<uint64_t>(f.Integer()) : w.size;
-  source->user_data = &w;
-  source->release = nullptr;
-  if (w.size > 0 && f.OneIn(8)) w.bytes[static_cast<size_t>(f.Roll(static_cast<int>(w.size)))] ^= 1;
+  source->user_data = copy;
+  source->release = told ? EndCopy : nullptr;
+  if (told && w.size > 0 && f.OneIn(8)) (*copy)[static_cast<size_t>(f.Roll(static_cast<int>(w.size)))] ^= 1;
   return source;
 }
 

@@ -81,6 +81,45 @@ void Check(const char* instruction, int32_t tile) {
 [[gnu::target("fma")]] void DotFma(int32_t sum, int32_t rows, int32_t pairs) { Dot(sum, rows, pairs); }
 void DotLibm(int32_t sum, int32_t rows, int32_t pairs) { Dot(sum, rows, pairs); }
 
+// B holds fours: word n of row k is elements 4k to 4k + 3 of column n. Sums wrap.
+template <typename A, typename B>
+void DotBytes(int32_t sum, int32_t rows, int32_t fours) {
+  const WeftTileConfig& config = tiles.config;
+  const int words = config.row_bytes[rows] / 4, columns = config.row_bytes[sum] / 4;
+  for (int m = 0; m < config.rows[sum]; ++m) {
+    uint32_t row[kRowBytes / 4];
+    std::memcpy(row, tiles.data[sum][m], sizeof(row));
+    for (int k = 0; k < words; ++k) {
+      A a[4];
+      B b[kRowBytes / 4][4];
+      std::memcpy(a, tiles.data[rows][m] + 4 * k, sizeof(a));
+      std::memcpy(b, tiles.data[fours][k], sizeof(b));
+      for (int n = 0; n < columns; ++n) {
+        for (int i = 0; i < 4; ++i) row[n] += static_cast<uint32_t>(int32_t{a[i]} * int32_t{b[n][i]});
+      }
+    }
+    std::memcpy(tiles.data[sum][m], row, sizeof(row));
+  }
+}
+
+// The operands of a product are three tiles that fit each other.
+void CheckProduct(const char* instruction, int32_t sum, int32_t rows, int32_t columns) {
+  for (const int32_t tile : {sum, rows, columns}) Check(instruction, tile);
+  if (sum == rows || sum == columns || rows == columns) Fault(instruction, "two of its tiles are one");
+  const WeftTileConfig& config = tiles.config;
+  if (config.rows[sum] != config.rows[rows] || config.row_bytes[sum] != config.row_bytes[columns] ||
+      config.rows[columns] != config.row_bytes[rows] / 4 || config.row_bytes[rows] % 4 != 0 ||
+      config.row_bytes[sum] % 4 != 0) {
+    Fault(instruction, "the tiles do not fit each other");
+  }
+}
+
+template <typename A, typename B>
+void CheckedDotBytes(const char* instruction, int32_t sum, int32_t rows, int32_t fours) {
+  CheckProduct(instruction, sum, rows, fours);
+  DotBytes<A, B>(sum, rows, fours);
+}
+
 }  // namespace
 
 extern "C" {
@@ -115,16 +154,22 @@ void weft_amx_model_zero(int32_t tile) {
 }
 
 void weft_amx_model_dp(int32_t sum, int32_t rows, int32_t pairs) {
-  for (const int32_t tile : {sum, rows, pairs}) Check("tdpbf16ps", tile);
-  if (sum == rows || sum == pairs || rows == pairs) Fault("tdpbf16ps", "two of its tiles are one");
-  const WeftTileConfig& config = tiles.config;
-  const int words = config.row_bytes[rows] / 4;
-  if (config.rows[sum] != config.rows[rows] || config.row_bytes[sum] != config.row_bytes[pairs] ||
-      config.rows[pairs] != words || config.row_bytes[rows] % 4 != 0 || config.row_bytes[sum] % 4 != 0) {
-    Fault("tdpbf16ps", "the tiles do not fit each other");
-  }
+  CheckProduct("tdpbf16ps", sum, rows, pairs);
   static const bool has_fma = __builtin_cpu_supports("fma") != 0;
   (has_fma ? &DotFma : &DotLibm)(sum, rows, pairs);
+}
+
+void weft_amx_model_dpbssd(int32_t sum, int32_t rows, int32_t fours) {
+  CheckedDotBytes<int8_t, int8_t>("tdpbssd", sum, rows, fours);
+}
+void weft_amx_model_dpbsud(int32_t sum, int32_t rows, int32_t fours) {
+  CheckedDotBytes<int8_t, uint8_t>("tdpbsud", sum, rows, fours);
+}
+void weft_amx_model_dpbusd(int32_t sum, int32_t rows, int32_t fours) {
+  CheckedDotBytes<uint8_t, int8_t>("tdpbusd", sum, rows, fours);
+}
+void weft_amx_model_dpbuud(int32_t sum, int32_t rows, int32_t fours) {
+  CheckedDotBytes<uint8_t, uint8_t>("tdpbuud", sum, rows, fours);
 }
 
 void weft_amx_model_store(int32_t tile, void* base, int64_t stride) {

@@ -1,4 +1,4 @@
-// The tile instructions of AMX-TILE and AMX-BF16 as functions, for machines that lack them: code for the instruction set
+// The tile instructions of AMX-TILE, AMX-BF16 and AMX-INT8 as functions, for machines that lack them: code for the instruction set
 // "amx-model" calls one where code for "amx" has an instruction. They follow the operation sections of Intel's manual (64 and
 // IA-32 Architectures, volume 2) and keep eight tiles a thread. Where the processor would raise an exception, the process
 // ends with a line that says why: only a wrong kernel gets there.
@@ -21,6 +21,11 @@ void weft_amx_model_loadconfig(const WeftTileConfig* config);              // ld
 void weft_amx_model_load(int32_t tile, const void* base, int64_t stride);  // tileloadd
 void weft_amx_model_zero(int32_t tile);                                    // tilezero
 void weft_amx_model_dp(int32_t sum, int32_t rows, int32_t pairs);          // tdpbf16ps
-void weft_amx_model_store(int32_t tile, void* base, int64_t stride);       // tilestored
-void weft_amx_model_release();                                             // tilerelease
+// A's bytes have a sign in the first two, B's in the first and the third.
+void weft_amx_model_dpbssd(int32_t sum, int32_t rows, int32_t fours);  // tdpbssd
+void weft_amx_model_dpbsud(int32_t sum, int32_t rows, int32_t fours);  // tdpbsud
+void weft_amx_model_dpbusd(int32_t sum, int32_t rows, int32_t fours);  // tdpbusd
+void weft_amx_model_dpbuud(int32_t sum, int32_t rows, int32_t fours);  // tdpbuud
+void weft_amx_model_store(int32_t tile, void* base, int64_t stride);   // tilestored
+void weft_amx_model_release();                                         // tilerelease
 }

@@ -17,7 +17,7 @@ struct HostBits {
   bool avx512_v4 = false, avx512_bf16 = false, avx512_fp16 = false, avx512_vnni = false, avx512_vbmi = false;
   bool avx512_vbmi2 = false, avx512_bitalg = false, avx512_vpopcntdq = false, avx512_ifma = false, gfni = false;
   bool avx_vnni = false;
-  bool amx_bf16 = false;  // with tiles of 16 rows of 64 bytes
+  bool amx = false;  // tiles of 16 rows of 64 bytes, and products of bf16 and of bytes
 };
 
 bool Bit(unsigned word, int index) { return ((word >> index) & 1) != 0; }
@@ -77,8 +77,9 @@ HostBits Detect() {
   bits.avx512_vpopcntdq = Bit(c7, 14);
   bits.avx512_fp16 = Bit(d7, 23);
   bits.avx512_bf16 = Bit(a71, 5);
-  // AMX-BF16 and AMX-TILE, and the system's consent to tile configuration and data. (AMX-INT8 is bit 25.)
-  bits.amx_bf16 = bits.avx512_v4 && Bit(d7, 22) && Bit(d7, 24) && Bit(xcr0, 17) && Bit(xcr0, 18) && TilesAsExpected();
+  // AMX-BF16, AMX-TILE and AMX-INT8, which no processor has apart, and the system's consent to tile configuration and data.
+  bits.amx = bits.avx512_v4 && Bit(d7, 22) && Bit(d7, 24) && Bit(d7, 25) && Bit(xcr0, 17) && Bit(xcr0, 18) &&
+             TilesAsExpected();
   return bits;
 }
 
@@ -112,7 +113,7 @@ bool IsSupported(Isa isa) {
     case Isa::kPortable: return true;
     case Isa::kAvx2: return Host().avx2 && Host().fma && Host().bmi && Host().f16c && Host().movbe && Host().lzcnt;
     case Isa::kAvx512: return Host().avx512_v4;
-    case Isa::kAmx: return Host().amx_bf16 && TilesGranted();
+    case Isa::kAmx: return Host().amx && TilesGranted();
     case Isa::kAmxModel: return true;
   }
   return false;
@@ -135,7 +136,8 @@ absl::StatusOr<CpuTarget> TargetFor(Isa isa) {
     WEFT_ASSIGN_OR_RETURN(target, TargetFor(isa == Isa::kAmx ? Isa::kAvx512 : BestVectors()));
     target.tiles = isa == Isa::kAmx ? TileUnit::kAmx : TileUnit::kModel;
     if (isa == Isa::kAmx) {
-      target.features = absl::StrCat("+amx-bf16,+amx-tile", target.features.empty() ? "" : ",", target.features);
+      target.features =
+          absl::StrCat("+amx-bf16,+amx-int8,+amx-tile", target.features.empty() ? "" : ",", target.features);
     }
     return target;
   }

@@ -33,7 +33,9 @@ class Pixels : public TileOperands {
     }
     image_ = in;
     out_image_ = out;
-    channels_ = (call.group_from + 1) / 2 * 2;
+    element_ = BytesOf(call.input);
+    word_ = TileWord(element_);
+    channels_ = CeilDiv(call.group_from, word_) * word_;
     ListTaps();
   }
 
@@ -43,7 +45,7 @@ class Pixels : public TileOperands {
 
   // Every pixel reads the pixel of the same number, and that is inside.
   bool IsProduct() const {
-    if (taps_.size() != 1 || taps_[0].offset != 0 || call_.group_from % 2 != 0) return false;
+    if (taps_.size() != 1 || taps_[0].offset != 0 || call_.group_from % word_ != 0) return false;
     for (int d = 0; d < kDims; ++d) {
       const SpatialDim& dim = call_.geometry.dims[d];
       if (dims_[d]->in_step != 1 || dims_[d]->step != 1 || !dims_[d]->inside || dim.in != dims_[d]->count) return false;
@@ -56,22 +58,22 @@ class Pixels : public TileOperands {
     const int64_t tiles = CeilDiv(rows, kTileSide), step_bytes = tiles * kTileBytes;
     Place place = Seek(row);
     for (int64_t r = 0; r < tiles * kTileSide; ++r) {
-      char* to = out + r / kTileSide * kTileBytes + r % kTileSide * 64;
+      char* to = out + r / kTileSide * kTileBytes + r % kTileSide * kTileRowBytes;
       int64_t k = 0;
       if (r < rows) {
         const bool inside = Inside(place);
-        const uint16_t* from = static_cast<const uint16_t*>(call_.from);
+        const char* from = static_cast<const char*>(call_.from);
         const int64_t start = Start(place) + GroupOffset();
         for (int64_t t = k0 / channels_, c = k0 % channels_; k < length; ++t, c = 0) {
           const int64_t count = std::min(channels_ - c, length - k);
           const bool here = inside || TapInside(place, taps_[t]);
-          CopyRun(here ? from + (start + taps_[t].offset + c) : nullptr, std::min(count, call_.group_from - c), count,
-                  k, step_bytes, to);
+          CopyRun(here ? from + (start + taps_[t].offset + c) * element_ : nullptr,
+                  std::min(count, call_.group_from - c) * element_, count * element_, k * element_, step_bytes, to);
           k += count;
         }
         Advance(place);
       }
-      CopyRun(nullptr, 0, TileSteps(length) * kTileK - k, k, step_bytes, to);
+      CopyRun(nullptr, 0, TileSteps(length, element_) * kTileRowBytes - k * element_, k * element_, step_bytes, to);
     }
   }
 
@@ -79,13 +81,14 @@ class Pixels : public TileOperands {
     const int64_t base = group_ * call_.group_stride + column * call_.to_stride;
     for (int64_t k = 0; k < length;) {
       const int64_t t = (k0 + k) / channels_, c = (k0 + k) % channels_, count = std::min(channels_ - c, length - k);
-      const uint16_t* from = static_cast<const uint16_t*>(call_.weights) + base + taps_[t].stored * call_.tap_stride +
-                             c * call_.from_stride;
-      Pack(target_, PackKind::kPairs, {from, call_.from_stride, call_.to_stride}, std::min(count, call_.group_from - c),
-           columns, kTileSide, out + k / 2 * 64);
+      const int64_t first = base + taps_[t].stored * call_.tap_stride + c * call_.from_stride;
+      Pack(target_, element_ == 1 ? PackKind::kQuads : PackKind::kPairs,
+           {static_cast<const char*>(call_.weights) + first * element_, call_.from_stride, call_.to_stride},
+           std::min(count, call_.group_from - c), columns, kTileSide, out + k / word_ * kTileSide * 4);
       k += count;
     }
-    std::memset(out + length / 2 * 64, 0, TileSteps(length) * kTileBytes - length / 2 * 64);
+    const int64_t written = length / word_ * kTileSide * 4;
+    std::memset(out + written, 0, TileSteps(length, element_) * kTileBytes - written);
   }
 
   int64_t ResultRow(int64_t row) const override {
@@ -161,18 +164,18 @@ class Pixels : public TileOperands {
     return true;
   }
 
-  // `count` elements of a row from its element k on, of which `real` come from memory (null: none) and the rest are zeros.
-  static void CopyRun(const uint16_t* from, int64_t real, int64_t count, int64_t k, int64_t step_bytes, char* row) {
+  // `count` bytes of a row from its byte `at` on, of which `real` come from memory (null: none) and the rest are zeros.
+  static void CopyRun(const char* from, int64_t real, int64_t count, int64_t at, int64_t step_bytes, char* row) {
     if (from == nullptr) real = 0;
     for (int64_t done = 0; done < count;) {
-      char* to = row + (k + done) / kTileK * step_bytes + (k + done) % kTileK * 2;
-      const int64_t piece = std::min(kTileK - (k + done) % kTileK, count - done);
+      char* to = row + (at + done) / kTileRowBytes * step_bytes + (at + done) % kTileRowBytes;
+      const int64_t piece = std::min(kTileRowBytes - (at + done) % kTileRowBytes, count - done);
       const int64_t copied = std::clamp<int64_t>(real - done, 0, piece);
-      if (copied == kTileK) {
-        std::memcpy(to, from + done, kTileK * 2);
+      if (copied == kTileRowBytes) {
+        std::memcpy(to, from + done, kTileRowBytes);
       } else {
-        if (copied > 0) std::memcpy(to, from + done, copied * 2);
-        std::memset(to + copied * 2, 0, (piece - copied) * 2);
+        if (copied > 0) std::memcpy(to, from + done, copied);
+        std::memset(to + copied, 0, piece - copied);
       }
       done += piece;
     }
@@ -183,8 +186,9 @@ class Pixels : public TileOperands {
   const PhaseDim* dims_[kDims] = {};
   int64_t in_stride_[kDims] = {}, out_stride_[kDims] = {};  // elements; pixels
   int64_t image_ = 0, out_image_ = 0;
-  int64_t pixels_ = 1;    // of the phase, per batch member
-  int64_t channels_ = 0;  // of a tap in K: even, so that pairs stay within it
+  int64_t pixels_ = 1;              // of the phase, per batch member
+  int64_t element_ = 2, word_ = 2;  // bytes of an element, and elements of a word of B
+  int64_t channels_ = 0;            // of a tap in K: whole words, so that they stay within it
   int64_t group_ = 0;
   std::vector<Tap> taps_;
 };
@@ -199,9 +203,11 @@ absl::Status RunPhase(KernelSet::State& state, const GatherCall& call, Pixels& p
     product.m = pixels.rows();
     product.n = call.group_to;
     product.k = pixels.k();
-    product.a_stride = call.FromChannels() * 2;
+    product.a_stride = call.FromChannels() * BytesOf(call.input);
     product.a_in_place = pixels.IsProduct() && ReadsInPlace(product.a_stride, product.n);
-    if (call.from != nullptr) product.a = static_cast<const char*>(call.from) + pixels.GroupOffset() * 2;
+    if (call.from != nullptr)
+      product.a = static_cast<const char*>(call.from) + pixels.GroupOffset() * product.element();
+    product.input = call.input;
     product.output = call.output;
     product.c_stride = call.ToChannels();
     product.column0 = group * call.group_to;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kDims = kMaxSpatialDims;
 constexpr int kInner = kDims - 1;
+constexpr int64_t kElement = 2;  // bf16: integers have no gradients
 
 class Gradient : public TileOperands {
  public:
@@ -44,14 +45,15 @@ class Gradient : public TileOperands {
         CollectTap(tap, channel, count, k0 + k, pixels, part + r);
         r += count;
       }
-      PackTileRows(target_, {part, kTileBlockSide, 1}, rows, pixels, out + k / kTileK * tiles * kTileBytes);
+      PackTileRows(target_, kElement, {part, kTileBlockSide, 1}, rows, pixels,
+                   out + k / TileK(kElement) * tiles * kTileBytes);
     }
   }
 
   void PackB(int64_t column, int64_t columns, int64_t k0, int64_t length, char* out) const override {
     const uint16_t* from =
         static_cast<const uint16_t*>(call_.y) + k0 * call_.out_channels + group_ * group_columns_ + column;
-    PackTileColumns(target_, {from, call_.out_channels, 1}, columns, length, out);
+    PackTileColumns(target_, kElement, {from, call_.out_channels, 1}, columns, length, out);
   }
 
  private:

@@ -1,4 +1,4 @@
-// See amx_driver.h. C is cut into blocks of 32 x 32, K into blocks of at most 512 steps of an element: 32 rows of A (32 KiB) stay
+// See amx_driver.h. C is cut into blocks of 32 x 32, K into blocks of at most a kilobyte: 32 rows of A (32 KiB) stay
 // in L1 while a chunk of B's columns (512 KiB in L2) passes. Sums of one block of C go through the same blocks of K in the
 // same order whoever computes it, so bits do not depend on threads.
 #include "src/backends/cpu/kernels/amx_driver.h"
@@ -12,12 +12,12 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kBlockK = 512;
+constexpr int64_t kBlockBytes = 1024;
 constexpr int64_t kChunkBytes = 512 << 10;
-// B's columns that are packed together, at most, and the same where C passes through f32 space of its own.
+// B's columns that are packed together, at most, and the same where C passes through space of its own.
 constexpr int64_t kPackedBytes = 8 << 20;
 constexpr int64_t kWideColumns = 1024;
-// Rows whose packed A (512 KiB a block of K) and f32 space stay in L2 while the chunks of B pass.
+// Rows whose packed A (512 KiB a block of K) and space for sums stay in L2 while the chunks of B pass.
 constexpr int64_t kGroupBlocks = 16;
 // Below this many operations the join of two threads is not repaid.
 constexpr double kInlineWork = 1'000'000;
@@ -28,10 +28,15 @@ struct TileSet {
   void (*end)() = nullptr;
 };
 
-absl::Status Fetch(KernelSet::State& state, TileSet* set) {
+MicroType TypeOf(DType input) {
+  if (input == DType::kBF16) return MicroType::kBF16Tiles;
+  return IsSigned(input) ? MicroType::kI8Tiles : MicroType::kU8Tiles;
+}
+
+absl::Status Fetch(KernelSet::State& state, DType input, TileSet* set) {
   for (int rows = 1; rows <= 2; ++rows) {
     for (int columns = 1; columns <= 2; ++columns) {
-      WEFT_ASSIGN_OR_RETURN(MicroFn * fn, state.Micro(TileBlock(rows, columns)));
+      WEFT_ASSIGN_OR_RETURN(MicroFn * fn, state.Micro(TileBlock(TypeOf(input), rows, columns)));
       set->block[rows - 1][columns - 1] = reinterpret_cast<TileFn*>(fn);
     }
   }
@@ -56,17 +61,18 @@ class TileScope {
 
 class Driver {
  public:
-  Driver(const TileSet& set, const TileProduct& product, bool dealt) : set_(set), p_(product), dealt_(dealt) {
-    const int64_t k_blocks = std::max<int64_t>(1, CeilDiv(p_.k, kBlockK));
-    k_block_ = std::max<int64_t>(1, CeilDiv(CeilDiv(p_.k, k_blocks), kTileK)) * kTileK;
+  Driver(const TileSet& set, const TileProduct& product, bool dealt)
+      : set_(set), p_(product), dealt_(dealt), element_(product.element()), tile_k_(TileK(element_)) {
+    const int64_t k_blocks = std::max<int64_t>(1, CeilDiv(p_.k * element_, kBlockBytes));
+    k_block_ = std::max<int64_t>(1, CeilDiv(CeilDiv(p_.k, k_blocks), tile_k_)) * tile_k_;
     k_blocks_ = std::max<int64_t>(1, CeilDiv(p_.k, k_block_));
-    column_bytes_ = std::max<int64_t>(1, TileSteps(p_.k)) * kTileBytes;
-    wide_ = p_.output != DType::kF32 || p_.scattered || p_.k == 0;
+    column_bytes_ = std::max<int64_t>(1, Steps(p_.k)) * kTileBytes;
+    wide_ = BytesOf(p_.output) != 4 || p_.scattered || p_.k == 0;
     row_blocks_ = CeilDiv(p_.m, kTileBlockSide);
     const int64_t tiles = CeilDiv(p_.n, kTileSide);
     super_ = std::max<int64_t>(2, kPackedBytes / column_bytes_ / 2 * 2);
     super_ = std::min({super_, tiles, wide_ ? kWideColumns / kTileSide : tiles});
-    chunk_ = std::max<int64_t>(2, kChunkBytes / (k_block_ / kTileK * kTileBytes) / 2 * 2);
+    chunk_ = std::max<int64_t>(2, kChunkBytes / (Steps(k_block_) * kTileBytes) / 2 * 2);
   }
 
   void AddNeeds(ScratchNeeds& needs) const {
@@ -121,13 +127,14 @@ class Driver {
     return static_cast<double>(items) / static_cast<double>(CeilDiv(items, threads) * threads);
   }
 
+  int64_t Steps(int64_t k) const { return TileSteps(k, element_); }
   int64_t BlockStart(int64_t block) const { return block * k_block_; }
   int64_t BlockLength(int64_t block) const { return std::min(k_block_, p_.k - BlockStart(block)); }
   int64_t Rows(int64_t row_block) const { return std::min(kTileBlockSide, p_.m - row_block * kTileBlockSide); }
   bool InPlace(int64_t row_block) const { return p_.a_in_place && Rows(row_block) % kTileSide == 0; }
 
   // The packed bytes of 32 rows and one block of K.
-  int64_t PackedBlockBytes() const { return 2 * TileSteps(k_block_) * kTileBytes; }
+  int64_t PackedBlockBytes() const { return 2 * Steps(k_block_) * kTileBytes; }
   // Where A is read in place: one block whose rows fill no tile, and the last elements of K of another.
   int64_t PackedABytes() const {
     return p_.a_in_place ? PackedBlockBytes() + 2 * kTileBytes
@@ -152,7 +159,7 @@ class Driver {
       for (int64_t t = tile; t < tile_end; ++t) {
         p_.operands->PackB(t * kTileSide, std::min(kTileSide, p_.n - t * kTileSide), BlockStart(block),
                            BlockLength(block),
-                           out + (t - tile) * column_bytes_ + BlockStart(block) / kTileK * kTileBytes);
+                           out + (t - tile) * column_bytes_ + BlockStart(block) / tile_k_ * kTileBytes);
       }
     }
   }
@@ -213,20 +220,20 @@ class Driver {
     TileArgs args[2];  // the second for what K has beyond steps that are read in place
     int calls = 1;
     if (InPlace(r)) {
-      args[0] = {length / kTileK, p_.a + r * kTileBlockSide * p_.a_stride + BlockStart(block) * 2, p_.a_stride,
-                 2 * kTileK, kTileSide * p_.a_stride};
-      if (length % kTileK != 0) {
-        const int64_t whole = args[0].steps * kTileK;
+      args[0] = {length / tile_k_, p_.a + r * kTileBlockSide * p_.a_stride + BlockStart(block) * element_, p_.a_stride,
+                 kTileRowBytes, kTileSide * p_.a_stride};
+      if (length % tile_k_ != 0) {
+        const int64_t whole = args[0].steps * tile_k_;
         p_.operands->PackA(r * kTileBlockSide, rows, BlockStart(block) + whole, length - whole, Tail(space));
-        args[calls++] = {1, Tail(space), kTileBytes / kTileSide, 0, kTileBytes};
+        args[calls++] = {1, Tail(space), kTileRowBytes, 0, kTileBytes};
         if (args[0].steps == 0) args[0] = args[--calls];
       }
     } else {
-      args[0] = {TileSteps(length), PackedA(space, r), kTileBytes / kTileSide, row_tiles * kTileBytes, kTileBytes};
+      args[0] = {Steps(length), PackedA(space, r), kTileRowBytes, row_tiles * kTileBytes, kTileBytes};
     }
     for (int64_t tile = tile_begin; tile < tile_end; tile += 2) {
       const int64_t columns = std::min<int64_t>(2, tile_end - tile);
-      const char* from = b + (tile - tile_begin) * column_bytes_ + BlockStart(block) / kTileK * kTileBytes;
+      const char* from = b + (tile - tile_begin) * column_bytes_ + BlockStart(block) / tile_k_ * kTileBytes;
       for (int i = 0; i < calls; ++i) {
         args[i].b = from + (i == 0 ? 0 : args[0].steps * kTileBytes);
         args[i].b_beside = column_bytes_;
@@ -277,7 +284,7 @@ class Driver {
       const int64_t at_once = p_.scattered ? 1 : rows;
       for (int64_t i = 0; i < rows; i += at_once) {
         const int64_t to = p_.operands->ResultRow(row + i) * p_.c_stride + column;
-        if (p_.output == DType::kF32) {
+        if (BytesOf(p_.output) == 4) {
           for (int64_t j = i; j < i + at_once; ++j) {
             std::memcpy(p_.c + (to + (j - i) * p_.c_stride) * 4, from + j * WideStride(), columns * 4);
           }
@@ -300,7 +307,8 @@ class Driver {
   const TileSet& set_;
   const TileProduct& p_;
   const bool dealt_;
-  int64_t k_block_ = 0, k_blocks_ = 1;  // elements; a multiple of 32
+  const int64_t element_, tile_k_;      // bytes of an element of A or B, and elements of a step
+  int64_t k_block_ = 0, k_blocks_ = 1;  // elements; a multiple of a step
   int64_t column_bytes_ = 0;            // of 16 packed columns
   int64_t row_blocks_ = 0;
   int64_t super_ = 2, chunk_ = 2;  // tiles of columns
@@ -314,7 +322,7 @@ class Driver {
 absl::Status RunTiles(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt) {
   if (IsLong(product)) return RunLong(state, product, duty, dealt);
   TileSet set;
-  WEFT_RETURN_IF_ERROR(Fetch(state, &set));
+  WEFT_RETURN_IF_ERROR(Fetch(state, product.input, &set));
   Driver driver(set, product, dealt);
   if (duty.pool != nullptr) return driver.Run(*duty.pool);
   driver.AddNeeds(*duty.needs);

@@ -1,4 +1,4 @@
-// Matrix products of bf16 whose operands are matrices.
+// Matrix products of bf16 and of bytes whose operands are matrices.
 #include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
 #include "src/runtime/status.h"
@@ -11,44 +11,50 @@ constexpr double kDealtWork = 1'000'000;  // of all members of a batch: below, t
 class Matrices : public TileOperands {
  public:
   Matrices(const CpuTarget& target, const GemmCall& call, const char* a, const char* b)
-      : target_(target), call_(call), a_(a), b_(b) {}
+      : target_(target), call_(call), element_(BytesOf(call.input)), a_(a), b_(b) {}
 
   void PackA(int64_t row, int64_t rows, int64_t k0, int64_t length, char* out) const override {
     const MatrixView& a = call_.a;
-    PackTileRows(target_, {a_ + (row * a.row_stride + k0 * a.col_stride) * 2, a.col_stride, a.row_stride}, rows, length,
+    PackTileRows(target_, element_,
+                 {a_ + (row * a.row_stride + k0 * a.col_stride) * element_, a.col_stride, a.row_stride}, rows, length,
                  out);
   }
   void PackB(int64_t column, int64_t columns, int64_t k0, int64_t length, char* out) const override {
     const MatrixView& b = call_.b;
-    PackTileColumns(target_, {b_ + (k0 * b.row_stride + column * b.col_stride) * 2, b.row_stride, b.col_stride},
-                    columns, length, out);
+    PackTileColumns(target_, element_,
+                    {b_ + (k0 * b.row_stride + column * b.col_stride) * element_, b.row_stride, b.col_stride}, columns,
+                    length, out);
   }
 
  private:
   const CpuTarget& target_;
   const GemmCall& call_;
+  const int64_t element_;
   const char* a_;
   const char* b_;
 };
 
 // Null pointers stay null: preparations have none.
-const char* At(const void* data, int64_t offset) {
-  return data == nullptr ? nullptr : static_cast<const char*>(data) + offset * 2;
+const char* At(const void* data, int64_t bytes) {
+  return data == nullptr ? nullptr : static_cast<const char*>(data) + bytes;
 }
 
 absl::Status RunMember(KernelSet::State& state, const GemmCall& call, int64_t member, const Duty& duty, bool dealt) {
   const MemberOffsets offsets = OffsetsOf(call, member);
-  const Matrices operands(state.target(), call, At(call.a.data, offsets.a), At(call.b.data, offsets.b));
+  const int64_t element = BytesOf(call.input);
+  const Matrices operands(state.target(), call, At(call.a.data, offsets.a * element),
+                          At(call.b.data, offsets.b * element));
   TileProduct product;
   product.operands = &operands;
   product.m = call.m;
   product.n = call.n;
   product.k = call.k;
-  product.a_stride = call.a.row_stride * 2;
-  product.a = At(call.a.data, offsets.a);
+  product.a_stride = call.a.row_stride * element;
+  product.a = At(call.a.data, offsets.a * element);
   product.a_in_place = call.a.col_stride == 1 && ReadsInPlace(product.a_stride, call.n);
   product.b_packed = call.b_packed;
   product.b = static_cast<const char*>(call.b.data);
+  product.input = call.input;
   product.output = call.output;
   product.c_stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
   if (call.c != nullptr) product.c = static_cast<char*>(call.c) + offsets.c * BytesOf(call.output);
@@ -87,7 +93,7 @@ absl::Status RunTileGemm(KernelSet::State& state, const GemmCall& call, const Du
 
 void PackTileB(const CpuTarget& target, const GemmCall& call, void* packed, ThreadPool& pool) {
   const Matrices operands(target, call, nullptr, static_cast<const char*>(call.b.data));
-  const int64_t bytes = TilePackedBytes(call.k, kTileSide);
+  const int64_t bytes = TilePackedBytes(call.k, kTileSide, BytesOf(call.input));
   pool.ParallelRanges(CeilDiv(call.n, kTileSide), [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       operands.PackB(t * kTileSide, std::min(kTileSide, call.n - t * kTileSide), 0, call.k,

@@ -32,7 +32,7 @@ TileProduct StretchOf(const TileProduct& product, const From& operands, int64_t 
   TileProduct part = product;
   part.operands = &operands;
   part.k = std::min(kStretch, product.k - k);
-  if (part.a != nullptr) part.a += k * 2;
+  if (part.a != nullptr) part.a += k * product.element();
   part.output = DType::kF32;
   part.c = reinterpret_cast<char*>(to);
   part.c_stride = product.n;
@@ -58,7 +58,9 @@ void Finish(const TileProduct& p, const float* sums, int64_t row) {
 
 }  // namespace
 
-bool IsLong(const TileProduct& product) { return product.k > kStretch && !product.b_packed && !product.accumulate; }
+bool IsLong(const TileProduct& product) {
+  return product.k > kStretch && !product.b_packed && !product.accumulate && !IsInteger(product.input);
+}
 
 absl::Status RunLong(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt) {
   const int64_t stretches = CeilDiv(product.k, kStretch), size = product.m * product.n;

@@ -1,4 +1,4 @@
-// Emits the blocks of tiles. LLVM's intrinsics that name a tile register (those under clang's _tile_loadd and _tile_dpbf16ps)
+// Emits the blocks of tiles. LLVM's intrinsics that name a tile register (those under clang's _tile_loadd, _tile_dpbf16ps and _tile_dpbssd)
 // stand for one instruction each: no allocation of tile registers, none of the passes that place configurations, and the
 // operands of memory are LLVM's to choose. Inline assembly would say the same with clobbers that nobody checks. For the model
 // the same calls go to functions of its.
@@ -42,7 +42,7 @@ class Emitter {
     config.palette = 1;
     for (int t = 0; t < 8; ++t) {
       config.rows[t] = kTileSide;
-      config.row_bytes[t] = kTileBytes / kTileSide;
+      config.row_bytes[t] = kTileRowBytes;
     }
     const std::vector<uint8_t> bytes(reinterpret_cast<const uint8_t*>(&config),
                                      reinterpret_cast<const uint8_t*>(&config + 1));
@@ -90,12 +90,11 @@ class Emitter {
       a->addIncoming(a_start, from);
       b->addIncoming(b_start, from);
     }
-    for (int j = 0; j < spec_.nv; ++j)
-      Load(OfB(j), j == 0 ? b : Byte(b, b_beside), b_.getInt64(kTileBytes / kTileSide));
+    for (int j = 0; j < spec_.nv; ++j) Load(OfB(j), j == 0 ? b : Byte(b, b_beside), b_.getInt64(kTileRowBytes));
     for (int i = 0; i < spec_.mr; ++i) {
       Load(OfA(i), i == 0 ? a : Byte(a, a_below), a_stride);
       for (int j = 0; j < spec_.nv; ++j) {
-        Do(llvm::Intrinsic::x86_tdpbf16ps, "weft_amx_model_dp", {Sum(i, j), OfA(i), OfB(j)}, {});
+        Multiply({Sum(i, j), OfA(i), OfB(j)});
       }
     }
     Value* left_next = b_.CreateSub(left, b_.getInt64(1));
@@ -122,6 +121,14 @@ class Emitter {
     for (int i = 0; i < spec_.mr; ++i) {
       Value* row = i == 0 ? c : Byte(c, b_.CreateMul(c_stride, b_.getInt64(kTileSide)));
       for (int j = 0; j < spec_.nv; ++j) each(Sum(i, j), Byte(row, b_.getInt64(j * 4 * kTileSide)));
+    }
+  }
+
+  void Multiply(std::initializer_list<int> tiles) {
+    switch (spec_.type) {
+      case MicroType::kI8Tiles: return Do(llvm::Intrinsic::x86_tdpbssd, "weft_amx_model_dpbssd", tiles, {});
+      case MicroType::kU8Tiles: return Do(llvm::Intrinsic::x86_tdpbuud, "weft_amx_model_dpbuud", tiles, {});
+      default: return Do(llvm::Intrinsic::x86_tdpbf16ps, "weft_amx_model_dp", tiles, {});
     }
   }
 
@@ -154,9 +161,9 @@ class Emitter {
 
 }  // namespace
 
-MicroSpec TileBlock(int rows, int columns) { return {MicroType::kBF16Tiles, MicroForm::kRows, rows, columns, false}; }
-MicroSpec TileBegin() { return TileBlock(kBeginRows, 1); }
-MicroSpec TileEnd() { return TileBlock(kEndRows, 1); }
+MicroSpec TileBlock(MicroType type, int rows, int columns) { return {type, MicroForm::kRows, rows, columns, false}; }
+MicroSpec TileBegin() { return TileBlock(MicroType::kBF16Tiles, kBeginRows, 1); }
+MicroSpec TileEnd() { return TileBlock(MicroType::kBF16Tiles, kEndRows, 1); }
 
 absl::StatusOr<std::string> CompileTiles(const Jit& jit, const MicroSpec& spec, Jit::Form form) {
   if (jit.target().tiles == TileUnit::kNone || spec.mr < 1 || spec.mr > kEndRows || spec.nv > (spec.mr > 2 ? 1 : 2)) {

@@ -1,6 +1,6 @@
-// The innermost loop of bf16 products on AMX's tiles as generated functions: up to 2 x 2 tiles of C (32 x 32 sums in f32), for
-// which each step of 32 elements of K loads four tiles and multiplies four times. They are members of the table of register
-// tiles (MicroSpec, kBF16Tiles), so they are compiled, kept and cached as those are; drivers (amx_driver.cc) see only the
+// The innermost loop of products of bf16 and of bytes on AMX's tiles as generated functions: up to 2 x 2 tiles of C (32 x 32 sums
+// in f32 or i32), for which each step of 64 bytes of K loads four tiles and multiplies four times. They are members of the table of
+// register tiles (MicroSpec; kBF16Tiles, kI8Tiles, kU8Tiles), so they are compiled, kept and cached as those are; drivers (amx_driver.cc) see only the
 // argument block below.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace weft::cpu {
 
-inline constexpr int64_t kTileSide = 16;                  // rows of a tile, and f32 columns
-inline constexpr int64_t kTileK = 32;                     // bf16 elements of a row
-inline constexpr int64_t kTileBytes = kTileSide * 64;     // of any tile
+inline constexpr int64_t kTileSide = 16;      // rows of a tile, and columns of f32 or i32
+inline constexpr int64_t kTileRowBytes = 64;  // of A: a step of K
+inline constexpr int64_t kTileBytes = kTileSide * kTileRowBytes;
 inline constexpr int64_t kTileBlockSide = 2 * kTileSide;  // of C in registers
 
-// Strides are bytes. A's tiles hold 16 rows of 32 elements, B's 16 pairs of K by 16 columns.
+// Strides are bytes. A's tiles hold 16 rows of 32 elements of bf16 or 64 bytes, B's 16 pairs or fours of K by 16 columns.
 struct TileArgs {
-  int64_t steps = 0;  // of kTileK, at least 1
+  int64_t steps = 0;  // of kTileRowBytes, at least 1
   const void* a = nullptr;
   int64_t a_stride = 0;     // between rows
   int64_t a_step = 0;       // between steps
@@ -33,8 +33,12 @@ struct TileArgs {
 };
 using TileFn = void(const TileArgs*);
 
-// Of `rows` by `columns` tiles, each 1 or 2.
-MicroSpec TileBlock(int rows, int columns);
+// Tells whether a type is one of tiles.
+inline bool IsTiles(MicroType type) {
+  return type == MicroType::kBF16Tiles || type == MicroType::kI8Tiles || type == MicroType::kU8Tiles;
+}
+// Names the block of such a type with `rows` by `columns` tiles, each 1 or 2.
+MicroSpec TileBlock(MicroType type, int rows, int columns);
 // Configures the calling thread's tiles (void()), which it must do before it calls a block, and releases them: a thread with
 // tiles has 8 KiB more state to be saved whenever it is interrupted.
 MicroSpec TileBegin();

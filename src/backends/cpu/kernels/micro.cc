@@ -658,7 +658,7 @@ class Emitter {
 }  // namespace
 
 absl::StatusOr<std::string> CompileMicro(const Jit& jit, const MicroSpec& spec, Jit::Form form) {
-  if (spec.type == MicroType::kBF16Tiles) return CompileTiles(jit, spec, form);
+  if (IsTiles(spec.type)) return CompileTiles(jit, spec, form);
   if (spec.mr < 1 || spec.mr > 15 || spec.nv < 1 || spec.nv > 4) {
     return InternalError("no register tile of ", spec.mr, " rows and ", spec.nv, " vectors");
   }

@@ -27,8 +27,10 @@ enum class MicroType : uint8_t {
   // which its sums begin; `k` counts the others. They wrap, so that they are exact whatever the bytes are.
   kI8Dot,
   kU8Dot,
+  kI8Tiles,  // amx_micro.h: bytes of A and B, summed in i32
+  kU8Tiles,
 };
-inline constexpr int kMicroTypes = 10;
+inline constexpr int kMicroTypes = 12;
 inline bool IsIntegers(MicroType type) { return type >= MicroType::kI32; }
 inline bool TakesPairs(MicroType type) {
   return type == MicroType::kBF16Dot || type == MicroType::kBF16Rounded || type == MicroType::kI16Dot;

@@ -21,8 +21,9 @@ MicroSpec MicroSpec::FromIndex(int index) {
 }
 
 std::string MicroSpec::Symbol() const {
-  static constexpr std::string_view kTypes[] = {"f32", "f64", "bf16_pairs", "bf16_tiles", "bf16_ended",
-                                                "i32", "i64", "i16_pairs",  "i8_quads",   "u8_quads"};
+  static constexpr std::string_view kTypes[] = {"f32",        "f64",      "bf16_pairs", "bf16_tiles",
+                                                "bf16_ended", "i32",      "i64",        "i16_pairs",
+                                                "i8_quads",   "u8_quads", "i8_tiles",   "u8_tiles"};
   static constexpr std::string_view kForms[] = {"rows", "columns", "strided"};
   static constexpr std::string_view kEndings[] = {"", ".affine", ".affine_add"};
   static_assert(std::size(kTypes) == kMicroTypes && std::size(kForms) == kMicroForms);

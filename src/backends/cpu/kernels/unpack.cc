@@ -8,6 +8,8 @@
 namespace weft::cpu {
 namespace {
 
+constexpr int64_t kPairElement = 2;  // tiles of bytes are not unpacked
+
 // Where PackB writes: panels of columns, by blocks of K, whose steps lie one after another.
 class Layout {
  public:
@@ -38,7 +40,8 @@ class Layout {
   }
   // Of an element of K, which lies in that block, and the panel's first column.
   int64_t Offset(int64_t block, int64_t panel, int64_t k) const {
-    const int64_t base = tiles_ ? panel * TilePackedBytes(k_, kTileSide) : plan_.PackedOffset(block, panel);
+    const int64_t base =
+        tiles_ ? panel * TilePackedBytes(k_, kTileSide, kPairElement) : plan_.PackedOffset(block, panel);
     const int64_t step = k - BlockStart(block);
     return base + (kind_ == PackKind::kPairs ? step / 2 : step) * StepBytes(panel);
   }
