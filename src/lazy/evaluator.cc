@@ -82,8 +82,8 @@ absl::Status Evaluator::CutIfDueAtAll(Lock& lock, MeshState& state) {
     return absl::OkStatus();
   }
   state.postponed = false;
-  for (Tensor& tensor : state.live) {
-    if (tensor.state.changed <= time) Showed(tensor);
+  for (LiveList::Iterator next = state.live.Unsettled(); next != state.live.end(); ++next) {
+    if ((*next).state.changed <= time) Showed(*next);
   }
   state.policy.Cut(*reason, mark);
   return absl::OkStatus();
