@@ -99,8 +99,7 @@ constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
 constexpr size_t kAhead = 16;
 void AskFor(const ir::Node* node) {
   constexpr size_t kLine = 64;
-  for (size_t at = 0; at < sizeof(ir::Node); at += kLine)
-    __builtin_prefetch(reinterpret_cast<const char*>(node) + at);
+  for (size_t at = 0; at < sizeof(ir::Node); at += kLine) __builtin_prefetch(reinterpret_cast<const char*>(node) + at);
 }
 void AskForAttributesOf(const ir::Node& node) {
   if (!node.attrs().empty()) __builtin_prefetch(&node.attrs().at(0));
@@ -203,6 +202,17 @@ Outline OutlineOf(const Trace& trace) {
   }
   std::ranges::sort(outline.outputs);
   return outline;
+}
+
+uint64_t ShapeOf(const Outline& outline, std::span<const ir::Node* const> nodes) {
+  Hash hash;
+  for (size_t i = 0; i < outline.nodes.size(); ++i) {
+    const ir::Node& node = *nodes[outline.nodes[i].traced];
+    hash.Add(node.op().name);
+    hash.Add(node.results().size());
+    for (const uint64_t operand : outline.OperandsOf(i)) hash.Add(operand);
+  }
+  return std::max<uint64_t>(hash.value(), 1);
 }
 
 // --- Comparing -----------------------------------------------------------------------------------------------------------
@@ -395,9 +405,7 @@ Difference CauseInOthers(const Pairing& pairing) {
 }  // namespace
 
 std::optional<Difference> Compare(const Outline& before, const Outline& now) {
-  const auto is_constant = [](uint64_t structure) {
-    return structure == StructureOf(ops::kOp_constant, 0, 1);
-  };
+  const auto is_constant = [](uint64_t structure) { return structure == StructureOf(ops::kOp_constant, 0, 1); };
   if (before.structure == now.structure && before.nodes.size() == now.nodes.size() &&
       before.arguments.size() == now.arguments.size()) {
     return CauseInEqual(before, now, is_constant);
