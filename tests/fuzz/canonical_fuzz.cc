@@ -2,15 +2,13 @@
 // Verify or has texts and bytes of its own.
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 
 #include "src/compiler/canonical.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
-
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+#include "tests/fuzz/seeded.h"
 
 namespace {
 
@@ -56,9 +54,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned) {
   static const std::string valid = ValidBytes();
-  if (size < 32 && max_size > valid.size()) {
-    std::memcpy(data, valid.data(), valid.size());
-    return valid.size();
-  }
-  return LLVMFuzzerMutate(data, size, max_size);
+  return SeededOrMutated(valid, 32, data, size, max_size);
 }

@@ -1,12 +1,10 @@
 // Any bytes as the text that the command draws programs from: refused, or a list of operations whose references are all in it.
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 
 #include "src/cli/flat_program.h"
-
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+#include "tests/fuzz/seeded.h"
 
 namespace {
 
@@ -51,12 +49,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 }
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  if (size < 64) {
-    const char* const text = kTexts[seed % std::size(kTexts)];
-    if (std::strlen(text) <= max_size) {
-      std::memcpy(data, text, std::strlen(text));
-      return std::strlen(text);
-    }
-  }
-  return LLVMFuzzerMutate(data, size, max_size);
+  return SeededOrMutated(kTexts[seed % std::size(kTexts)], 64, data, size, max_size);
 }
