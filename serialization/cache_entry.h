@@ -34,6 +34,7 @@ struct CacheEntry {
   uint64_t compile_micros = 0;
   int64_t created_unix_ns = 0;
   uint32_t graph_ops = 0;
+  uint64_t shape = 0;  // not in the entry but in the index beside it (cache_shapes.h); 0: in none
 
   const std::string* Section(std::string_view name) const {
     for (const auto& [n, bytes] : sections) {

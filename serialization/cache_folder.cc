@@ -89,4 +89,22 @@ absl::StatusOr<CacheEntryAbout> AboutCacheFile(FileSystem* fs, const std::string
   return AboutEntry(start, whole);
 }
 
+void ListCacheFolder(FileSystem* fs, const std::string& root, size_t folder, bool verify,
+                     std::vector<CacheListed>* listed) {
+  for (CacheFile& file : ScanCacheFolder(fs, root, /*tidy=*/false)) {
+    const std::string_view name = BaseNameOf(file.path);
+    CacheListed& one = listed->emplace_back(CacheListed{.name = std::string(name.substr(0, name.rfind('.'))),
+                                                        .path = file.path,
+                                                        .folder = folder,
+                                                        .bytes = file.bytes,
+                                                        .used_unix_ns = file.modified_ns,
+                                                        .about = AboutCacheFile(fs, file.path, verify)});
+    if (const std::string untrusted = WhyFolderUntrusted(fs, DirectoryOf(file.path)); !untrusted.empty()) {
+      one.about = absl::PermissionDeniedError(untrusted);
+    } else if (one.about.ok() && KeyName(one.about->key) != one.name) {
+      one.about = absl::DataLossError("it holds another key than its name says");
+    }
+  }
+}
+
 }  // namespace weft

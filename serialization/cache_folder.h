@@ -29,4 +29,16 @@ absl::StatusOr<std::string> ReadCacheFile(FileSystem* fs, const std::string& pat
 // Returns the facts of an entry. `whole` checks every byte of it; else only its first bytes are read.
 absl::StatusOr<CacheEntryAbout> AboutCacheFile(FileSystem* fs, const std::string& path, bool whole);
 
+struct CacheListed {
+  std::string name;  // 32 digits
+  std::string path;
+  size_t folder = 0;
+  uint64_t bytes = 0;
+  int64_t used_unix_ns = 0;
+  absl::StatusOr<CacheEntryAbout> about;
+};
+// Appends the entries of the folder, said to be folder number `folder`; `verify` reads each whole.
+void ListCacheFolder(FileSystem* fs, const std::string& root, size_t folder, bool verify,
+                     std::vector<CacheListed>* listed);
+
 }  // namespace weft

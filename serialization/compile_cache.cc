@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "serialization/atomic_file.h"
 #include "serialization/cache_folder.h"
+#include "serialization/cache_shapes.h"
 #include "serialization/framing.h"
 #include "serialization/limits.h"
 #include "src/runtime/mutex.h"
@@ -352,6 +353,7 @@ void CompileCacheStore::Impl::StoreOrThrow(CacheEntry& entry) {
     stats.bytes_written += *written;
   }
   if (options.published) options.published(entry.key, *written);
+  if (entry.shape != 0) AddCacheShape(fs, root, entry.shape, entry.key);
   Account(*written, path);
 }
 
@@ -622,29 +624,31 @@ void CompileCacheStore::Reject(const Hash128& key, std::string_view why) {
   impl.Warn(kRejected, absl::StrCat("compile cache: '", path, "' cannot be used and will be compiled again: ", why));
 }
 
+std::vector<std::string> CompileCacheStore::OfShape(uint64_t shape, size_t most) {
+  Impl& impl = *impl_;
+  std::vector<std::string> found;
+  const auto look = [&](const std::string& root) {
+    for (const Hash128& key : CacheKeysOfShape(impl.fs, root, shape, most)) {
+      FileInfo info;
+      if (!impl.WhyRefused(root, key).empty()) continue;
+      if (absl::StatusOr<CacheEntry> entry = impl.Read(root, key, &info); entry.ok())
+        found.push_back(std::move(entry->canonical));
+    }
+  };
+  if (impl.usable) look(impl.root);
+  for (const Impl::Lower& lower : impl.lower) {
+    if (lower.why.empty()) look(lower.root);
+  }
+  return found;
+}
+
 CacheListing CompileCacheStore::List(bool verify) const {
   const Impl& impl = *impl_;
   CacheListing listing;
   const auto add = [&](const std::string& directory, const std::string& root, CacheFolder::Use use,
                        const std::string& why) {
-    const size_t number = listing.folders.size();
     listing.folders.push_back({directory, use, why});
-    if (use == CacheFolder::kNone) return;
-    for (CacheFile& file : ScanCacheFolder(impl.fs, root, /*tidy=*/false)) {
-      const std::string_view name = BaseNameOf(file.path);
-      CacheListed listed = {.name = std::string(name.substr(0, name.rfind('.'))),
-                            .path = file.path,
-                            .folder = number,
-                            .bytes = file.bytes,
-                            .used_unix_ns = file.modified_ns,
-                            .about = AboutCacheFile(impl.fs, file.path, verify)};
-      if (const std::string untrusted = WhyFolderUntrusted(impl.fs, DirectoryOf(file.path)); !untrusted.empty()) {
-        listed.about = absl::PermissionDeniedError(untrusted);
-      } else if (listed.about.ok() && KeyName(listed.about->key) != listed.name) {
-        listed.about = absl::DataLossError("it holds another key than its name says");
-      }
-      listing.entries.push_back(std::move(listed));
-    }
+    if (use != CacheFolder::kNone) ListCacheFolder(impl.fs, root, listing.folders.size() - 1, verify, &listing.entries);
   };
   if (!impl.options.directory.empty()) {
     add(impl.options.directory, impl.root,

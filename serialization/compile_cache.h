@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "serialization/cache_entry.h"
+#include "serialization/cache_folder.h"
 #include "src/runtime/io.h"
 
 namespace weft {
@@ -61,14 +62,6 @@ struct CacheFolder {
   Use use = kNone;
   std::string why;
 };
-struct CacheListed {
-  std::string name;  // 32 digits
-  std::string path;
-  size_t folder = 0;
-  uint64_t bytes = 0;
-  int64_t used_unix_ns = 0;
-  absl::StatusOr<CacheEntryAbout> about;
-};
 struct CacheListing {
   std::vector<CacheFolder> folders;
   std::vector<CacheListed> entries;  // the last used first
@@ -83,6 +76,8 @@ class CompileCacheStore {
   // The entry under `key` whose canonical form equals `canonical`. With `claim`, a miss says that the caller is going to make
   // it: other processes' claims of the same key wait until it is published or abandoned, and this call waits for theirs.
   std::optional<CacheEntry> Lookup(const Hash128& key, std::string_view canonical, bool claim = false);
+  // The canonical forms of entries of this shape, the last written first, at most so many of each folder.
+  std::vector<std::string> OfShape(uint64_t shape, size_t most);
   // Ends a claim under which nothing has been published. Else nothing.
   void Abandon(const Hash128& key);
   // Hands the entry to the writing thread, which this starts. Replaces what is under the key.

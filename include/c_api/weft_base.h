@@ -273,9 +273,13 @@ typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t tot
  *   positions (off, call, stack; default call): what an operation without a mark (weft_scope_mark, weft_position_mark)
  *     has as its position: nothing, where the call was made, or that and its callers, as far as their code has frame
  *     pointers. Where nobody sets it, XLA_IR_DEBUG and XLA_HLO_DEBUG do (1: stack)
- *   explain (off, compiles; default off): compiles: why each program was not in memory, with a summary when the context
- *     ends, in explain_file. Where nobody sets it, PT_XLA_DEBUG_LEVEL (1, 2) and PT_XLA_DEBUG do. Log records of level
- *     info say each reason in any case
+ *   positions_root (text; default empty): a folder: files in it are told from there (train.py, not
+ *     /home/me/project/train.py) in positions that are marked from now on, and so in errors, reasons, texts, dumps and
+ *     traces; empty: files as they are marked
+ *   explain (off, compiles, launches; default off): compiles: why each program was not in memory, with a summary when
+ *     the context ends, in explain_file. launches: that, and of each launch why it was made, where its last result was
+ *     recorded, which program it is, and how many nodes, arguments and results it has. Where nobody sets it,
+ *     PT_XLA_DEBUG_LEVEL (1, 2) and PT_XLA_DEBUG do. Log records of level info say each reason in any case
  *   explain_file (text; default STDERR): where explain writes: a file, to whose end it is added, STDERR or STDOUT.
  *     Where nobody sets it, PT_XLA_DEBUG_FILE does
  *   first_bad (off, nan, inf, any; default off): which numbers are looked for in the float results of each launch, for

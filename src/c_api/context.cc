@@ -181,6 +181,7 @@ void Context::Observe(const Settings& settings, const std::function<void(LogLeve
   constexpr std::string_view kReads[] = {"allow", "warn", "forbid"};
   config->options.host_read =
       static_cast<lazy::HostReads>(std::ranges::find(kReads, settings.text(Option::kHostRead)) - std::begin(kReads));
+  config->options.positions_root = settings.text(Option::kPositionsRoot);
   config->options.caller = [how = config->options.positions] { return CurrentLocation(how); };
   if (const std::string& folder = settings.text(Option::kDumpDir); !folder.empty()) {
     config->options.dump =
@@ -205,6 +206,7 @@ void Context::Observe(const Settings& settings, const std::function<void(LogLeve
   }
   if (settings.text(Option::kExplain) != "off") {
     auto file = std::make_shared<LineFile>(settings.text(Option::kExplainFile), warn);
+    config->explain_launches = settings.text(Option::kExplain) == "launches";
     config->explain = [file](std::string_view line) { file->Write(absl::StrCat("weft explain: ", line, "\n")); };
   }
 }

@@ -29,7 +29,7 @@ class Scope final : public RefCounted {
     if (file != file_.load(std::memory_order_relaxed)) {
       uint32_t id = 0;
       try {
-        if (file != nullptr) id = ir::InternFile(file);
+        if (file != nullptr) id = ir::InternFile(ir::FileBelow(engine_->options().positions_root, file));
       } catch (const std::bad_alloc&) {
         file = nullptr;  // operations without a position, rather than none
       }

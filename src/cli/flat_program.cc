@@ -9,6 +9,7 @@ namespace weft::cli {
 namespace {
 
 constexpr std::string_view kCall = "weft.call";
+constexpr size_t kDeepest = 256;  // calls in calls; the library's own text has fewer
 
 struct Statement {
   size_t name = 0, results = 1;
@@ -160,7 +161,7 @@ class Flattener {
     }
     out_.parameters = out_.nodes.size();
     out_.types = main.types;
-    if (!Body(main, arguments, "", &out_.results)) return false;
+    if (!Body(main, arguments, "", 0, &out_.results)) return false;
     for (const auto& [node, result] : out_.results) {
       if (node < out_.nodes.size()) out_.nodes[node].returned = true;
     }
@@ -168,9 +169,11 @@ class Flattener {
   }
 
  private:
-  // A call's position is that of what it calls where that has none.
+  // A call's position is that of what it calls where that has none. Results and calls count as operations do, so that neither functions
+  // that call each other nor a number of results take time or memory beyond all bounds.
   bool Body(const Function& function, const std::vector<std::pair<size_t, size_t>>& arguments,
-            const std::string& caller, std::vector<std::pair<size_t, size_t>>* results) {
+            const std::string& caller, size_t depth, std::vector<std::pair<size_t, size_t>>* results) {
+    if (depth > kDeepest) return false;
     std::map<size_t, std::vector<std::pair<size_t, size_t>>> values;  // by name: a value for each result
     for (size_t i = 0; i < arguments.size(); ++i) values[i] = {arguments[i]};
     const auto known = [&](const std::vector<std::pair<size_t, size_t>>& names,
@@ -189,11 +192,12 @@ class Flattener {
     };
     for (const Statement& statement : function.statements) {
       std::vector<std::pair<size_t, size_t>> operands;
+      if (statement.results > kMostFlatNodes || (written_ += 1 + statement.results) > 4 * kMostFlatNodes) return false;
       if (!known(statement.operands, &operands)) return false;
       const std::string& position = statement.position.empty() ? caller : statement.position;
       if (const auto callee = functions_.find(statement.callee); !statement.callee.empty()) {
         if (callee == functions_.end() || callee->second.parameters.size() != operands.size()) return false;
-        if (!Body(callee->second, operands, position, &values[statement.name])) return false;
+        if (!Body(callee->second, operands, position, depth + 1, &values[statement.name])) return false;
         continue;
       }
       if (out_.nodes.size() > kMostFlatNodes) return false;
@@ -210,6 +214,7 @@ class Flattener {
   }
 
   FlatProgram& out_;
+  size_t written_ = 0;
   const std::map<std::string, Function, std::less<>> functions_;
 };
 

@@ -1,8 +1,7 @@
-// See native_stacks.h. libdw is opened at run time, so that the command starts where it is not installed.
+// See native_stacks.h.
 #include "src/cli/native_stacks.h"
 
 #include <cxxabi.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,12 +12,7 @@
 #include <fstream>
 #include <memory>
 
-#if __has_include(<elfutils/libdwfl.h>)
-#include <elfutils/libdwfl.h>
-#define WEFT_HAS_ELFUTILS 1
-#else
-#define WEFT_HAS_ELFUTILS 0
-#endif
+#include "src/cli/elfutils.h"
 
 namespace weft::cli {
 
@@ -35,56 +29,8 @@ namespace {
 
 constexpr size_t kMostFrames = 256;
 
-// A function of libdw, by its own declaration.
-#define WEFT_DW(name) decltype(&::name) name = Find<decltype(&::name)>(#name)
-
-struct Library {
-  // Stays open.
-  void* const handle = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
-  bool whole = true;
-
-  WEFT_DW(dwfl_begin);
-  WEFT_DW(dwfl_end);
-  WEFT_DW(dwfl_errmsg);
-  WEFT_DW(dwfl_linux_proc_report);
-  WEFT_DW(dwfl_report_end);
-  WEFT_DW(dwfl_linux_proc_attach);
-  WEFT_DW(dwfl_getthreads);
-  WEFT_DW(dwfl_thread_tid);
-  WEFT_DW(dwfl_thread_getframes);
-  WEFT_DW(dwfl_frame_pc);
-  WEFT_DW(dwfl_addrmodule);
-  WEFT_DW(dwfl_module_info);
-  WEFT_DW(dwfl_module_addrname);
-  WEFT_DW(dwfl_module_getsrc);
-  WEFT_DW(dwfl_lineinfo);
-  WEFT_DW(dwfl_getmodules);
-  WEFT_DW(dwfl_module_getsymtab);
-  WEFT_DW(dwfl_module_getsym_info);
-  WEFT_DW(dwfl_linux_proc_find_elf);
-  WEFT_DW(dwfl_standard_find_debuginfo);
-
-  bool IsThere(std::string* problem) const {
-    if (handle == nullptr) {
-      *problem = "elfutils' library libdw.so.1 is not installed (Debian's package libdw1), and it reads stacks";
-    } else if (!whole) {
-      *problem = "elfutils' library libdw.so.1 is too old";
-    }
-    return handle != nullptr && whole;
-  }
-
- private:
-  template <typename Function>
-  Function Find(const char* name) {
-    void* const found = handle == nullptr ? nullptr : dlsym(handle, name);
-    whole = whole && found != nullptr;
-    return reinterpret_cast<Function>(found);
-  }
-};
-#undef WEFT_DW
-
 struct Reading {
-  const Library& dw;
+  const Elfutils& dw;
   Dwfl* session;
   NativeStacks* out;
   pid_t process;
@@ -104,7 +50,7 @@ std::string Hex(uint64_t number) {
 }
 
 NativeFrame FrameAt(const Reading& reading, Dwarf_Addr address) {
-  const Library& dw = reading.dw;
+  const Elfutils& dw = reading.dw;
   Dwfl_Module* const module = dw.dwfl_addrmodule(reading.session, address);
   if (module == nullptr) return {.function = "[generated code] " + Hex(address), .location = Hex(address)};
   Dwarf_Addr begin = 0;
@@ -183,7 +129,7 @@ bool ReadStacks(pid_t process, NativeStacks* out, std::string* problem) {
   if (!std::filesystem::exists("/proc/" + std::to_string(process), none)) {
     return *problem = "there is no process " + std::to_string(process), false;
   }
-  const Library dw;
+  const Elfutils dw;
   if (!dw.IsThere(problem)) return false;
   static char* debug_path = nullptr;
   const Dwfl_Callbacks callbacks = {.find_elf = dw.dwfl_linux_proc_find_elf,

@@ -1,4 +1,5 @@
 // The way back from the canonical form of a trace: see canonical.h and, for the spelling, canonical.cc.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -19,9 +20,10 @@ class TraceReader {
 
   absl::StatusOr<Ref<const ir::Function>> Run(ir::Participants* participants) {
     Arguments();
-    size_t nodes = r_.Number();
+    size_t nodes = r_.Count(kMostNodes);
     while (r_.ok() && nodes > 0) nodes -= Nodes(nodes);
     const std::vector<ir::Value> results = Values(References());
+    if (!std::ranges::all_of(results, [](const ir::Value& result) { return static_cast<bool>(result); })) r_.Fail();
     if (r_.ok() && !r_.done()) *participants = r_.Participants();
     if (!r_.done()) return InternalError("the canonical form of a program cannot be read");
     return ir::Function::Create("main", std::move(parameters_), results, std::move(infos_));
@@ -37,8 +39,8 @@ class TraceReader {
     size_t kind;
     int64_t skipped;
   };
-  // More of anything no program has.
-  static constexpr uint64_t kMost = uint64_t{1} << 31;
+  // More arguments, operands and nodes no program has. Few bytes may say that there are many.
+  static constexpr uint64_t kMost = uint64_t{1} << 20, kMostNodes = uint64_t{1} << 21;
 
   void Arguments() {
     const size_t count = r_.Count(kMost);

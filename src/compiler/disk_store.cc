@@ -39,9 +39,11 @@ class DiskStore final : public ProgramStore {
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
             .count();
     entry.graph_ops = static_cast<uint32_t>(program.nodes);
+    entry.shape = program.shape;
     cache_->Publish(std::move(entry));
   }
 
+  std::vector<std::string> OfShape(uint64_t shape, size_t most) override { return cache_->OfShape(shape, most); }
   void Reject(Key key, std::string_view why) override { cache_->Reject(Hash128{key.low, key.high}, why); }
   void Abandon(Key key) override { cache_->Abandon(Hash128{key.low, key.high}); }
   void Drain() override { cache_->Drain(); }

@@ -1,7 +1,8 @@
 // Outlines are kept of programs, for comparison: see reasons.h.
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cstdlib>
+#include <numeric>
 #include <utility>
 
 #include "serialization/checksum.h"
@@ -13,15 +14,23 @@
 namespace weft::compiler {
 namespace {
 
+// Two words a step. The steps of one hash wait for each other, those of two hashes do not.
 class Hash {
  public:
-  void Add(uint64_t x) {
-    hash_ = (hash_ ^ x) * 0x9E3779B97F4A7C15u;
-    hash_ ^= hash_ >> 32;
+  explicit Hash(uint64_t seed = 0x243F6A8885A308D3u) : hash_(seed) {}
+  void Add(uint64_t x, uint64_t y) {
+    const auto product = static_cast<unsigned __int128>(hash_ ^ x) * (y ^ 0x9E3779B97F4A7C15u);
+    hash_ = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ y;
   }
+  void Add(uint64_t x) { Add(x, 0); }
   template <typename T>
   void AddAddress(const T* object) {
     Add(reinterpret_cast<uintptr_t>(object));
+  }
+  void Add(std::span<const int64_t> all) {
+    Add(all.size());
+    for (; all.size() >= 2; all = all.subspan(2)) Add(static_cast<uint64_t>(all[0]), static_cast<uint64_t>(all[1]));
+    if (!all.empty()) Add(static_cast<uint64_t>(all[0]));
   }
   void Add(std::span<const std::byte> bytes) {
     Add(bytes.size());
@@ -30,8 +39,7 @@ class Hash {
   void Add(std::string_view text) { Add(std::as_bytes(std::span(text.data(), text.size()))); }
   void Add(const ir::Type& type) {
     Add(static_cast<uint64_t>(type.kind) << 32 | static_cast<uint32_t>(type.dtype));
-    Add(type.dims.size());
-    for (const int64_t dim : type.dims) Add(static_cast<uint64_t>(dim));
+    Add(std::span<const int64_t>(type.dims));
     if (type.elements == nullptr) return;
     for (const ir::Type& element : *type.elements) Add(element);
   }
@@ -41,9 +49,7 @@ class Hash {
       case 1: return Add(static_cast<uint64_t>(std::get<int64_t>(value)));
       case 2: return Add(std::bit_cast<uint64_t>(std::get<double>(value)));
       case 3: return Add(static_cast<uint64_t>(std::get<DType>(value)));
-      case 4:
-        for (const int64_t x : std::get<ir::Ints>(value)) Add(static_cast<uint64_t>(x));
-        return Add(std::get<ir::Ints>(value).size());
+      case 4: return Add(std::span<const int64_t>(std::get<ir::Ints>(value)));
       case 5: return Add(std::as_bytes(std::span(std::get<std::vector<double>>(value))));
       case 6: return Add(std::string_view(std::get<std::string>(value)));
       case 7: {
@@ -60,9 +66,14 @@ class Hash {
   uint64_t hash_ = 0x243F6A8885A308D3u;
 };
 
-uint64_t WholeOf(const ir::Node& node, uint64_t structure) {
+uint64_t StructureOf(const ir::OpDef& op, uint64_t operands, uint64_t results) {
   Hash hash;
-  hash.Add(structure);
+  hash.Add(reinterpret_cast<uintptr_t>(&op), operands << 32 | results);
+  return hash.value();
+}
+
+uint64_t WholeOf(const ir::Node& node, uint64_t structure) {
+  Hash hash(structure);
   for (const ir::Type& type : node.results()) hash.Add(type);
   size_t given = node.attrs().size();
   while (given > 0 && !node.attrs().has(given - 1)) --given;
@@ -78,102 +89,130 @@ uint64_t WholeOf(const ir::Node& node, uint64_t structure) {
   return hash.value();
 }
 
-}  // namespace
-
 // An outline spells a reference as the value's node and result, or as an argument, or as nothing.
-namespace {
 constexpr uint64_t kAbsent = 0;
 constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node << 32 | result << 1); }
 constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
 
-// Nodes lie far apart in memory, and loops over them ask for so many ahead.
-constexpr size_t kAhead = 8;
-
-// The order of recording.
-struct Order {
-  std::vector<std::pair<uint64_t, uint32_t>> by_id;  // ids and places in the trace
-  std::vector<uint32_t> place, first_operand;        // by place in the trace: in the order, in the trace's operands
-  std::vector<uint32_t> value_node, value_result;
-};
-
-void OrderOf(const Trace& trace, Order& out) {
-  const size_t count = trace.nodes.size();
-  out.by_id.resize(count);
-  out.place.resize(count);
-  out.first_operand.resize(count);
-  out.value_node.resize(trace.values);
-  out.value_result.resize(trace.values);
-  uint32_t operand = 0, value = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) __builtin_prefetch(trace.nodes[i + kAhead]);
-    const ir::Node& node = *trace.nodes[i];
-    out.by_id[i] = {node.id(), i};
-    out.first_operand[i] = operand;
-    operand += static_cast<uint32_t>(node.operands().size());
-    for (uint32_t r = 0; r < node.results().size(); ++r, ++value)
-      out.value_node[value] = i, out.value_result[value] = r;
-  }
-  // Often the trace has them so.
-  if (!std::ranges::is_sorted(out.by_id)) std::ranges::sort(out.by_id);
-  for (uint32_t i = 0; i < count; ++i) out.place[out.by_id[i].second] = i;
+// Nodes lie far apart in memory, and loops over them ask for so many ahead: for what a node holds, and half as many ahead
+// for what it points to.
+constexpr size_t kAhead = 16;
+void AskFor(const ir::Node* node) {
+  constexpr size_t kLine = 64;
+  for (size_t at = 0; at < sizeof(ir::Node); at += kLine) __builtin_prefetch(reinterpret_cast<const char*>(node) + at);
 }
+void AskForAttributesOf(const ir::Node& node) {
+  if (!node.attrs().empty()) __builtin_prefetch(&node.attrs().at(0));
+}
+
+// Puts the trace's nodes into the order of recording, which is that of their ids.
+std::vector<uint32_t> OrderOf(const Trace& trace) {
+  const size_t count = trace.nodes.size();
+  std::vector<uint64_t> ids(count);
+  uint64_t first = UINT64_MAX, last = 0;
+  bool sorted = true;
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) __builtin_prefetch(&trace.nodes[i + kAhead]->op());
+    ids[i] = trace.nodes[i]->id();
+    sorted = sorted && last <= ids[i];
+    first = std::min(first, ids[i]), last = std::max(last, ids[i]);
+  }
+  std::vector<uint32_t> order(count);
+  std::iota(order.begin(), order.end(), uint32_t{0});
+  if (sorted) return order;
+  // A step's ids have few gaps: each gets a place of its own.
+  constexpr uint64_t kMostGaps = 8;
+  if (last - first >= kMostGaps * count) {
+    std::ranges::sort(order, {}, [&](uint32_t i) { return ids[i]; });
+    return order;
+  }
+  std::vector<uint32_t> slots(last - first + 1);  // 0: a gap
+  for (uint32_t i = 0; i < count; ++i) slots[ids[i] - first] = i + 1;
+  auto out = order.begin();
+  for (const uint32_t slot : slots) {
+    if (slot != 0) *out++ = slot - 1;
+  }
+  return order;
+}
+
+// Where each of a trace's nodes has its operands, and what references to its values are in an outline.
+struct Places {
+  std::vector<uint32_t> first_operand;  // by node
+  std::vector<uint64_t> said;           // by value
+
+  Places(const Trace& trace, std::span<const uint32_t> order) : first_operand(trace.nodes.size()) {
+    std::vector<uint32_t> place(order.size());
+    for (uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+    said.reserve(trace.values);
+    uint32_t operand = 0;
+    for (uint32_t i = 0; i < order.size(); ++i) {
+      if (i + kAhead < order.size()) AskFor(trace.nodes[i + kAhead]);
+      first_operand[i] = operand;
+      operand += static_cast<uint32_t>(trace.nodes[i]->operands().size());
+      for (uint32_t r = 0; r < trace.nodes[i]->results().size(); ++r) said.push_back(OfValue(place[i], r));
+    }
+  }
+};
 }  // namespace
 
 Outline OutlineOf(const Trace& trace) {
   const size_t count = trace.nodes.size();
-  Outline outline;
-  Order room;
-  OrderOf(trace, room);
-  const std::vector<uint32_t>&place = room.place, &first_operand = room.first_operand, &value_node = room.value_node,
-        &value_result = room.value_result;
+  const std::vector<uint32_t> order = OrderOf(trace);
+  const Places places(trace, order);
   std::vector<uint32_t> argument_at(trace.arguments.size(), Difference::kNone);
+  Outline outline;
   outline.nodes.reserve(count);
   outline.operands.reserve(trace.operands.size());
-  Hash all;
+  const auto argument = [&](uint32_t index, uint32_t node, uint32_t operand) {
+    uint32_t& at = argument_at[index];
+    if (at != Difference::kNone) return OfArgument(at);
+    const Trace::Argument& is = trace.arguments[index];
+    Hash kind;
+    kind.Add(is.type());
+    kind.Add(is.words);
+    at = static_cast<uint32_t>(outline.arguments.size());
+    outline.arguments.push_back({kind.value(), index, node, operand, is.donated_to >= 0});
+    return OfArgument(at);
+  };
   for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t traced = room.by_id[i].second;
-    if (i + kAhead < count) __builtin_prefetch(trace.nodes[room.by_id[i + kAhead].second]);
-    const ir::Node& node = *trace.nodes[traced];
+    if (i + kAhead < count) AskFor(trace.nodes[order[i + kAhead]]);
+    if (i + kAhead / 2 < count) AskForAttributesOf(*trace.nodes[order[i + kAhead / 2]]);
+    const ir::Node& node = *trace.nodes[order[i]];
     Outline::Node& known = outline.nodes.emplace_back();
-    Hash structure;
-    structure.AddAddress(&node.op());
-    structure.Add(node.operands().size() << 32 | node.results().size());
-    known.structure = structure.value();
+    known.structure = StructureOf(node.op(), node.operands().size(), node.results().size());
     known.whole = WholeOf(node, known.structure);
     known.at = node.location();
-    known.traced = traced;
+    known.traced = order[i];
     known.first_operand = static_cast<uint32_t>(outline.operands.size());
-    all.Add(known.structure);
+    Hash all(known.structure);
+    all.Add(i);
     for (uint32_t k = 0; k < node.operands().size(); ++k) {
-      const Trace::Reference reference = trace.operands[first_operand[traced] + k];
+      const Trace::Reference reference = trace.operands[places.first_operand[order[i]] + k];
       const uint32_t index = Trace::IndexOf(reference);
       uint64_t said = kAbsent;
-      if (reference != Trace::kAbsent && Trace::IsArgument(reference)) {
-        uint32_t& at = argument_at[index];
-        if (at == Difference::kNone) {
-          const Trace::Argument& argument = trace.arguments[index];
-          Hash kind;
-          kind.Add(argument.type());
-          kind.Add(argument.words);
-          at = static_cast<uint32_t>(outline.arguments.size());
-          outline.arguments.push_back({kind.value(), index, i, k, argument.donated_to >= 0});
-        }
-        said = OfArgument(at);
-      } else if (reference != Trace::kAbsent) {
-        said = OfValue(place[value_node[index]], value_result[index]);
-      }
+      if (reference != Trace::kAbsent) said = Trace::IsArgument(reference) ? argument(index, i, k) : places.said[index];
       outline.operands.push_back(said);
       all.Add(said);
     }
+    outline.structure += all.value();
   }
-  outline.structure = all.value();
   for (const Trace::Reference output : trace.outputs) {
     if (output == Trace::kAbsent || Trace::IsArgument(output)) continue;
-    const uint32_t index = Trace::IndexOf(output);
-    outline.outputs.push_back(OfValue(place[value_node[index]], value_result[index]));
+    outline.outputs.push_back(places.said[Trace::IndexOf(output)]);
   }
   std::ranges::sort(outline.outputs);
   return outline;
+}
+
+uint64_t ShapeOf(const Outline& outline, std::span<const ir::Node* const> nodes) {
+  Hash hash;
+  for (size_t i = 0; i < outline.nodes.size(); ++i) {
+    const ir::Node& node = *nodes[outline.nodes[i].traced];
+    hash.Add(node.op().name);
+    hash.Add(node.results().size());
+    for (const uint64_t operand : outline.OperandsOf(i)) hash.Add(operand);
+  }
+  return std::max<uint64_t>(hash.value(), 1);
 }
 
 // --- Comparing -----------------------------------------------------------------------------------------------------------
@@ -186,6 +225,7 @@ constexpr int kMostEdits = 64;
 // greedy algorithm on what both do not begin and end with.
 std::optional<std::vector<uint32_t>> Align(const Outline& before, const Outline& now) {
   const auto n = static_cast<int>(before.nodes.size()), m = static_cast<int>(now.nodes.size());
+  if (std::abs(n - m) > kMostEdits) return std::nullopt;
   const auto same = [&](int i, int j) { return before.nodes[i].structure == now.nodes[j].structure; };
   int head = 0, tail = 0;
   while (head < std::min(n, m) && same(head, head)) ++head;
@@ -365,12 +405,7 @@ Difference CauseInOthers(const Pairing& pairing) {
 }  // namespace
 
 std::optional<Difference> Compare(const Outline& before, const Outline& now) {
-  const auto is_constant = [](uint64_t structure) {
-    Hash constant;
-    constant.AddAddress(&ops::kOp_constant);
-    constant.Add(uint64_t{1});
-    return structure == constant.value();
-  };
+  const auto is_constant = [](uint64_t structure) { return structure == StructureOf(ops::kOp_constant, 0, 1); };
   if (before.structure == now.structure && before.nodes.size() == now.nodes.size() &&
       before.arguments.size() == now.arguments.size()) {
     return CauseInEqual(before, now, is_constant);

@@ -132,6 +132,8 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, Load(place));
   const bool loaded = executable != nullptr;
   if (!loaded) {
+    // A store that goes by source has texts, which are compared with nothing.
+    if (Stores() && !by_source) FindStoredReason(&wanted);
     if (!by_source) WEFT_RETURN_IF_ERROR(Lower(wanted));
     WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted, place, progress, start));
   }
@@ -338,7 +340,8 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(const Wanted& 
                           .target = target.fingerprint,
                           .options = KeyText(config_.options),
                           .compile_nanoseconds = MonotonicNow() - start,
-                          .nodes = wanted.nodes});
+                          .nodes = wanted.nodes,
+                          .shape = wanted.shape});
   return executable;
 }
 

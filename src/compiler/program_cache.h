@@ -63,7 +63,9 @@ struct Wanted {
   std::shared_ptr<const Outline> outline, outline_near;
   std::shared_ptr<const Program> near;
   Difference difference;
-  std::string drawing;  // for a dump
+  uint64_t shape = 0;      // see ShapeOf; 0: nobody will ask
+  std::string stored_why;  // the difference from a program that an earlier process left on disk; empty: none is known
+  std::string drawing;     // for a dump
 };
 
 // XXH3-128 of the canonical form, cut to `bits`.
@@ -90,6 +92,8 @@ class ProgramCache {
     bool other_target = false;
     // Why a program was not in memory, once it is there. May be empty.
     std::function<void(absl::FunctionRef<std::string()> text)> explain;
+    // Hears of each launch; empty: nobody asked.
+    std::function<void(absl::FunctionRef<std::string()> text)> explain_launch;
     // Where texts of what is compiled go, and who draws a trace there; null: nowhere.
     std::shared_ptr<ProgramDump> dump;
     std::string (*draw)(const Trace& trace, std::string_view name) = nullptr;
@@ -113,6 +117,9 @@ class ProgramCache {
   int64_t made() const { return config_.made->load(std::memory_order_relaxed); }
   // Counts a program that is missing; the caller that wants it has it made.
   void CountMissing(const Wanted& wanted) const;
+  void ExplainLaunch(absl::FunctionRef<std::string()> text) const {
+    if (config_.explain_launch) config_.explain_launch(text);
+  }
   // A line a reason, with how often and, where one place stands out, where; empty if nothing was made.
   std::string Summary();
   // For weft_program_list, the newest first: a JSON object each.
@@ -161,6 +168,9 @@ class ProgramCache {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Counts how often this reason has come at this place, this time included.
   int64_t CountAt(const Difference& difference);
+  // Notes the shape of a program that has to be compiled, whose module has not been through the passes; where memory has nothing like
+  // it, looks on disk for one of the same shape.
+  void FindStoredReason(Wanted* wanted) const;
   void KeepOutline(const std::shared_ptr<Program>& program, std::shared_ptr<const Outline> outline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Explain(const Wanted& wanted, const std::string& why, const Made& made);

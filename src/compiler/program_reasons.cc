@@ -2,6 +2,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "src/compiler/canonical.h"
+#include "src/compiler/entry_difference.h"
+#include "src/compiler/function_difference.h"
 #include "src/compiler/program_cache.h"
 #include "src/ir/location.h"
 #include "src/runtime/json_text.h"
@@ -94,7 +97,35 @@ void ProgramCache::KeepOutline(const std::shared_ptr<Program>& program, std::sha
   }
 }
 
+void ProgramCache::FindStoredReason(Wanted* wanted) const {
+  if (wanted->outline == nullptr) return;
+  const Ref<const ir::Function>& now = wanted->module.functions[0];
+  wanted->shape = ShapeOf(*wanted->outline, now->nodes().subspan(now->parameters().size()));
+  if (wanted->difference.reason != Reason::kFirst) return;
+  constexpr size_t kMost = 3;  // whose target and options may be others
+  const auto of_these = [&](const std::string& canonical) { return canonical.starts_with(prefix_); };
+  std::vector<std::string> stored = config_.store->OfShape(wanted->shape, kMost);
+  std::ranges::stable_partition(stored, of_these);
+  if (stored.empty()) return;
+  if (!of_these(stored[0])) {
+    const std::vector<PartDifference> parts = DifferencesOf(wanted->canonical, stored[0]);
+    if (parts.empty() || parts[0].part == "program") return;
+    wanted->difference.reason = Reason::kTarget;
+    wanted->stored_why = absl::StrCat("an earlier process made a program of these operations for another ",
+                                      parts[0].part, ": ", parts[0].there, ", now ", parts[0].here);
+    return;
+  }
+  const auto before = ReadCanonical(std::string_view(stored[0]).substr(prefix_.size()));
+  if (!before.ok()) return;
+  const auto found = DifferenceOf(*before, now);
+  if (!found.ok() || !found->has_value() || (*found)->reason == Reason::kFirst) return;
+  wanted->difference.reason = (*found)->reason;
+  wanted->difference.at = (*found)->at;
+  wanted->stored_why = absl::StrCat((*found)->text, "; compared with what an earlier process left in the disk cache");
+}
+
 std::string ProgramCache::Why(const Wanted& wanted) const {
+  if (!wanted.stored_why.empty()) return wanted.stored_why;
   if (wanted.near == nullptr) {
     if (wanted.difference.reason == Reason::kDropped) return "memory had let go of it";
     return wanted.difference.reason == Reason::kTarget ? "it is for another target than the machine's" : "";

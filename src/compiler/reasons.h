@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,8 @@ struct Outline {
 };
 // Positions are those of the recording in hand.
 Outline OutlineOf(const Trace& trace);
+// Operations and references of an outline, as a number that is the same in every process and never 0. `nodes` are those of the trace.
+uint64_t ShapeOf(const Outline& outline, std::span<const ir::Node* const> nodes);
 
 // The cause of the first difference, not what follows from it: arguments before nodes, nodes before outputs, and of nodes the first
 // in recording order whose operands are equal.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace weft::compiler {
 
@@ -26,6 +27,7 @@ struct StoreEntry {
   std::string backend, target, options;
   int64_t compile_nanoseconds = 0;
   int64_t nodes = 0;
+  uint64_t shape = 0;  // what OfShape finds it by; 0: it is not found
 };
 
 // Thread rule: any thread. Nothing that goes wrong here fails a computation: it is a miss, and the store's own warning.
@@ -40,6 +42,8 @@ class ProgramStore {
   virtual void Publish(StoreEntry entry) = 0;
   // Ends what a miss began: from here on nothing will be published that has not been. Else nothing.
   virtual void Abandon(Key) {}
+  // The canonical forms of programs of this shape, the last published first, at most so many of each place.
+  virtual std::vector<std::string> OfShape(uint64_t, size_t) { return {}; }
   // The backend could not use what Lookup gave.
   virtual void Reject(Key key, std::string_view why) = 0;
   // Until everything published is on disk, or has failed.

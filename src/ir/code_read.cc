@@ -66,8 +66,10 @@ ir::Type CodeReader::Type() {
     case static_cast<uint64_t>(ir::Type::Kind::kTensor): break;
     case static_cast<uint64_t>(ir::Type::Kind::kToken): return ir::Type::Token();
     case static_cast<uint64_t>(ir::Type::Kind::kTuple): {
-      std::vector<ir::Type> elements(Length());
-      for (ir::Type& element : elements) element = Type();
+      const Deeper deeper(*this);
+      std::vector<ir::Type> elements;
+      const size_t count = Length();
+      while (ok_ && elements.size() < count) elements.push_back(Type());
       return ir::Type::Tuple(std::move(elements));
     }
     default: ok_ = false;
@@ -100,9 +102,10 @@ AttrValue CodeReader::Attr() {
       const std::string_view bytes = Text();
       const std::optional<int64_t> count = CheckedCount(dims);
       if (!ok_ || !IsKnown(dtype) || !count.has_value()) break;
-      HostTensor value(static_cast<DType>(dtype), std::move(dims));
-      if (value.bytes().size() != bytes.size()) break;
-      std::ranges::copy(std::as_bytes(std::span(bytes.data(), bytes.size())), value.mutable_bytes().begin());
+      // Before there is memory for what it says it has.
+      const auto width = static_cast<size_t>(BytesOf(static_cast<DType>(dtype)));
+      if (width == 0 || bytes.size() % width != 0 || bytes.size() / width != static_cast<uint64_t>(*count)) break;
+      HostTensor value(static_cast<DType>(dtype), std::move(dims), std::as_bytes(std::span(bytes)));
       return Ref<const Literal>(MakeRef<Literal>(std::move(value)));
     }
     default: break;
@@ -159,6 +162,7 @@ Ref<const ir::Node> CodeReader::Make(Header header, Values operands) {
 Ref<const Function> CodeReader::Region() {
   const uint64_t number = Number();
   if (number == 0) {
+    const Deeper deeper(*this);
     const size_t fresh = Length();
     for (size_t i = 0; ok_ && i < fresh; ++i) functions_.push_back(Body());
     if (fresh == 0) ok_ = false;
@@ -218,10 +222,15 @@ Ref<const Function> CodeReader::Body() {
     if (!ok_) break;
     const Ref<const ir::Node> node = Make(std::move(header), std::move(operands));
     for (uint32_t i = 0; i < node->results().size(); ++i) values.push_back({node, i});
-    if (parameters.size() < infos.size()) parameters.push_back(values.back());
+    if (parameters.size() == infos.size()) continue;
+    if (node->results().empty()) Fail();
+    if (ok_) parameters.push_back(values.back());
   }
   results.resize(Length());
-  for (Value& result : results) result = reference();
+  for (Value& result : results) {
+    result = reference();
+    if (!result) Fail();
+  }
   if (!ok_ || parameters.size() != infos.size()) {
     ok_ = false;
     return nullptr;

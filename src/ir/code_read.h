@@ -44,6 +44,19 @@ class CodeReader {
   ir::Participants Participants();
 
  private:
+  // A tuple in a tuple, or a region in a region: as deep as the IR lets regions be.
+  class Deeper {
+   public:
+    explicit Deeper(CodeReader& reader) : reader_(reader) {
+      if (++reader_.depth_ > kMaxRegionDepth) reader_.Fail();
+    }
+    ~Deeper() { --reader_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+
+   private:
+    CodeReader& reader_;
+  };
   uint64_t Fixed64();
   std::string_view Text();
   Dims ReadDims();
@@ -56,6 +69,7 @@ class CodeReader {
   std::string_view code_;
   const OpLookup lookup_;
   bool ok_ = true;
+  int depth_ = 0;
   std::vector<Ref<const Function>> functions_;  // by number
 };
 

@@ -145,6 +145,15 @@ Location LocationOf(const void* return_address) {
   return {kAddress | static_cast<uint32_t>(address >> 32), static_cast<uint32_t>(address)};
 }
 
+std::string_view FileBelow(std::string_view root, std::string_view file) {
+  while (root.size() > 1 && root.ends_with('/')) root.remove_suffix(1);
+  if (root.empty() || !file.starts_with(root)) return file;
+  std::string_view rest = file.substr(root.size());
+  if (rest.empty() || (root != "/" && rest[0] != '/')) return file;
+  while (rest.starts_with('/')) rest.remove_prefix(1);
+  return rest.empty() ? file : rest;
+}
+
 Location InternStack(std::span<const StackFrame> frames) {
   if (frames.empty()) return {};
   Tables& tables = g_tables.Get();

@@ -12,6 +12,9 @@
 
 namespace weft::ir {
 
+// The file as it is seen from the folder `root`, if it is in it.
+std::string_view FileBelow(std::string_view root, std::string_view file);
+
 // Where a call came from that has no position of its own: the address behind it. Unknown if it is null.
 Location LocationOf(const void* return_address);
 

@@ -11,35 +11,50 @@
 namespace weft::lazy {
 namespace {
 
-// Rows of a fixed length, which the compiler vectorizes. True if any element is NaN or infinite.
-constexpr size_t kRow = 16;
+// Looks at four vectors at a time, which -O2 of either compiler keeps in registers; a loop over elements is a third as fast. `add`
+// joins what has been found, 0 so far, with the next vector and leaves 0 where all its numbers are finite.
+template <typename T, typename Add>
+bool AnyIn(std::span<const std::byte> elements, Add add) {
+  constexpr size_t kBytes = 16, kRow = 4 * kBytes;
+  typedef T Vector __attribute__((vector_size(kBytes)));
+  const auto at = [](const std::byte* place) {
+    Vector x;
+    std::memcpy(&x, place, kBytes);
+    return x;
+  };
+  Vector a = {}, b = {}, c = {}, d = {};
+  for (; elements.size() >= kRow; elements = elements.subspan(kRow)) {
+    const std::byte* const row = elements.data();
+    a = add(a, at(row));
+    b = add(b, at(row + kBytes));
+    c = add(c, at(row + 2 * kBytes));
+    d = add(d, at(row + 3 * kBytes));
+  }
+  std::byte rest[kRow] = {};  // zeros are finite
+  std::ranges::copy(elements, rest);
+  a = add(a, at(rest));
+  b = add(b, at(rest + kBytes));
+  c = add(c, at(rest + 2 * kBytes));
+  d = add(d, at(rest + 3 * kBytes));
+  for (const Vector& found : {a, b, c, d}) {
+    for (size_t i = 0; i < kBytes / sizeof(T); ++i) {
+      if (!(found[i] == T{})) return true;
+    }
+  }
+  return false;
+}
 
 // x - x is 0, or NaN where x is not finite.
 template <typename Float>
 bool AnyNotFinite(std::span<const std::byte> elements) {
-  const size_t count = elements.size() / sizeof(Float);
-  const auto* const x = reinterpret_cast<const Float*>(elements.data());
-  Float sums[kRow] = {}, rest = 0;
-  size_t i = 0;
-  for (; i + kRow <= count; i += kRow) {
-    for (size_t k = 0; k < kRow; ++k) sums[k] += x[i + k] - x[i + k];
-  }
-  for (; i < count; ++i) rest += x[i] - x[i];
-  for (const Float sum : sums) rest += sum;
-  return std::isnan(rest);
+  return AnyIn<Float>(elements, [](auto found, auto x) { return found + (x - x); });
 }
 
 // A 16-bit float is not finite if all bits of its exponent are set.
 bool AnyNotFinite(std::span<const std::byte> elements, uint16_t exponent) {
-  const size_t count = elements.size() / sizeof(uint16_t);
-  const auto* const x = reinterpret_cast<const uint16_t*>(elements.data());
-  uint16_t any[kRow] = {};
-  size_t i = 0;
-  for (; i + kRow <= count; i += kRow) {
-    for (size_t k = 0; k < kRow; ++k) any[k] |= (x[i + k] & exponent) == exponent ? 1 : 0;
-  }
-  for (; i < count; ++i) any[0] |= (x[i] & exponent) == exponent ? 1 : 0;
-  return std::ranges::any_of(any, [](uint16_t one) { return one != 0; });
+  return AnyIn<uint16_t>(elements, [exponent](auto found, auto x) {
+    return found | reinterpret_cast<decltype(x)>((x & exponent) == exponent);
+  });
 }
 
 bool IsBad(double x, Bad bad) { return (bad != Bad::kInf && std::isnan(x)) || (bad != Bad::kNan && std::isinf(x)); }

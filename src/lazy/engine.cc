@@ -61,6 +61,7 @@ Engine::Engine(Config config)
       store_(std::move(config.store)),
       metrics_(std::move(config.metrics)),
       explain_(std::move(config.explain)),
+      explain_launches_(config.explain_launches),
       services_(
           std::move(config.log), metrics_.get(),
           [this] {
@@ -96,6 +97,9 @@ compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, ProgramOpti
     if (explain_) explain_(text());
     services_.LogLazily(LogLevel::kInfo, text);
   };
+  if (explain_ && explain_launches_) {
+    cache.explain_launch = [this](absl::FunctionRef<std::string()> text) { explain_(text()); };
+  }
   cache.dump = options_.dump;
   cache.draw = GraphDot;
   cache.note = [this](absl::FunctionRef<std::string()> text) { services_.LogLazily(LogLevel::kDebug, text); };

@@ -29,6 +29,7 @@ class Engine final : public RefCounted {
     std::unique_ptr<compiler::ProgramStore> store;                   // null: programs live as long as the engine
     LogHook log;                                                     // may be empty
     std::function<void(std::string_view)> explain;                   // why programs are made, a line each; may be empty
+    bool explain_launches = false;                                   // and a line a launch
     std::shared_ptr<CallbackQueue> queue;                            // null: callbacks do not wait
     std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();  // the backends may have it, too
   };
@@ -311,6 +312,7 @@ class Engine final : public RefCounted {
   std::unique_ptr<compiler::ProgramStore> store_;
   const std::shared_ptr<Metrics> metrics_;
   const std::function<void(std::string_view)> explain_;
+  const bool explain_launches_;
   const std::shared_ptr<std::atomic<int64_t>> programs_made_ = std::make_shared<std::atomic<int64_t>>(0);
   Services services_;
   std::vector<Device*> device_list_;

@@ -138,6 +138,11 @@ void Engine::ExplainAll() {
     Lock lock(recorder_, Lock::To::kNote);
     for (const auto& cache : mesh_programs_) text += cache->Summary();
   }
+  for (int i = 0; explain_launches_ && i <= static_cast<int>(CutReason::kCustom); ++i) {
+    const Counter counter = Launcher::CounterOf(static_cast<CutReason>(i));
+    if (const int64_t times = metrics_->Get(counter); times > 0)
+      absl::StrAppend(&text, "  launched ", InfoOf(counter).meaning, ": ", times, "\n");
+  }
   text.pop_back();
   explain_(text);
 }

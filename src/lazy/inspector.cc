@@ -2,12 +2,14 @@
 #include "src/lazy/inspector.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/backends/has_workers.h"
 #include "src/ir/rewrite.h"
 #include "src/lazy/evaluator.h"
 #include "src/lazy/index_check.h"
@@ -73,6 +75,50 @@ absl::StatusOr<bool> HoldsBad(Buffer& buffer, Bad bad) {
   HostTensor host(buffer.dtype(), buffer.dims());
   WEFT_RETURN_IF_ERROR(buffer.device()->backend->FromDevice(buffer, 0, host.mutable_bytes()));
   return HoldsBad(host.dtype(), host.bytes(), bad);
+}
+
+// The first of these ready buffers that holds a bad number, or their number. Memory that the host reads is looked through in pieces,
+// by the threads of kernels if the backend has some: one thread would take a fifth of a short training step for that.
+absl::StatusOr<size_t> FirstHolding(std::span<const Looked> all, Bad bad) {
+  constexpr size_t kPiece = size_t{64} << 10;  // of whole elements of any type
+  struct Piece {
+    size_t buffer;
+    std::span<const std::byte> bytes;
+  };
+  std::vector<Piece> pieces;
+  HasWorkers* workers = nullptr;
+  std::atomic<size_t> first = all.size();
+  const auto found_in = [&](size_t buffer) {
+    size_t known = first.load(std::memory_order_relaxed);
+    while (buffer < known && !first.compare_exchange_weak(known, buffer, std::memory_order_relaxed)) {
+    }
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    Buffer& buffer = *all[i].buffer;
+    if (!buffer.device()->is_host()) {
+      WEFT_ASSIGN_OR_RETURN(const bool holds, HoldsBad(buffer, bad));
+      if (holds) found_in(i);
+      continue;
+    }
+    if (workers == nullptr) workers = dynamic_cast<HasWorkers*>(buffer.device()->backend);
+    std::span<const std::byte> rest(static_cast<const std::byte*>(buffer.host_data()),
+                                    static_cast<size_t>(buffer.bytes()));
+    for (; !rest.empty(); rest = rest.subspan(std::min(rest.size(), kPiece)))
+      pieces.push_back({i, rest.first(std::min(rest.size(), kPiece))});
+  }
+  const auto look = [&](int64_t begin, int64_t end, int) {
+    for (const Piece& piece : std::span(pieces).subspan(begin, end - begin)) {
+      if (piece.buffer >= first.load(std::memory_order_relaxed)) continue;
+      if (HoldsBad(all[piece.buffer].buffer->dtype(), piece.bytes, bad)) found_in(piece.buffer);
+    }
+  };
+  const auto count = static_cast<int64_t>(pieces.size());
+  if (workers != nullptr && count > 1) {
+    workers->Split(count, look);
+  } else {
+    look(0, count, 0);
+  }
+  return first.load(std::memory_order_relaxed);
 }
 
 std::string TypesOf(std::span<const ir::Value> operands) {
@@ -374,28 +420,27 @@ absl::Status Inspector::InsideBranch(Lock& lock, MeshState& state, const ir::Nod
 
 absl::Status Inspector::Look(Lock& lock, MeshState& state, const compiler::Program& program,
                              std::span<const Ref<Data>> arguments, std::span<const Ref<Data>> results) {
-  std::vector<std::pair<size_t, Ref<Buffer>>> held;
+  std::vector<Looked> held;
   for (size_t i = 0; i < results.size(); ++i) {
     for (const Ref<Buffer>& shard : results[i]->shards()) {
       if (!IsFloat(shard->dtype()) && !IsComplex(shard->dtype())) continue;
-      held.emplace_back(i, shard);
+      held.push_back({i, shard, nullptr});
       shard->Hold();
     }
   }
   std::string found;
   const absl::Status status = lock.Open([&]() -> absl::Status {
-    for (const auto& [number, buffer] : held) {
-      WEFT_RETURN_IF_ERROR(services_.WaitFor(buffer->ready(), Part::kResults));
-      WEFT_ASSIGN_OR_RETURN(const bool holds, HoldsBad(*buffer, options_.first_bad));
-      if (!holds) continue;
-      WEFT_ASSIGN_OR_RETURN(const Contents contents, ContentsOf(Looked{number, buffer, nullptr}, options_.first_bad));
-      found = absl::StrCat("element ", contents.first, " of result ", number, " of a launch, ", NameOf(buffer->dtype()),
-                           DimsToString(buffer->dims()), ", is ", NameOf(options_.first_bad), " (first_bad)");
-      return absl::OkStatus();
-    }
+    for (const Looked& one : held) WEFT_RETURN_IF_ERROR(services_.WaitFor(one.buffer->ready(), Part::kResults));
+    WEFT_ASSIGN_OR_RETURN(const size_t at, FirstHolding(held, options_.first_bad));
+    if (at == held.size()) return absl::OkStatus();
+    const Buffer& buffer = *held[at].buffer;
+    WEFT_ASSIGN_OR_RETURN(const Contents contents, ContentsOf(held[at], options_.first_bad));
+    found = absl::StrCat("element ", contents.first, " of result ", held[at].number, " of a launch, ",
+                         NameOf(buffer.dtype()), DimsToString(buffer.dims()), ", is ", NameOf(options_.first_bad),
+                         " (first_bad)");
     return absl::OkStatus();
   });
-  for (const auto& [number, buffer] : held) buffer->Unhold();
+  LetGo(held);
   // Every launch's failure is reported elsewhere, this one's too.
   if (!status.ok() || found.empty()) return absl::OkStatus();
   const Looks looks;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <new>
 
+#include "absl/strings/str_cat.h"
 #include "src/lazy/cut_planner.h"
 #include "src/lazy/launched.h"
 #include "src/ops/registry.h"
@@ -27,12 +28,23 @@ void CountTimes(Metrics& metrics, PartScope& part, int64_t ran, int64_t nodes) {
   metrics.Add(Sample::kLaunchNodes, nodes, now);
 }
 
+// A launch in a line, for the option explain.
+std::string ExplanationOf(const compiler::Program& program, const Cut& cut, Counter counter, int64_t taken_over) {
+  const std::string at = cut.outputs.empty() ? "" : ir::ToString(cut.outputs.back().node->location());
+  return absl::StrCat("launched ", InfoOf(counter).meaning, at.empty() ? "" : " at ", at, ": program ", program.name,
+                      ", ", cut.trace.nodes.size() + cut.replayed, " nodes, ", cut.arguments.size(), " arguments, ",
+                      taken_over, " taken over, ", cut.outputs.size(), " results",
+                      cut.replayed > 0 ? ", as before" : "");
+}
+
 }  // namespace
 
 void ForgetPast(const ir::Node& node) {
   if (node.needs_gradient() && &node.op() != &ops::kOp_stop_gradient) return;
   if (AllKnown(node)) node.ForgetOperands();
 }
+
+Counter Launcher::CounterOf(CutReason reason) { return kReasonCounters[static_cast<size_t>(reason)]; }
 
 Ref<Event> Launcher::Backlog(const MeshState& state) {
   if (state.launches < MeshState::kAhead) return nullptr;
@@ -187,7 +199,7 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size() + cut->replayed);
   CountTimes(metrics_, part, ran, nodes);
   metrics_.Add(Counter::kCuts);
-  metrics_.Add(kReasonCounters[static_cast<size_t>(reason)]);
+  metrics_.Add(CounterOf(reason));
   metrics_.Add(Counter::kCutOutputs, static_cast<int64_t>(cut->outputs.size()));
   metrics_.Add(Counter::kCutNodesComputed, nodes);
   if (program->whole_results > 0) metrics_.Add(Counter::kCutOutputsWhole, program->whole_results);
@@ -195,6 +207,8 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   metrics_.Add(Counter::kKernelLaunches, program->executable->stats().kernels);
   metrics_.Add(Counter::kBuffersDonated, donations);
   if (AskedByName(reason)) state.policy.Computed(nodes);
+
+  state.programs->ExplainLaunch([&] { return ExplanationOf(*program, *cut, CounterOf(reason), donations); });
 
   // Pasts that no gradient can ask for may die now; the arguments' nodes with them.
   cut->trace.Clear();

@@ -18,6 +18,8 @@ class Launcher {
   // `takes_over`: launches may take over the memory of arguments that nobody needs any more.
   explicit Launcher(Metrics& metrics, bool takes_over = true) : metrics_(metrics), may_take_over_(takes_over) {}
 
+  // Names the counter of launches of this reason.
+  static Counter CounterOf(CutReason reason);
   // Returns the event after which there is room for another launch; null if there is room.
   static Ref<Event> Backlog(const MeshState& state);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "src/compiler/program_dump.h"
 #include "src/ir/location.h"
@@ -41,7 +42,8 @@ enum class HostReads : uint8_t { kAllow, kWarn, kForbid };
 struct Options : EngineOptions {
   Mode mode = Mode::kLazy;
   Positions positions = Positions::kCall;
-  Bad first_bad = Bad::kOff;  // looked for in the results of launches
+  std::string positions_root;  // a folder that files of positions are told from; empty: as they are marked
+  Bad first_bad = Bad::kOff;   // looked for in the results of launches
   HostReads host_read = HostReads::kAllow;
   std::function<ir::Location()> caller;         // where the call in progress was made; may be null
   std::shared_ptr<compiler::ProgramDump> dump;  // where texts of compiled programs go; may be null

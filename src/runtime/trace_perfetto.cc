@@ -15,6 +15,7 @@ constexpr int kUuid = 1, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8, k
 constexpr int kProcessPid = 1, kProcessName = 6;                                                  // ProcessDescriptor
 constexpr int kThreadPid = 1, kThreadTid = 2, kThreadName = 5;                                    // ThreadDescriptor
 constexpr int kCategory = 3, kAnnotation = 4, kType = 9, kName = 10, kOfTrack = 11, kValue = 30;  // TrackEvent
+constexpr int kFlow = 47, kLastOfFlow = 48;                                                       // TrackEvent
 constexpr int kCategories = 1, kNames = 2;                                                        // InternedData
 constexpr int kNumber = 1, kText = 2;                                         // EventName, EventCategory
 constexpr int kAnnotationInt = 4, kAnnotationText = 6, kAnnotationName = 10;  // DebugAnnotation
@@ -34,6 +35,10 @@ class Message {
     Varint(static_cast<uint64_t>(number) << 3 | 2);
     Varint(bytes.size());
     bytes_.append(bytes);
+  }
+  void AddFixed64(int number, uint64_t value) {
+    Varint(static_cast<uint64_t>(number) << 3 | 1);
+    for (int i = 0; i < 8; ++i) bytes_ += static_cast<char>(value >> 8 * i);
   }
   void Add(int number, const Message& message) { Add(number, std::string_view(message.bytes_)); }
   const std::string& bytes() const { return bytes_; }
@@ -110,6 +115,10 @@ class Writer {
     event.Add(field::kCategory, number(categories_, span.name->kind, field::kCategories, NameOf(span.name->kind)));
     event.Add(field::kName, number(names_, span.name->text, field::kNames, span.name->text));
     Annotate(*span.name, &event);
+    if (const FlowEnd flow = FlowEndOf(span); flow != FlowEnd::kNone) {
+      event.AddFixed64(flow == FlowEnd::kFrom ? field::kFlow : field::kLastOfFlow,
+                       static_cast<uint64_t>(span.argument));
+    }
     Event(span.start, event, news ? &interned : nullptr);
   }
   static void Annotate(const SpanName& name, Message* event) {

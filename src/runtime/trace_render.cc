@@ -161,9 +161,19 @@ std::string ChromeOf(const TraceRecord& record) {
                         "\"");
       }
       absl::StrAppend(&json, ",\"name\":", Text(span.name->text), ArgumentsOf(span), "}");
+      if (const FlowEnd flow = FlowEndOf(span); flow != FlowEnd::kNone) {
+        absl::StrAppend(&json, ",\n{\"ph\":\"", flow == FlowEnd::kFrom ? "s" : "f\",\"bp\":\"e",
+                        "\",\"pid\":1,\"tid\":", thread.number, ",\"ts\":", Micros(span.start - record.start),
+                        ",\"cat\":\"launch\",\"name\":\"launch\",\"id\":", span.argument, "}");
+      }
     }
   }
   return json + "\n]}\n";
+}
+
+FlowEnd FlowEndOf(const TraceSpan& span) {
+  if (span.name->kind != SpanKind::kLaunch || span.argument == 0) return FlowEnd::kNone;
+  return span.name->text == kRunSpan.text ? FlowEnd::kTo : FlowEnd::kFrom;
 }
 
 TraceSummary Summarize(const TraceRecord& record) {

@@ -12,8 +12,13 @@ namespace weft {
 // JSON of Chrome's Trace Event Format, which chrome://tracing, Perfetto and Speedscope open. Spans of a thread nest: where one would end
 // behind the one around it, it ends with it. Times are microseconds since the trace began.
 std::string ChromeOf(const TraceRecord& record);
+// An arrow goes from the span that hands a launch over to the launch's own, which has the same argument and the kernels inside.
 // Perfetto's TrackEvent messages (https://perfetto.dev/docs/reference/trace-packet-proto).
 std::string PerfettoOf(const TraceRecord& record);
+
+// The end of such an arrow, or none.
+enum class FlowEnd : uint8_t { kNone, kFrom, kTo };
+FlowEnd FlowEndOf(const TraceSpan& span);
 
 // The time that each part took.
 struct TraceSummary {

@@ -14,7 +14,7 @@ static void every_variable_has_an_option_that_reads_it(void) {
                                    {"cache_dir", "/nonexistent/weft"}, {"log", "error"}, {"verify_between_passes", "1"}, {"on_read", "zeros"},
                                    {"matmul_precision", "high"}, {"use_bf16", "1"}, {"downcast_bf16", "1"}, {"use_32bit_long", "1"},
                                    {"allow_winograd", "1"}, {"callbacks", "queued"}, {"positions", "stack"},
-                                   {"explain", "compiles"}, {"sync_wait", "1"}, {"metrics_format", "json"},
+                                   {"explain", "launches"}, {"sync_wait", "1"}, {"metrics_format", "json"},
                                    {"first_bad", "nan"}, {"op_by_op", "both"}, {"save_graphs_format", "dot"},
                                    {"trace_file", "/nonexistent/weft/trace"}, {"trace_steps", "1:1"}, {"perf_map", "map"},
                                    {"gdb", "1"}, {"host_read", "warn"}, {"dump_dir", "/nonexistent/weft/dump"}};

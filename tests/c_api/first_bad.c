@@ -108,6 +108,34 @@ static void replayed(void) {
   weft_context_release(ctx);
 }
 
+/* Results that several threads look through: the first of two is finite, one element of the other is bad. */
+static void large(const char* platform) {
+  enum { kCount = 1000003 };
+  static const int64_t at[] = {0, 16383, 16384, 500001, kCount - 1};
+  float* const values = malloc(kCount * sizeof *values);
+  weft_context* const ctx = context_of(platform, WEFT_MODE_LAZY, "nan");
+  for (size_t k = 0; k <= sizeof at / sizeof *at; ++k) {
+    const int is_bad = k < sizeof at / sizeof *at;
+    char found[96], counted[96];
+    weft_tensor *x = NULL, *twice = NULL, *root = NULL;
+    for (int i = 0; i < kCount; ++i) values[i] = 4;
+    if (is_bad) values[at[k]] = -1;
+    x = f32(ctx, DIMS(kCount), values);
+    MUST(weft_add(ctx, x, x, &twice));
+    MUST(weft_sqrt(ctx, x, &root));
+    if (is_bad) {
+      snprintf(found, sizeof found, "sqrt(f32[%d]): element %d of the result is NaN", kCount, (int)at[k]);
+      snprintf(counted, sizeof counted, "1 of %d elements NaN", kCount);
+      NAMES(weft_sync(ctx, NULL, NULL), NULL, found, counted);
+    } else {
+      MUST(weft_sync(ctx, NULL, NULL));
+    }
+    weft_tensor_release(x), weft_tensor_release(twice), weft_tensor_release(root);
+  }
+  weft_context_release(ctx);
+  free(values);
+}
+
 /* --- Functions and loops -------------------------------------------------------------------------------------------------- */
 
 /* sqrt(h - 0.3) of what is carried: from 1 it goes below 0.3 after some runs, then it is the root of a negative number. */
@@ -371,6 +399,8 @@ int main(void) {
   steps("cpu");
   steps("reference");
   replayed();
+  large("cpu");
+  large("reference");
   loops(WEFT_MODE_LAZY);
   loops(WEFT_MODE_EAGER);
   loops(WEFT_MODE_DEBUG);

@@ -495,7 +495,7 @@ static void others_variables(void) {
     const char *variable, *said, *option, *is;
   } rows[] = {{"XLA_IR_DEBUG", "1", "positions", "stack"},       {"XLA_IR_DEBUG", "true", "positions", "stack"},
               {"XLA_HLO_DEBUG", "1", "positions", "stack"},      {"XLA_IR_DEBUG", "0", "positions", "call"},
-              {"PT_XLA_DEBUG_LEVEL", "2", "explain", "compiles"}, {"PT_XLA_DEBUG", "1", "explain", "compiles"},
+              {"PT_XLA_DEBUG_LEVEL", "2", "explain", "launches"}, {"PT_XLA_DEBUG", "1", "explain", "compiles"},
               {"PT_XLA_DEBUG_FILE", "/tmp/x", "explain_file", "/tmp/x"}, {"XLA_SYNC_WAIT", "1", "sync_wait", "1"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
     setenv(rows[i].variable, rows[i].said, 1);

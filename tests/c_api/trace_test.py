@@ -94,6 +94,17 @@ class Traces(unittest.TestCase):
         self.assertRegex(gemm["implementation"], "^gemm [a-z].* f32$")
         self.assertEqual(2 * 96 ** 3, gemm["flops"])
         self.assertGreaterEqual(gemm["bytes_read"], 2 * 4 * 96 ** 2)
+        # An arrow from each call to its launch, in which its kernels lie.
+        begins, ends = ({event["id"]: event for event in events if event["ph"] == phase} for phase in "sf")
+        self.assertEqual(STEPS, len(begins))
+        self.assertEqual(set(begins), set(ends))
+        runs = [event for event in events if event["ph"] == "X" and event["name"] == "run"]
+        for number, end in ends.items():
+            self.assertLessEqual(begins[number]["ts"], end["ts"])
+            run = [one for one in runs if (one["tid"], one["ts"]) == (end["tid"], end["ts"])]
+            self.assertEqual(1, len(run))
+            inside = [one for one in kernels if one["tid"] == end["tid"] and run[0]["ts"] <= one["ts"] < run[0]["ts"] + run[0]["dur"]]
+            self.assertIn("gemm", [one["name"] for one in inside])
         count = sum(event["ph"] in "XC" for event in events)
         self.assertLessEqual(path.stat().st_size / count, 24, count)
 

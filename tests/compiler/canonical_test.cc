@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/compiler/build_id.h"
@@ -138,6 +139,31 @@ TEST(Canonical, ReadsBack) {
   Value sum = ops::Call(b, ops::kOp_mul, {softmax, literal});
   s.trace.outputs = {s.Node(sum, {rs, rl}), rs};
   ExpectReadsBack(s.trace);
+}
+
+// What the fuzzer found: a literal of gigabytes without their bytes, a function in a node without a result; and tuples in tuples, many
+// arguments in few bytes.
+TEST(Canonical, BytesThatNobodyWroteAreRefusedAtOnce) {
+  const char* const found[] = {
+      "AgABAILABAIICAAAAgCCwAQAAwhjb25zdGFudEEHgsAEAgj4v8/5AAAAAAAAAAAAAIwAAEBAAACAQAAAoEAAAMBAAADgQAAAAEEAAAAAQABAAE"
+      "AAAIBAAQIJPXRyYW5zAILABAADAA7/////////////AQCCwAQCCACCwAQCCAj/AgABAILABAIICAAAAgCCwAQAAwhjb25zdGFudEEHgsAEAggI"
+      "QDAAAAAAAAAAAAAAAIwAAEBAAACAQAAAoEAAAMBAAADgQAAAAEEAAAAAQABAAEAAAIBAAQIJPXRyYW5zAILABAAD//9ACAAAAAEEAQY=",
+      "AgABAILABAIICAAAAgCCwAQAAwhjb25zdGFudAEHgsAEAggIQAAAAAAAAIA/AAAAQAAAQEAAAIBAAACgQAAAwEAAAOBAAAAAQQAAEEEAACBBAA"
+      "A1QQAAQEE9AFBBAABgQQAAcEEBAILABAIICOsAAAgAAAAAAAAAAAEAggABAQAAAAAAADUAAgECCXRyYW5zcG9zZQEE29vb29vb29vb29vb29vb"
+      "AgABAILABAIICAAAAgCCwAQAAwhjb25zdGFudAGrq6urq6urq6sAAADb29vb29vb29vb29vb29vb29vb29vb2wY="};
+  for (const char* text : found) {
+    std::string bytes;
+    ASSERT_TRUE(absl::Base64Unescape(text, &bytes));
+    EXPECT_TRUE(absl::IsInternal(ReadCanonical(bytes).status()));
+  }
+  // One argument that is a number of one word, and its type: so many tuples of one.
+  std::string tuples("\x01\0\x02", 3);
+  for (int i = 0; i < 1'000'000; ++i) tuples += "\x02\x01";
+  EXPECT_TRUE(absl::IsInternal(ReadCanonical(tuples).status()));
+  // 2^30 arguments: one of a kind, and as many as are left that are like it.
+  const std::string type("\0\x82\xc0\x04\0", 5);  // f32[]
+  const std::string many = "\x80\x80\x80\x80\x04" + std::string(2, '\0') + type + "\x01\xff\xff\xff\xff\x03\x01";
+  EXPECT_TRUE(absl::IsInternal(ReadCanonical(many).status()));
 }
 
 TEST(Canonical, OfAFunctionFollowsItsOwnNumbers) {

@@ -2,14 +2,12 @@
 // that gives the same text again.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/ops/registry.h"
-
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+#include "tests/fuzz/seeded.h"
 
 namespace {
 
@@ -36,12 +34,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 }
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  if (size < 64) {
-    const char* const text = kTexts[seed % std::size(kTexts)];
-    if (std::strlen(text) <= max_size) {
-      std::memcpy(data, text, std::strlen(text));
-      return std::strlen(text);
-    }
-  }
-  return LLVMFuzzerMutate(data, size, max_size);
+  return SeededOrMutated(kTexts[seed % std::size(kTexts)], 64, data, size, max_size);
 }

@@ -177,6 +177,7 @@ constexpr SpanName kGemm{.text = "gemm",
 constexpr SpanName kOdd{.text = "100 %\n\xff\xc3\xa9", .kind = SpanKind::kUser};
 constexpr SpanName kMemory{.text = "bytes in use", .kind = SpanKind::kCounter};
 constexpr SpanName kRecord{.text = "record"};
+constexpr SpanName kHandOver{.text = "hand over", .kind = SpanKind::kLaunch};
 
 TraceRecord Fixed() {
   TraceRecord record;
@@ -213,6 +214,20 @@ TEST(TraceTexts, ChromeIsValidAndNests) {
 {"ph":"X","pid":1,"tid":42,"ts":2.500,"dur":1,"cat":"kernel","name":"gemm","args":{"implementation":"gemm few rows avx2 f32","where":"a\"b\\c.py:7","flops":4000,"bytes_read":300,"bytes_written":100}}
 ]}
 )");
+}
+
+// Launch 7 is handed over on one thread and runs on the other.
+TEST(TraceTexts, ArrowsGoFromTheCallToItsLaunch) {
+  TraceRecord record = Fixed();
+  record.spans = {{&kHandOver, 1'001'000, 1'002'000, 7, 0}, {&kRunSpan, 1'003'000, 1'006'000, 7, 1}};
+  EXPECT_THAT(ChromeOf(record), testing::HasSubstr(R"("cat":"launch","name":"hand over"},
+{"ph":"s","pid":1,"tid":41,"ts":1,"cat":"launch","name":"launch","id":7})"));
+  EXPECT_THAT(ChromeOf(record), testing::HasSubstr(R"("cat":"launch","name":"run"},
+{"ph":"f","bp":"e","pid":1,"tid":42,"ts":3,"cat":"launch","name":"launch","id":7})"));
+  // Fields 47 and 48, eight bytes each.
+  const std::string seven("\x07\0\0\0\0\0\0\0", 8);
+  EXPECT_THAT(PerfettoOf(record), testing::HasSubstr("\xf9\x02" + seven));
+  EXPECT_THAT(PerfettoOf(record), testing::HasSubstr("\x81\x03" + seven));
 }
 
 TEST(TraceTexts, ReportHasKernelsPartsAndThreads) {

@@ -103,8 +103,14 @@ struct context_options {
    * XLA_HLO_DEBUG do (1: stack)
    */
   maybe_text positions = {};
-  /* compiles: why each program was not in memory, with a summary when the context ends, in explain_file. Where nobody
-   * sets it, PT_XLA_DEBUG_LEVEL (1, 2) and PT_XLA_DEBUG do. Log records of level info say each reason in any case
+  /* a folder: files in it are told from there (train.py, not /home/me/project/train.py) in positions that are marked from
+   * now on, and so in errors, reasons, texts, dumps and traces; empty: files as they are marked
+   */
+  maybe_text positions_root = {};
+  /* compiles: why each program was not in memory, with a summary when the context ends, in explain_file. launches: that,
+   * and of each launch why it was made, where its last result was recorded, which program it is, and how many nodes,
+   * arguments and results it has. Where nobody sets it, PT_XLA_DEBUG_LEVEL (1, 2) and PT_XLA_DEBUG do. Log records of
+   * level info say each reason in any case
    */
   maybe_text explain = {};
   /* where explain writes: a file, to whose end it is added, STDERR or STDOUT. Where nobody sets it, PT_XLA_DEBUG_FILE
@@ -246,6 +252,7 @@ inline void settings_of(const context_options& options, setting_list& list) {
   if (options.verify_between_passes) list.add("verify_between_passes", std::int64_t{*options.verify_between_passes});
   if (options.log) list.add("log", *options.log);
   if (options.positions) list.add("positions", *options.positions);
+  if (options.positions_root) list.add("positions_root", *options.positions_root);
   if (options.explain) list.add("explain", *options.explain);
   if (options.explain_file) list.add("explain_file", *options.explain_file);
   if (options.first_bad) list.add("first_bad", *options.first_bad);

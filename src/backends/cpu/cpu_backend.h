@@ -10,6 +10,7 @@
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/jit/isa.h"
 #include "src/backends/cpu/jit/jit.h"
+#include "src/backends/has_workers.h"
 #include "src/backends/host_writable.h"
 #include "src/backends/shows_code.h"
 #include "src/ops/custom/functions.h"
@@ -33,7 +34,7 @@ struct CpuOptions {
 class CodeCache;
 class LaunchQueue;
 
-class CpuBackend final : public Backend, public HostWritable, public ShowsCode {
+class CpuBackend final : public Backend, public HostWritable, public HasWorkers, public ShowsCode {
  public:
   // FAILED_PRECONDITION if this machine cannot run the instruction set, INVALID_ARGUMENT for an unknown one.
   static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(const CpuOptions& options = {});
@@ -53,6 +54,7 @@ class CpuBackend final : public Backend, public HostWritable, public ShowsCode {
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release) override;
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override;
+  void Split(int64_t count, ThreadPool::RangeFn fn) override { pool()->ParallelRanges(count, fn); }
   // kLoops: behind the fused module and the launch list.
   absl::StatusOr<std::string> CodeText(const ir::Module& module, const CompileOptions& options, CodeForm form) override;
   MemoryStats memory_stats(Device* device) const override;

@@ -23,6 +23,9 @@ namespace weft::cpu {
 namespace {
 
 constexpr SpanName kMemoryInUse{.text = "bytes in use", .kind = SpanKind::kCounter};
+// The span on the thread that launches; its argument is that of the launch's own span (trace_render.h).
+constexpr SpanName kHandOver{.text = "hand over", .kind = SpanKind::kLaunch};
+std::atomic<int64_t> g_traced_launches{0};
 constexpr int64_t kSplitCost = 6'000'000;  // picoseconds: below, one thread is quicker than waking a second
 // Whole programs below run on the caller's thread: waking the queue's and then the caller again takes two or three times 30 us.
 constexpr int64_t kInlineCost = 200'000'000;
@@ -92,6 +95,7 @@ class CpuExecutable final : public Executable {
     std::shared_ptr<std::atomic<int64_t>> written;
     const BackendServices* services = nullptr;  // the queue's, which outlives what it runs
     uint64_t program = 0;                       // as who launches it has it in the table of threads
+    int64_t number = 0;                         // of traced launches; 0: nobody traces
   };
 
   absl::StatusOr<DeviceResults> Launch(const DeviceArguments& arguments) {
@@ -160,6 +164,9 @@ class CpuExecutable final : public Executable {
       results.buffers.push_back(Ref<Buffer>(
           new CpuBuffer(device, program.results[r].dtype, program.results[r].dims, ready, launch->results[r])));
     }
+    const Trace& trace = *launch->services->trace;
+    if (trace.on()) launch->number = g_traced_launches.fetch_add(1, std::memory_order_relaxed) + 1;
+    const SpanScope span(trace, kHandOver, launch->number);
     queue_->Submit([launch] { RunLaunch(*launch); }, ready ? DoneBy() : WorkQueue::By::kQueue);
     return results;
   }
@@ -249,7 +256,7 @@ class CpuExecutable final : public Executable {
       const bool traced = trace.on();
       launch.tables.names = traced ? NamesOfKernels(*launch.loaded, launch.pool->threads()) : nullptr;
       launch.tables.trace = trace.id();
-      SpanScope span(trace, kRunSpan);
+      SpanScope span(trace, kRunSpan, launch.number);
       int64_t written = 0;
       launch.tables.constants = launch.loaded->program.constants.data();
       launch.tables.written = &written;
