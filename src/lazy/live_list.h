@@ -47,7 +47,7 @@ class LiveList {
 
  private:
   static bool IsSettled(const Tensor& tensor) {
-    if (tensor.state.overwritten != nullptr) return false;
+    if (tensor.state.overwritten != nullptr || tensor.state.unmade) return false;
     return tensor.state.expired || (tensor.value() && DataOf(tensor.value()) != nullptr);
   }
 
