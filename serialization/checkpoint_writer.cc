@@ -368,6 +368,13 @@ absl::Status Saving(const std::string& path, const absl::Status& status) {
   return WithText(status, absl::StrCat("saving checkpoint '", path, "': ", status.message()));
 }
 
+// A full disk shows before the work, and extents come in one piece. Not every file system can.
+absl::Status Reserve(const File& file, uint64_t bytes) {
+  const int reserved = file.fs()->Allocate(file.fd(), static_cast<int64_t>(bytes));
+  if (reserved != -ENOSPC && reserved != -EDQUOT && reserved != -EFBIG) return absl::OkStatus();
+  return IoError(absl::StrCat("reserve ", bytes, " bytes for"), file.path(), reserved);
+}
+
 }  // namespace
 
 absl::StatusOr<FilePlace> PlaceOfCheckpoint(const std::string& path, FileSystem* fs) {
@@ -387,7 +394,6 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
   SaveStats unused;
   if (stats == nullptr) stats = &unused;
   const std::string path = place.path;
-  FileSystem* fs = place.folder.fs();
   return Saving(path, [&]() -> absl::Status {
     uint64_t total = 0;
     for (const Tree::TensorLeaf& leaf : tree.tensors()) {
@@ -395,23 +401,29 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
     }
     // Bytes that need not reach the disk go no further than the page cache.
     const bool direct = options.durability == Durability::kPower && total >= kDirectFrom;
-    WEFT_ASSIGN_OR_RETURN(AtomicFile file,
+    struct Writing {
+      AtomicFile file;
+      std::optional<BlockWriter> out;
+    };
+    auto writing = std::make_unique<Writing>();
+    AtomicFile& file = writing->file;
+    WEFT_ASSIGN_OR_RETURN(file,
                           AtomicFile::Create(std::move(place), {.durability = options.durability, .direct = direct}));
-    {
-      BlockWriter out(&file.file(), file.direct() ? BlockWriter::Target::kDirectFile : BlockWriter::Target::kFile);
-      Writer writer(&out, tree, source, options, stats);
+    stats->direct = file.direct();
+    const auto target = file.direct() ? BlockWriter::Target::kDirectFile : BlockWriter::Target::kFile;
+    writing->out.emplace(&file.file(), target, /*alone=*/false, options.wait.look);
+    const absl::Status written = [&]() -> absl::Status {
+      Writer writer(&*writing->out, tree, source, options, stats);
       WEFT_RETURN_IF_ERROR(writer.Plan());
-      stats->direct = file.direct();
-      if (total >= kDirectFrom) {
-        // A full disk shows before the work, and extents come in one piece. Not every file system can.
-        const int64_t bytes = static_cast<int64_t>(writer.estimated_file_bytes());
-        const int reserved = fs->Allocate(file.file().fd(), bytes);
-        if (reserved == -ENOSPC || reserved == -EDQUOT || reserved == -EFBIG) {
-          return IoError(absl::StrCat("reserve ", bytes, " bytes for"), file.file().path(), reserved);
-        }
-      }
-      WEFT_RETURN_IF_ERROR(writer.Run());
+      if (total >= kDirectFrom) WEFT_RETURN_IF_ERROR(Reserve(file.file(), writer.estimated_file_bytes()));
+      return writer.Run();
+    }();
+    if (absl::IsCancelled(written) || absl::IsDeadlineExceeded(written)) {
+      file.Discard();
+      LeaveBehind(options.wait, std::move(writing));
     }
+    WEFT_RETURN_IF_ERROR(written);
+    writing->out.reset();
     return file.Commit(options.wait);
   }());
 }

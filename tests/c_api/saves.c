@@ -253,6 +253,7 @@ static void a_save_behind_ends_when_it_is_cancelled(void) {
   enum { kTensors = 16 };
   weft_context* ctx = new_context();
   weft_tree *large = state_of(ctx, 3, 16 << 20), *small = state_of(ctx, 9, 10);
+  int64_t least = 1000;
   int i, ended = 0;
   char key[20];
   for (i = 1; i < kTensors; ++i) {
@@ -272,40 +273,48 @@ static void a_save_behind_ends_when_it_is_cancelled(void) {
     if (took < 0) break; /* a quick disk */
     ++ended;
     printf("a save of 1 GiB ended %lld ms after it was cancelled\n", (long long)took);
-    CHECK(took < 1000); /* 50 where nothing else runs */
+    CHECK(took < 1000); /* whatever else runs */
+    if (took < least) least = took;
     CHECK(saved(ctx, in_dir("large")) == 9);
     CHECK_EQUAL(temporaries(), 0);
   }
   CHECK(ended > 0);
+  CHECK(least <= 50);
   weft_tree_release(small);
   weft_tree_release(large);
   weft_context_release(ctx);
 }
 
-/* A load that runs ends, too, and its cancelling is used up. */
+/* A load of 768 MiB that runs ends, too, and its cancelling is used up. */
 static void a_load_ends_when_it_is_cancelled(void) {
   weft_context* ctx = new_context();
   weft_tree *large = state_of(ctx, 3, 192 << 20), *tree = NULL;
   weft_checkpoint_options o = WEFT_CHECKPOINT_OPTIONS_INIT;
   pthread_t thread;
-  int64_t from;
-  weft_error* error;
+  int64_t from, least = 1000;
+  weft_error* error = NULL;
+  int i;
   o.durable = -1;
   MUST(weft_checkpoint_save(ctx, in_dir("large"), WEFT_STRLEN, large, &o, NULL));
   weft_tree_release(large);
-  from = now_ms();
-  CHECK(pthread_create(&thread, NULL, cancel_soon, ctx) == 0);
-  error = weft_checkpoint_load(ctx, in_dir("large"), WEFT_STRLEN, NULL, &tree);
-  if (error != NULL) { /* else it took less than 60 ms */
+  for (i = 0; i < 3; ++i) {
+    from = now_ms();
+    CHECK(pthread_create(&thread, NULL, cancel_soon, ctx) == 0);
+    error = weft_checkpoint_load(ctx, in_dir("large"), WEFT_STRLEN, NULL, &tree);
+    if (error == NULL) break; /* it took less than 60 ms */
+    printf("a load ended %lld ms after it was cancelled\n", (long long)(now_ms() - from - 60));
+    if (now_ms() - from - 60 < least) least = now_ms() - from - 60;
     CHECK(weft_error_code(error) == WEFT_CANCELLED);
-    CHECK(now_ms() - from < 1060);
     CHECK(tree == NULL);
+    weft_error_release(error);
     pthread_join(thread, NULL);
+  }
+  if (error != NULL) {
+    CHECK(least <= 50);
     OK(weft_checkpoint_load(ctx, in_dir("large"), WEFT_STRLEN, NULL, &tree));
   } else {
     pthread_join(thread, NULL);
   }
-  weft_error_release(error);
   weft_tree_release(tree);
   unlink(in_dir("large"));
   weft_context_release(ctx);
