@@ -2,9 +2,12 @@
 alone, and Weft; each kind of damage is found; a file made whole by weft_checkpoint_convert needs no other.
 """
 import ctypes
+import hashlib
+import json
 import os
 import random
 import sys
+import tarfile
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -16,6 +19,7 @@ if __name__ == "__main__":
 import files  # noqa: E402
 import independent_parts  # noqa: E402
 import independent_reader  # noqa: E402
+import independent_reader_test  # noqa: E402
 import numpy as np  # noqa: E402
 from files import LIB, weft  # noqa: E402
 from trees import dtypes  # noqa: E402
@@ -175,9 +179,32 @@ def damage(ctx, folder, wanted):
         fails(lambda: load(ctx, path), "flip-base")
 
 
+def golden(ctx, folder):
+    """Files that are never written again; golden/make_parts.py made them."""
+    with tarfile.open(os.path.join(independent_reader_test.GOLDEN, "parts.tar.xz"), "r:xz") as archive:
+        members = {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
+    wanted = json.loads(members.pop("expected.json"))
+    assert sorted(members) == sorted(wanted) and len(wanted) == 4, "files of the archive"
+    for name, data in members.items():
+        with open(os.path.join(folder, name), "wb") as f:
+            f.write(data)
+    for name, expected in wanted.items():
+        path = os.path.join(folder, name)
+        assert json.loads(json.dumps(independent_reader_test.described(independent_parts.WithParts(path)))) == expected, name
+        with files.Reader(ctx, path) as reader:
+            assert reader.step == expected["step"] and sorted(reader.entries) == sorted(expected["tensors"])
+            for tensor, (dtype, _, shape, length, digest) in expected["tensors"].items():
+                there, dims, data = reader.load(tensor)
+                assert (there, list(dims), len(data)) == (dtype.replace("bool8", "bool"), shape, length), tensor
+                assert hashlib.sha256(data).hexdigest() == digest, tensor
+        load(ctx, path)
+    print(f"{len(wanted)} golden files with {sum(len(w['tensors']) for w in wanted.values())} tensors")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         ctx = weft.Context()
+        golden(ctx, folder)
         wanted = compressed(ctx, folder)
         wanted = chain(ctx, folder, wanted)
         bad_input(ctx, folder, wanted)
