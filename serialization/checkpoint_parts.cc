@@ -212,11 +212,11 @@ absl::Status CheckpointReader::OpenBase(size_t number) {
     return UserErrorOf(code, "'", file_.path(), "' takes parts from '", base.name, "' beside it, ", why...);
   };
   FileInfo info;
-  absl::StatusOr<File> file =
-      File::OpenToRead(file_.fs(), JoinPath(DirectoryOf(file_.path()), base.name), &info);
+  absl::StatusOr<File> file = File::OpenToRead(file_.fs(), JoinPath(DirectoryOf(file_.path()), base.name), &info);
   if (!file.ok()) return needs(file.status().code(), "and ", file.status().message());
   std::byte raw[kPrologueBytes];
-  if (info.size < static_cast<int64_t>(sizeof(raw))) return needs(absl::StatusCode::kDataLoss, "which is no checkpoint");
+  if (info.size < static_cast<int64_t>(sizeof(raw)))
+    return needs(absl::StatusCode::kDataLoss, "which is no checkpoint");
   WEFT_RETURN_IF_ERROR(file->ReadAt(0, raw));
   const absl::StatusOr<Prologue> prologue = DecodePrologue(raw, file->path());
   if (!prologue.ok()) return needs(prologue.status().code(), "and ", prologue.status().message());

@@ -57,9 +57,10 @@ class BaseFile {
 
   std::unique_ptr<CheckpointReader> reader_;
   std::vector<BaseRecord> records_;
-  BaseRecord own_;                 // this file
-  std::string replaced_;           // the new file's name
-  std::vector<uint16_t> numbers_;  // of this file and those that its parts name, as the new file numbers them; 0: not yet
+  BaseRecord own_;        // this file
+  std::string replaced_;  // the new file's name
+  std::vector<uint16_t>
+      numbers_;  // of this file and those that its parts name, as the new file numbers them; 0: not yet
   std::vector<std::byte> bytes_;
 };
 

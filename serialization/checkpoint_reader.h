@@ -77,8 +77,8 @@ class CheckpointReader {
   // The frames that a walk has met.
   struct Walk {
     uint64_t payloads = 0;
-    std::vector<bool> seen;         // tensors
-    std::optional<uint32_t> whole;  // of the data frame before, whose sums come next
+    std::vector<bool> seen;            // tensors
+    std::optional<uint32_t> whole;     // of the data frame before, whose sums come next
     std::optional<uint32_t> in_parts;  // of the part before, behind which others and their places come
     std::vector<PartPlace> parts;      // of it
   };

@@ -298,8 +298,8 @@ absl::StatusOr<PartsRecord> DecodeParts(const Frame& frame, size_t bases, const 
         WEFT_ASSIGN_OR_RETURN(parts.tensor, GetType(root.getTensor(), {}, frame.offset, file));
         const uint64_t bytes = parts.tensor.bytes, each = SumBytes(bytes);
         if (bytes == 0 || root.getParts().size() != SumCount(bytes) || root.getSums().size() != SumCount(bytes)) {
-          return Damaged(file, frame.offset, "tensor ", parts.tensor.id, " has ", root.getParts().size(),
-                         " parts and ", root.getSums().size(), " checksums, not ", SumCount(bytes));
+          return Damaged(file, frame.offset, "tensor ", parts.tensor.id, " has ", root.getParts().size(), " parts and ",
+                         root.getSums().size(), " checksums, not ", SumCount(bytes));
         }
         for (const uint64_t sum : root.getSums()) parts.sums.push_back(sum);
         for (const auto in : root.getParts()) {
@@ -310,8 +310,8 @@ absl::StatusOr<PartsRecord> DecodeParts(const Frame& frame, size_t bases, const 
                            " is in file ", in.getFile(), " of ", bases, ", ", in.getBytes(), " bytes by codec ",
                            in.getCodec());
           }
-          parts.parts.push_back({in.getPayload(), in.getBytes(), static_cast<PartCodec>(in.getCodec()), in.getFile(),
-                                 in.getSum()});
+          parts.parts.push_back(
+              {in.getPayload(), in.getBytes(), static_cast<PartCodec>(in.getCodec()), in.getFile(), in.getSum()});
         }
         return absl::OkStatus();
       }));

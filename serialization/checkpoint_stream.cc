@@ -291,7 +291,8 @@ absl::StatusOr<StreamResult> StreamReader::Run() {
         header = true;
         WEFT_ASSIGN_OR_RETURN(result_.header, DecodeHeader(frame, name_));
         if ((result_.header.required & kFeatureBases) != 0) {
-          return UserError("'", name_, "' takes parts from files beside it, which a stream has none of; open it as a file");
+          return UserError("'", name_,
+                           "' takes parts from files beside it, which a stream has none of; open it as a file");
         }
         if (result_.header.uuid != prologue.uuid) return Damaged(name_, frame.offset, "prologue and header disagree");
         if (handler_.header) WEFT_RETURN_IF_ERROR(handler_.header(result_.header));

@@ -96,7 +96,8 @@ absl::Status CheckpointReader::MatchParts(const Frame& frame, Walk* walk) const 
   for (size_t i = 0; same && i < parts.parts.size(); ++i) {
     same = parts.parts[i].file == 0 ? parts.parts[i] == walk->parts[i] : walk->parts[i].payload == 0;
   }
-  if (!same) return Damaged(path, frame.offset, "the parts of tensor ", id, " are not what the index says, or not where");
+  if (!same)
+    return Damaged(path, frame.offset, "the parts of tensor ", id, " are not what the index says, or not where");
   walk->seen[id] = true;
   walk->in_parts.reset();
   return absl::OkStatus();

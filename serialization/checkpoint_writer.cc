@@ -487,7 +487,8 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
     const absl::Status written = [&]() -> absl::Status {
       Writer writer(&*writing->out, tree, source, options, stats, base.has_value() ? &*base : nullptr);
       WEFT_RETURN_IF_ERROR(writer.Plan());
-      if (total >= kDirectFrom && !base.has_value()) WEFT_RETURN_IF_ERROR(Reserve(file.file(), writer.estimated_file_bytes()));
+      if (total >= kDirectFrom && !base.has_value())
+        WEFT_RETURN_IF_ERROR(Reserve(file.file(), writer.estimated_file_bytes()));
       return writer.Run();
     }();
     if (absl::IsCancelled(written) || absl::IsDeadlineExceeded(written)) {

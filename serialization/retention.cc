@@ -110,8 +110,8 @@ void RemoveOlder(const FilePlace& place, const StepName& name, int64_t step, con
   // A base is older than what takes parts from it: one pass from the newest to the oldest.
   int64_t left = retention.keep_last - 1;
   for (const Old& old : older) {
-    const bool stays = left-- > 0 || (retention.keep_every > 0 && old.step % retention.keep_every == 0) ||
-                       needed.contains(old.name);
+    const bool stays =
+        left-- > 0 || (retention.keep_every > 0 && old.step % retention.keep_every == 0) || needed.contains(old.name);
     if (!stays) {
       (void)fs->Unlink(place.folder.fd(), old.name.c_str());
       continue;

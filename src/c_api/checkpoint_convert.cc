@@ -112,7 +112,8 @@ weft_error* weft_checkpoint_convert(weft_context* ctx, const char* path, size_t 
     save.wait = {look, context->Starter()};
     WEFT_ASSIGN_OR_RETURN(save.compress, ReadCompress(o.compress, "weft_convert_options"));
     if (save.compress && convert.format != FileFormat::kWeft) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, "weft_convert_options.compress: only Weft's own format has parts");
+      return UserErrorOf(absl::StatusCode::kUnimplemented,
+                         "weft_convert_options.compress: only Weft's own format has parts");
     }
     return ConvertFile(*reader, file, convert, save);
   });

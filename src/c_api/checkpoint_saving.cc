@@ -83,7 +83,8 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
   if (o.base != nullptr) {
     WEFT_ASSIGN_OR_RETURN(save.base, Text(o.base, o.base_length, "weft_checkpoint_options.base"));
     if (!IsNameBeside(save.base)) {
-      return UserError("weft_checkpoint_options.base is '", save.base, "'; it is the name of a file beside the new one");
+      return UserError("weft_checkpoint_options.base is '", save.base,
+                       "'; it is the name of a file beside the new one");
     }
   }
   if ((save.compress || !save.base.empty()) && static_cast<FileFormat>(o.format) != FileFormat::kWeft) {

@@ -31,7 +31,8 @@ absl::StatusOr<Tree> Described(const std::string& path) {
   const std::optional<HeaderRecord> header = kind.name == "checkpoint" ? HeaderOf(std::move(file)) : std::nullopt;
   if (header.has_value() && !header->bases.empty()) {
     WEFT_ASSIGN_OR_RETURN(const Tree::NodeId list, tree.Add(Tree::root(), "bases", Tree::List()));
-    for (const BaseRecord& base : header->bases) WEFT_RETURN_IF_ERROR(tree.Append(list, Tree::Text(base.name)).status());
+    for (const BaseRecord& base : header->bases)
+      WEFT_RETURN_IF_ERROR(tree.Append(list, Tree::Text(base.name)).status());
   }
   if (kind.name != "cache_entry") return tree;
   if (bytes > start.size()) {  // every byte of an entry is checked

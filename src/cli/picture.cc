@@ -32,7 +32,8 @@ int Unnamed(const std::string& text) {
 
 bool DrawSvg(const std::string& dot, const std::string& path, std::string* problem) {
   const int input = Unnamed(dot);
-  if (input < 0) return *problem = "there is no memory to hand the graph to Graphviz: " + std::string(strerror(errno)), false;
+  if (input < 0)
+    return *problem = "there is no memory to hand the graph to Graphviz: " + std::string(strerror(errno)), false;
   std::string program = "dot", format = "-Tsvg", out = "-o" + path;
   char* const argv[] = {program.data(), format.data(), out.data(), nullptr};
   posix_spawn_file_actions_t actions;
