@@ -132,7 +132,8 @@ absl::StatusOr<IndexRecord> GetEntry(schema::IndexEntry::Reader in, uint64_t off
     return bad("has a place in a pack that it is not in");
   }
   if (entry.in_parts()) {
-    if (entry.payload % kFrameAlign == 0 && entry.inner % kFrameAlign == 0 && bytes > 0) return entry;
+    const bool may = entry.inner <= kMaxMetaBytes + 2 * kFrameAlign && entry.inner % kFrameAlign == 0 && bytes > 0;
+    if (entry.payload % kFrameAlign == 0 && may) return entry;
     return bad("has no frame of parts at byte ", entry.payload);
   }
   if (packed && (entry.is_inside() || entry.pack_bytes > kMaxPackBytes || entry.inner + bytes > entry.pack_bytes)) {
