@@ -468,8 +468,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED.
- * Threads: any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED,
+ * PERMISSION_DENIED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
@@ -480,8 +480,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_r
  *   path: path_length bytes
  *   device: may be NULL; NULL = default
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED.
- * Threads: any. May block. Since 1.2.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED,
+ * PERMISSION_DENIED. Threads: any. May block. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
@@ -550,8 +550,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoi
 /* The whole tree, with every tensor read onto the device.
  *   device: may be NULL; NULL = default
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED. Threads: any.
- * May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED, NOT_FOUND,
+ * PERMISSION_DENIED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device,
     weft_tree** out) WEFT_NOEXCEPT;
