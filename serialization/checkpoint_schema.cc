@@ -125,6 +125,7 @@ absl::StatusOr<IndexRecord> GetEntry(schema::IndexEntry::Reader in, uint64_t off
   if (entry.is_inside() ? entry.inside.size() != bytes || bytes > kMaxInsideBytes : !entry.inside.empty()) {
     return bad("has ", entry.inside.size(), " bytes inside, of ", bytes);
   }
+  if (entry.in_parts() && !entry.sums.empty()) return bad("has a place in a pack that it is not in");
   if (entry.sums.size() != (whole ? SumCount(bytes) : 0) || (whole && bytes == 0)) {
     return bad("has ", entry.sums.size(), " checksums for ", bytes, " bytes");
   }
