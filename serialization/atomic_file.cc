@@ -183,11 +183,11 @@ absl::Status AtomicFile::Sync(const WaitForDisk& wait) {
   if (!started.ok()) return file_.SyncData();
   MutexLock lock(shared->mutex);
   while (!shared->done) {
-    shared->changed.WaitUntil(shared->mutex, std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
+    shared->changed.WaitUntil(shared->mutex, std::chrono::steady_clock::now() + std::chrono::milliseconds(10));
     if (shared->done) break;
     const absl::Status ended = wait.look();
     if (ended.ok()) continue;
-    file_.fs()->Unlink(place_.folder.fd(), temporary_.c_str());
+    Discard();
     shared->file = std::move(file_);
     return ended;
   }
@@ -214,10 +214,15 @@ absl::Status AtomicFile::Commit(const WaitForDisk& wait) {
   return status;
 }
 
-void AtomicFile::Abort() {
-  if (!file_.is_open()) return;
+void AtomicFile::Discard() {
+  if (!file_.is_open() || temporary_.empty()) return;
   file_.fs()->Unlink(place_.folder.fd(), temporary_.c_str());
-  (void)file_.Close();
+  temporary_.clear();
+}
+
+void AtomicFile::Abort() {
+  Discard();
+  if (file_.is_open()) (void)file_.Close();
 }
 
 void RemoveStaleTemporaries(const FilePlace& place) {

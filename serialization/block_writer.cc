@@ -2,6 +2,7 @@
 #include "serialization/block_writer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <system_error>
@@ -83,8 +84,8 @@ struct BlockWriter::Ring {
   absl::Status status ABSL_GUARDED_BY(mutex);
 };
 
-BlockWriter::BlockWriter(File* file, Target target, bool alone)
-    : file_(file), target_(target), ring_(std::make_unique<Ring>(file, target)) {
+BlockWriter::BlockWriter(File* file, Target target, bool alone, Look look)
+    : file_(file), target_(target), look_(std::move(look)), ring_(std::make_unique<Ring>(file, target)) {
   ring_->alone = alone;
 }
 
@@ -116,6 +117,25 @@ absl::Status BlockWriter::Room() {
   return absl::OkStatus();
 }
 
+// Waits until the thread has at most `left` blocks before it.
+absl::Status BlockWriter::WaitForThread(uint64_t left) {
+  Ring& ring = *ring_;
+  MutexLock lock(ring.mutex);
+  while (ring.handed - ring.written > left && ring.status.ok()) {
+    if (!look_) {
+      ring.changed.Wait(ring.mutex);
+      continue;
+    }
+    ring.changed.WaitUntil(ring.mutex, std::chrono::steady_clock::now() + std::chrono::milliseconds(10));
+    if (ring.handed - ring.written <= left) break;
+    lock.Unlock();
+    absl::Status given_up = look_();
+    lock.Lock();
+    if (!given_up.ok()) return given_up;
+  }
+  return ring.status;
+}
+
 // Gives the full block to the thread and waits until the next one is free.
 absl::Status BlockWriter::HandOver() {
   Ring& ring = *ring_;
@@ -133,12 +153,13 @@ absl::Status BlockWriter::HandOver() {
     block.offset = position_;
     return absl::OkStatus();
   }
-  MutexLock lock(ring.mutex);
-  ++ring.handed;
-  ring.filling = ring.handed;
-  ring.changed.NotifyAll();
-  while (ring.handed - ring.written >= kBlocks && ring.status.ok()) ring.changed.Wait(ring.mutex);
-  if (!ring.status.ok()) return ring.status;
+  {
+    MutexLock lock(ring.mutex);
+    ++ring.handed;
+    ring.filling = ring.handed;
+    ring.changed.NotifyAll();
+  }
+  WEFT_RETURN_IF_ERROR(WaitForThread(kBlocks - 1));
   Ring::Block& next = ring.blocks[ring.filling % kBlocks];
   next.used = 0;
   next.offset = position_;
@@ -170,13 +191,13 @@ absl::Status BlockWriter::AppendZeros(uint64_t count) {
 
 absl::Status BlockWriter::Finish() {
   Ring& ring = *ring_;
+  const bool rest = ring.blocks[ring.filling % kBlocks].used > 0;
   if (ring.thread.joinable()) {
-    MutexLock lock(ring.mutex);
-    while (ring.handed != ring.written) ring.changed.Wait(ring.mutex);
-    if (!ring.status.ok()) return ring.status;
+    if (rest) WEFT_RETURN_IF_ERROR(HandOver());
+    WEFT_RETURN_IF_ERROR(WaitForThread(0));
+  } else if (rest) {
+    WEFT_RETURN_IF_ERROR(ring.WriteBlock(ring.blocks[ring.filling % kBlocks]));
   }
-  const Ring::Block& last = ring.blocks[ring.filling % kBlocks];
-  if (last.data != nullptr && last.used > 0) WEFT_RETURN_IF_ERROR(ring.WriteBlock(last));
   // Drops the padding of a direct write and what was allocated ahead.
   if (target_ != Target::kStream) return file_->Truncate(static_cast<int64_t>(position_));
   return absl::OkStatus();

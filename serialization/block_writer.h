@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -24,8 +25,10 @@ class BlockWriter {
     kDirectFile,  // the same, opened with OpenFlags::direct
     kStream,      // a pipe or socket
   };
-  // `alone`: the caller's thread writes, too.
-  BlockWriter(File* file, Target target, bool alone = false);
+  // `alone`: the caller's thread writes, too. `look`, which may be empty, is asked every 10 ms while the other thread is waited
+  // for; its error comes back.
+  using Look = std::function<absl::Status()>;
+  BlockWriter(File* file, Target target, bool alone = false, Look look = {});
   ~BlockWriter();  // stops the thread; what was not finished is dropped
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;
@@ -38,11 +41,13 @@ class BlockWriter {
 
  private:
   struct Ring;
+  absl::Status WaitForThread(uint64_t left);
   absl::Status Room();
   absl::Status HandOver();
 
   File* file_;
   Target target_;
+  Look look_;
   uint64_t position_ = 0;
   std::unique_ptr<Ring> ring_;
 };

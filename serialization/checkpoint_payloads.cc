@@ -34,6 +34,7 @@ constexpr int kHashers = 2;            // while one waits for a page or for the 
 
 // A part under one checksum. `out` is all of it.
 absl::Status CheckpointReader::ReadSummed(const IndexRecord& entry, uint64_t index, std::span<std::byte> out) {
+  if (entry.in_parts()) return ReadStored(entry, index, out);
   const uint64_t at = entry.payload + index * SumBytes(entry.tensor.bytes);
   WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(at), out));
   return verify_ == Verify::kOff ? absl::OkStatus() : CheckSum(entry, index, out, file_.path());
@@ -58,7 +59,7 @@ absl::Status CheckpointReader::ReadWhole(const IndexRecord& entry, std::span<std
   const uint64_t each = SumBytes(out.size());
   return OnThreads(SumCount(out.size()), kHashers, [&](size_t i) {
     const uint64_t begin = i * each, ahead = begin + 2 * each;
-    if (ahead < out.size()) {
+    if (ahead < out.size() && entry.is_whole()) {
       const uint64_t size = std::min<uint64_t>(2 * each, out.size() - ahead);
       file_.Prefetch(static_cast<int64_t>(entry.payload + ahead), static_cast<int64_t>(size));
     }
@@ -96,6 +97,7 @@ absl::Status CheckpointReader::ReadPart(uint32_t id, uint64_t offset, std::span<
     std::memcpy(out.data(), kept_.data() + entry.inner + offset, out.size());
     return CheckBools(entry.tensor, out, file_.path());
   }
+  if (entry.in_parts()) WEFT_RETURN_IF_ERROR(PartsOf(id).status());
   if (out.size() == bytes && bytes >= kByTwo) {
     WEFT_RETURN_IF_ERROR(ReadWhole(entry, out));
     return CheckBools(entry.tensor, out, file_.path());
@@ -107,7 +109,7 @@ absl::Status CheckpointReader::ReadPart(uint32_t id, uint64_t offset, std::span<
     const uint64_t index = at / each, begin = index * each, size = std::min(each, bytes - begin);
     const uint64_t n = std::min(begin + size, end) - at;
     const std::span<std::byte> to = out.subspan(at - offset, n);
-    if (begin + each < end) {
+    if (begin + each < end && entry.is_whole()) {
       const uint64_t ahead = begin + each * (at == offset ? 1 : kAhead);
       const uint64_t until = std::min(end, begin + each * (kAhead + 1));
       if (ahead < until) {
@@ -116,14 +118,17 @@ absl::Status CheckpointReader::ReadPart(uint32_t id, uint64_t offset, std::span<
     }
     if (n == size) {
       WEFT_RETURN_IF_ERROR(ReadSummed(entry, index, to));
-    } else if (verify_ == Verify::kOff) {
+    } else if (verify_ == Verify::kOff && entry.is_whole()) {
       WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(entry.payload + at), to));
     } else {
-      if (kept_at_ != entry.payload + begin) {
+      // Parts have the place of their own in no file: the highest bit keeps them apart from places.
+      const uint64_t key = entry.in_parts() ? uint64_t{1} << 63 | (entry.payload / kFrameAlign * kMostSums + index)
+                                            : entry.payload + begin;
+      if (kept_at_ != key) {
         kept_at_ = 0;
         kept_.resize(size);
         WEFT_RETURN_IF_ERROR(ReadSummed(entry, index, kept_));
-        kept_at_ = entry.payload + begin;
+        kept_at_ = key;
       }
       std::memcpy(to.data(), kept_.data() + (at - begin), n);
     }
@@ -134,7 +139,7 @@ absl::Status CheckpointReader::ReadPart(uint32_t id, uint64_t offset, std::span<
 
 absl::Status CheckpointReader::CheckBytes(uint32_t id, std::span<const std::byte> bytes) const {
   const IndexRecord& entry = this->entry(id);
-  if (verify_ != Verify::kOff && !entry.is_inside() && !entry.in_pack()) {
+  if (verify_ != Verify::kOff && entry.is_whole()) {
     const uint64_t each = SumBytes(bytes.size()), parts = SumCount(bytes.size());
     const auto check = [&](uint64_t i) -> absl::Status {
       const uint64_t at = i * each;

@@ -12,10 +12,16 @@ namespace weft {
 
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const std::string& path,
                                                                          const OpenOptions& options) {
-  std::unique_ptr<CheckpointReader> reader(new CheckpointReader);
   FileSystem* fs = options.fs != nullptr ? options.fs : PosixFileSystem();
   FileInfo info;
-  WEFT_ASSIGN_OR_RETURN(reader->file_, File::OpenToRead(fs, path, &info));
+  WEFT_ASSIGN_OR_RETURN(File file, File::OpenToRead(fs, path, &info));
+  return Open(std::move(file), options);
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(File file, const OpenOptions& options) {
+  std::unique_ptr<CheckpointReader> reader(new CheckpointReader);
+  reader->file_ = std::move(file);
+  WEFT_ASSIGN_OR_RETURN(const FileInfo info, reader->file_.Info());
   reader->file_bytes_ = static_cast<uint64_t>(info.size);
   WEFT_RETURN_IF_ERROR(reader->Load(options));
   return reader;
@@ -85,6 +91,11 @@ absl::Status CheckpointReader::LoadHeader(const Prologue& prologue) {
   if (header_.uuid != prologue.uuid || header_.required != prologue.required) {
     return Damaged(path, kPrologueBytes, "prologue and header disagree");
   }
+  if (!footer_.bases.empty() && (header_.required & kFeatureBases) == 0) {
+    return Damaged(path, trailer_.footer_offset, "the footer names bases, which the header does not say");
+  }
+  header_.bases = footer_.bases;
+  for (const BaseRecord& base : header_.bases) header_.base_names += base.name + "\n";
   return absl::OkStatus();
 }
 
@@ -166,6 +177,10 @@ absl::Status CheckpointReader::LoadTree() {
 
 absl::Status CheckpointReader::CheckPlace(const IndexRecord& entry) const {
   if (entry.is_inside()) return absl::OkStatus();
+  if (entry.in_parts() && (header_.required & kFeatureParts) == 0) {
+    return Damaged(file_.path(), entry.payload, "tensor '", entry.tensor.name,
+                   "' stands in parts, which the header does not say");
+  }
   if (entry.payload >= kPrologueBytes && entry.payload <= data_end() &&
       entry.payload_bytes() <= data_end() - entry.payload) {
     return absl::OkStatus();

@@ -41,6 +41,9 @@ class CheckpointReader {
   static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(const std::string& path,
                                                                 const OpenOptions& options = {});
 
+  // An open file; a path in its name's place is where bases are looked for.
+  static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(File file, const OpenOptions& options);
+
   const HeaderRecord& header() const { return header_; }
   size_t tensor_count() const { return footer_.tensors; }
   uint64_t tensor_bytes() const { return footer_.raw_bytes; }
@@ -62,6 +65,8 @@ class CheckpointReader {
   absl::Status ReadTensor(uint32_t id, std::span<std::byte> out);
   // Its bytes from `offset` on. Only the pieces that are read are verified: 4 MiB around it.
   absl::Status ReadPart(uint32_t id, uint64_t offset, std::span<std::byte> out);
+  // The places of the parts of a tensor that is known and stands in parts, whose files are open then. Until the next call.
+  absl::StatusOr<const PartsRecord*> PartsOf(uint32_t id);
   // The tensor's bytes, all of them, as they lie in memory that somebody mapped: verified as ReadTensor does.
   absl::Status CheckBytes(uint32_t id, std::span<const std::byte> bytes) const;
 
@@ -72,8 +77,10 @@ class CheckpointReader {
   // The frames that a walk has met.
   struct Walk {
     uint64_t payloads = 0;
-    std::vector<bool> seen;         // tensors
-    std::optional<uint32_t> whole;  // of the data frame before, whose sums come next
+    std::vector<bool> seen;            // tensors
+    std::optional<uint32_t> whole;     // of the data frame before, whose sums come next
+    std::optional<uint32_t> in_parts;  // of the part before, behind which others and their places come
+    std::vector<PartPlace> parts;      // of it
   };
   CheckpointReader() = default;
   absl::Status Load(const OpenOptions& options);
@@ -86,6 +93,10 @@ class CheckpointReader {
   absl::Status VerifyFrames();
   absl::Status MatchFrame(const Frame& frame, Walk* walk) const;
   absl::Status MatchPack(const Frame& frame, Walk* walk) const;
+  absl::Status MatchPart(const Frame& frame, Walk* walk) const;
+  absl::Status MatchParts(const Frame& frame, Walk* walk) const;
+  absl::Status OpenBase(size_t number);
+  absl::Status ReadStored(const IndexRecord& entry, uint64_t index, std::span<std::byte> out) const;
   absl::StatusOr<Frame> ReadFrame(uint64_t offset, uint64_t limit);
   absl::Status ReadPack(const IndexRecord& entry);
   absl::Status ReadWhole(const IndexRecord& entry, std::span<std::byte> out);
@@ -105,6 +116,9 @@ class CheckpointReader {
   std::vector<IndexRecord> entries_;  // by id, all of them or none
   std::vector<uint32_t> by_name_;     // ids
   absl::node_hash_map<uint32_t, IndexRecord> found_;
+  std::optional<uint32_t> parts_of_;  // whose parts_ are
+  PartsRecord parts_;
+  std::vector<File> bases_;      // that were needed
   uint64_t kept_at_ = 0;         // of the payload, or of the part of one, in kept_; 0: none
   std::vector<std::byte> kept_;  // the last one read: members of a pack come in order, and so do rows
 };

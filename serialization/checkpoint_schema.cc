@@ -7,6 +7,7 @@
 
 #include "serialization/limits.h"
 #include "serialization/message.h"
+#include "serialization/retention.h"
 #include "serialization/schema/checkpoint.capnp.h"
 #include "src/runtime/held_types.h"
 #include "src/runtime/status.h"
@@ -120,14 +121,22 @@ absl::StatusOr<IndexRecord> GetEntry(schema::IndexEntry::Reader in, uint64_t off
   const auto bad = [&](const auto&... why) {
     return Damaged(file, offset, "the index entry of tensor '", name, "' ", why...);
   };
-  const bool packed = entry.in_pack(), whole = entry.payload != 0 && !packed;
+  const bool packed = entry.in_pack(), whole = entry.is_whole();
   if (entry.is_inside() ? entry.inside.size() != bytes || bytes > kMaxInsideBytes : !entry.inside.empty()) {
     return bad("has ", entry.inside.size(), " bytes inside, of ", bytes);
   }
+  if (entry.in_parts() && !entry.sums.empty()) return bad("has a place in a pack that it is not in");
   if (entry.sums.size() != (whole ? SumCount(bytes) : 0) || (whole && bytes == 0)) {
     return bad("has ", entry.sums.size(), " checksums for ", bytes, " bytes");
   }
-  if (!packed && (entry.inner != 0 || entry.pack_sum != 0)) return bad("has a place in a pack that it is not in");
+  if (!packed && (entry.is_inside() ? entry.inner != 0 || entry.pack_sum != 0 : whole && entry.pack_sum != 0)) {
+    return bad("has a place in a pack that it is not in");
+  }
+  if (entry.in_parts()) {
+    const bool may = entry.inner <= kMaxMetaBytes + 2 * kFrameAlign && entry.inner % kFrameAlign == 0 && bytes > 0;
+    if (entry.payload % kFrameAlign == 0 && may) return entry;
+    return bad("has no frame of parts at byte ", entry.payload);
+  }
   if (packed && (entry.is_inside() || entry.pack_bytes > kMaxPackBytes || entry.inner + bytes > entry.pack_bytes)) {
     return bad("places it outside its pack");
   }
@@ -221,6 +230,94 @@ absl::StatusOr<SumsRecord> DecodeSums(const Frame& frame, const std::string& fil
                                                    return absl::OkStatus();
                                                  }));
   return sums;
+}
+
+absl::Status EncodePart(const PartRecord& part, Message* out) {
+  return BuildMessage<schema::Part>("a part's frame", 160 + part.tensor.dims.size() * 8, out,
+                                    [&](schema::Part::Builder root) {
+                                      PutType(part.tensor, root.initTensor());
+                                      root.setIndex(part.index);
+                                      root.setCodec(static_cast<uint16_t>(part.place.codec));
+                                      root.setSum(part.place.sum);
+                                    });
+}
+
+namespace {
+
+// Tells whether so many bytes can be stored as that: a codec is only used where it saves something.
+bool IsPlausible(uint16_t codec, uint64_t stored, uint64_t bytes) {
+  return codec == static_cast<uint16_t>(PartCodec::kNone)
+             ? stored == bytes
+             : codec == static_cast<uint16_t>(PartCodec::kZstd) && stored > 0 && stored < bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<PartRecord> DecodePart(const Frame& frame, const std::string& file) {
+  PartRecord part;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Part>(
+      absl::StrCat("'", file, "': a part's frame"), frame.meta, [&](schema::Part::Reader root) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(part.tensor, GetType(root.getTensor(), {}, frame.offset, file));
+        part.index = root.getIndex();
+        const uint64_t bytes = part.tensor.bytes, each = SumBytes(bytes);
+        if (part.index >= SumCount(bytes) ||
+            !IsPlausible(root.getCodec(), frame.payload_bytes, std::min(each, bytes - part.index * each))) {
+          return Damaged(file, frame.offset, "part ", part.index, " of tensor ", part.tensor.id, " is stored as ",
+                         frame.payload_bytes, " bytes by codec ", root.getCodec());
+        }
+        part.place = {.payload = frame.payload_offset,
+                      .bytes = static_cast<uint32_t>(frame.payload_bytes),
+                      .codec = static_cast<PartCodec>(root.getCodec()),
+                      .file = 0,
+                      .sum = root.getSum()};
+        return absl::OkStatus();
+      }));
+  return part;
+}
+
+absl::Status EncodeParts(const PartsRecord& parts, Message* out) {
+  return BuildMessage<schema::Parts>("a tensor's parts", 256 + parts.parts.size() * 32, out,
+                                     [&](schema::Parts::Builder root) {
+                                       PutType(parts.tensor, root.initTensor());
+                                       auto list = root.initParts(static_cast<unsigned>(parts.parts.size()));
+                                       auto sums = root.initSums(static_cast<unsigned>(parts.sums.size()));
+                                       for (unsigned i = 0; i < parts.parts.size(); ++i) {
+                                         const PartPlace& place = parts.parts[i];
+                                         list[i].setPayload(place.payload);
+                                         list[i].setBytes(place.bytes);
+                                         list[i].setCodec(static_cast<uint16_t>(place.codec));
+                                         list[i].setFile(place.file);
+                                         list[i].setSum(place.sum);
+                                         sums.set(i, parts.sums[i]);
+                                       }
+                                     });
+}
+
+absl::StatusOr<PartsRecord> DecodeParts(const Frame& frame, size_t bases, const std::string& file) {
+  PartsRecord parts;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Parts>(
+      absl::StrCat("'", file, "': a tensor's parts"), frame.meta, [&](schema::Parts::Reader root) -> absl::Status {
+        WEFT_ASSIGN_OR_RETURN(parts.tensor, GetType(root.getTensor(), {}, frame.offset, file));
+        const uint64_t bytes = parts.tensor.bytes, each = SumBytes(bytes);
+        if (bytes == 0 || root.getParts().size() != SumCount(bytes) || root.getSums().size() != SumCount(bytes)) {
+          return Damaged(file, frame.offset, "tensor ", parts.tensor.id, " has ", root.getParts().size(), " parts and ",
+                         root.getSums().size(), " checksums, not ", SumCount(bytes));
+        }
+        for (const uint64_t sum : root.getSums()) parts.sums.push_back(sum);
+        for (const auto in : root.getParts()) {
+          const uint64_t begin = parts.parts.size() * each;
+          if (in.getFile() > bases || in.getPayload() < kPrologueBytes || in.getPayload() > uint64_t{INT64_MAX} / 2 ||
+              !IsPlausible(in.getCodec(), in.getBytes(), std::min(each, bytes - begin))) {
+            return Damaged(file, frame.offset, "part ", parts.parts.size(), " of tensor ", parts.tensor.id,
+                           " is in file ", in.getFile(), " of ", bases, ", ", in.getBytes(), " bytes by codec ",
+                           in.getCodec());
+          }
+          parts.parts.push_back(
+              {in.getPayload(), in.getBytes(), static_cast<PartCodec>(in.getCodec()), in.getFile(), in.getSum()});
+        }
+        return absl::OkStatus();
+      }));
+  return parts;
 }
 
 absl::Status EncodePack(const PackRecord& pack, Message* out) {
@@ -323,7 +420,7 @@ absl::StatusOr<std::optional<IndexRecord>> FindInPage(const Frame& frame, std::s
 }
 
 absl::Status EncodeFooter(const FooterRecord& footer, Message* out) {
-  size_t guess = 256;
+  size_t guess = 256 + 320 * footer.bases.size();
   for (const PageRecord& page : footer.pages) guess += 64 + page.first_name.size();
   return BuildMessage<schema::Footer>("the footer", guess, out, [&](schema::Footer::Builder root) {
     auto pages = root.initPages(static_cast<unsigned>(footer.pages.size()));
@@ -343,6 +440,12 @@ absl::Status EncodeFooter(const FooterRecord& footer, Message* out) {
     root.setRawBytes(footer.raw_bytes);
     root.setRootLow(footer.root_hash.low);
     root.setRootHigh(footer.root_hash.high);
+    if (footer.bases.empty()) return;
+    auto bases = root.initBases(static_cast<unsigned>(footer.bases.size()));
+    for (unsigned i = 0; i < footer.bases.size(); ++i) {
+      bases[i].setName(ToText(footer.bases[i].name));
+      bases[i].setUuid(ToData(std::span(footer.bases[i].uuid)));
+    }
   });
 }
 
@@ -366,6 +469,15 @@ absl::StatusOr<FooterRecord> DecodeFooter(const Frame& frame, const std::string&
             return Damaged(file, frame.offset, "a name in the footer is too long");
           footer.pages.push_back({std::string(FromText(page.getFirstName())), page.getOffset(), page.getLength(),
                                   page.getHash(), page.getCount()});
+        }
+        if (root.getBases().size() > kMaxBases) return Damaged(file, frame.offset, "the footer names too many bases");
+        for (const auto in : root.getBases()) {
+          BaseRecord& base = footer.bases.emplace_back();
+          base.name = FromText(in.getName());
+          if (!IsNameBeside(base.name) || in.getUuid().size() != base.uuid.size()) {
+            return Damaged(file, frame.offset, "the footer names a base that is no file beside it");
+          }
+          std::memcpy(base.uuid.data(), in.getUuid().begin(), base.uuid.size());
         }
         return absl::OkStatus();
       }));

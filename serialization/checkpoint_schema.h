@@ -24,6 +24,13 @@ using Message = std::vector<std::byte>;
 // Bytes of a dense tensor in a file: 4-bit types two in a byte, low bits first. nullopt past 2^63 - 1 bits.
 std::optional<uint64_t> StoredBytes(DType dtype, std::span<const int64_t> dims);
 
+// A file beside the one that names it.
+struct BaseRecord {
+  std::string name;
+  Uuid uuid{};
+  friend bool operator==(const BaseRecord&, const BaseRecord&) = default;
+};
+
 struct HeaderRecord {
   uint64_t required = 0;
   Uuid uuid{};
@@ -31,6 +38,9 @@ struct HeaderRecord {
   int64_t created_unix_ns = 0;
   int64_t step = 0;
   std::vector<std::pair<std::string, std::string>> user;
+  // Of a file that was read, from its footer; and their names, each ended by a newline.
+  std::vector<BaseRecord> bases;
+  std::string base_names;
 };
 
 struct TensorRecord {
@@ -46,24 +56,50 @@ struct TensorRecord {
   }
 };
 
-// A tensor with the place of its bytes: inside the index, in a pack that several tensors share, or a payload of its own.
+// A tensor with the place of its bytes: inside the index, in a pack that several tensors share, a payload of its own, or in parts
+// (checkpoint_parts.h), whose frame the entry then places.
 struct IndexRecord {
   TensorRecord tensor;
   uint64_t payload = 0;     // offset of the payload in the file; 0: the bytes are `inside`
   uint32_t pack_bytes = 0;  // of the pack's payload; 0: a payload of its own
-  uint32_t inner = 0;       // in a pack
+  uint32_t inner = 0;       // in a pack; of the frame of parts: its length
   uint64_t pack_sum = 0;
   std::string inside;
   std::vector<uint64_t> sums;  // of a payload of its own: SumCount(tensor.bytes) of them
 
   bool is_inside() const { return payload == 0; }
   bool in_pack() const { return pack_bytes != 0; }
-  uint64_t payload_bytes() const { return is_inside() ? 0 : in_pack() ? pack_bytes : tensor.bytes; }
+  bool in_parts() const { return !is_inside() && !in_pack() && inner != 0; }
+  bool is_whole() const { return !is_inside() && !in_pack() && inner == 0; }
+  uint64_t payload_bytes() const {
+    return is_inside() ? 0 : in_pack() ? pack_bytes : in_parts() ? inner : tensor.bytes;
+  }
 };
 
 struct SumsRecord {
   uint32_t tensor = 0;
   std::vector<uint64_t> sums;
+};
+
+// The bytes under one checksum of a tensor.
+enum class PartCodec : uint16_t { kNone, kZstd };
+struct PartPlace {
+  uint64_t payload = 0;  // offset in its file
+  uint32_t bytes = 0;    // stored
+  PartCodec codec = PartCodec::kNone;
+  uint16_t file = 0;  // 0: this one; n: number n - 1 of the footer's bases
+  uint64_t sum = 0;   // of the bytes as stored
+  friend bool operator==(const PartPlace&, const PartPlace&) = default;
+};
+struct PartRecord {
+  TensorRecord tensor;
+  uint32_t index = 0;
+  PartPlace place;  // in this file
+};
+struct PartsRecord {
+  TensorRecord tensor;
+  std::vector<PartPlace> parts;
+  std::vector<uint64_t> sums;  // of the tensor's bytes
 };
 
 struct PackRecord {
@@ -92,11 +128,14 @@ struct FooterRecord {
   uint64_t payloads = 0;  // frames of data and packs
   uint64_t raw_bytes = 0;
   Hash128 root_hash;
+  std::vector<BaseRecord> bases;
 };
 
 absl::Status EncodeHeader(const HeaderRecord& header, Message* out);
 absl::Status EncodeData(const TensorRecord& tensor, Message* out);
 absl::Status EncodeSums(const SumsRecord& sums, Message* out);
+absl::Status EncodePart(const PartRecord& part, Message* out);
+absl::Status EncodeParts(const PartsRecord& parts, Message* out);
 absl::Status EncodePack(const PackRecord& pack, Message* out);
 absl::Status EncodeIndexPage(std::span<const IndexRecord> entries, Message* out);
 absl::Status EncodeFooter(const FooterRecord& footer, Message* out);
@@ -108,6 +147,10 @@ absl::StatusOr<HeaderRecord> DecodeHeader(const Frame& frame, const std::string&
 // Checks the payload's length, too.
 absl::StatusOr<TensorRecord> DecodeData(const Frame& frame, const std::string& file);
 absl::StatusOr<SumsRecord> DecodeSums(const Frame& frame, const std::string& file);
+// Checks the payload's length, too.
+absl::StatusOr<PartRecord> DecodePart(const Frame& frame, const std::string& file);
+// `bases`: how many the file names. Checks the number of parts and what each may be, not where.
+absl::StatusOr<PartsRecord> DecodeParts(const Frame& frame, size_t bases, const std::string& file);
 // Members lie apart, in order, inside the payload.
 absl::StatusOr<PackRecord> DecodePack(const Frame& frame, const std::string& file);
 absl::StatusOr<std::vector<IndexRecord>> DecodeIndexPage(const Frame& frame, const std::string& file);

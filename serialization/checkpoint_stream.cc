@@ -3,12 +3,21 @@
 #include <cstring>
 #include <optional>
 
+#include "serialization/checkpoint_parts.h"
 #include "serialization/checkpoint_reader.h"
 #include "serialization/limits.h"
 #include "src/runtime/status.h"
 
 namespace weft {
 namespace {
+
+// The checksum of a frame without payload, as it is stored.
+uint64_t ChecksumOf(const Frame& frame) {
+  std::vector<std::byte> whole(frame.end - frame.offset);
+  std::memcpy(whole.data(), frame.prefix.data(), kPrefixBytes);
+  std::memcpy(whole.data() + kPrefixBytes, frame.meta.data(), frame.meta.size());
+  return Checksum64(whole);
+}
 
 class StreamReader {
  public:
@@ -22,6 +31,8 @@ class StreamReader {
   absl::Status Arrive(const Frame& frame);
   absl::Status Data(const Frame& frame);
   absl::Status Sums(const Frame& frame);
+  absl::Status Part(const Frame& frame);
+  absl::Status Parts(const Frame& frame);
   absl::Status Pack(const Frame& frame);
   absl::Status Page(const Frame& frame);
   absl::Status Announce(const TensorRecord& tensor);
@@ -41,6 +52,8 @@ class StreamReader {
   std::vector<std::string> paths_;              // of tensors; empty where nobody asks
   std::vector<std::vector<std::byte>> blocks_;  // of the payload that has arrived, 4 MiB each
   std::optional<uint32_t> whole_;               // whose checksums come next
+  std::optional<uint32_t> in_parts_;            // whose parts, in blocks_, or their places come next
+  std::vector<PartPlace> places_;               // of them
   uint64_t pages_ = 0, payloads_ = 0, indexed_ = 0, bytes_ = 0;
 };
 
@@ -134,6 +147,59 @@ absl::Status StreamReader::Sums(const Frame& frame) {
   return absl::OkStatus();
 }
 
+absl::Status StreamReader::Part(const Frame& frame) {
+  WEFT_ASSIGN_OR_RETURN(const PartRecord part, DecodePart(frame, name_));
+  const uint32_t id = part.tensor.id;
+  if (!in_parts_.has_value()) {
+    WEFT_RETURN_IF_ERROR(Begin(part.tensor, frame.offset));
+    in_parts_ = id;
+    places_.clear();
+  }
+  const TensorRecord& tensor = result_.tensors[*in_parts_].tensor;
+  if (id != *in_parts_ || part.index != places_.size() || !part.tensor.SameType(tensor)) {
+    return Damaged(name_, frame.offset, "a part does not follow the one before");
+  }
+  ++payloads_;
+  places_.push_back(part.place);
+  std::vector<std::vector<std::byte>> before = std::move(blocks_);
+  WEFT_RETURN_IF_ERROR(Arrive(frame));
+  std::vector<std::byte> stored;
+  for (const std::vector<std::byte>& block : blocks_) stored.insert(stored.end(), block.begin(), block.end());
+  blocks_ = std::move(before);
+  if (!ChecksumsMatch(part.place.sum, Checksum64(stored))) {
+    return Damaged(name_, frame.payload_offset, "the checksum of ", stored.size(), " bytes does not match");
+  }
+  const uint64_t each = SumBytes(tensor.bytes);
+  std::vector<std::byte>& raw = blocks_.emplace_back(std::min(each, tensor.bytes - part.index * each));
+  return ExpandPart(part.place.codec, tensor.dtype, stored, raw, name_, frame.payload_offset);
+}
+
+absl::Status StreamReader::Parts(const Frame& frame) {
+  WEFT_ASSIGN_OR_RETURN(const PartsRecord parts, DecodeParts(frame, 0, name_));
+  const uint32_t id = parts.tensor.id;
+  if (in_parts_ != id || parts.parts != places_ || !parts.tensor.SameType(result_.tensors[id].tensor)) {
+    return Damaged(name_, frame.offset, "these are not the parts of tensor ", id, " that came");
+  }
+  IndexRecord& entry = result_.tensors[id];
+  const uint64_t each = SumBytes(entry.tensor.bytes);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (!ChecksumsMatch(parts.sums[i], Checksum64(blocks_[i]))) {
+      return Damaged(name_, places_[i].payload, "the checksum of tensor ", id, " does not match");
+    }
+  }
+  WEFT_RETURN_IF_ERROR(Announce(entry.tensor));
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    WEFT_RETURN_IF_ERROR(Deliver(id, i * each, blocks_[i]));
+    std::vector<std::byte>().swap(blocks_[i]);
+  }
+  blocks_.clear();
+  in_parts_.reset();
+  entry.payload = frame.offset;
+  entry.inner = static_cast<uint32_t>(frame.end - frame.offset);
+  entry.pack_sum = ChecksumOf(frame);
+  return absl::OkStatus();
+}
+
 absl::Status StreamReader::Pack(const Frame& frame) {
   WEFT_ASSIGN_OR_RETURN(const PackRecord pack, DecodePack(frame, name_));
   ++payloads_;
@@ -186,10 +252,7 @@ absl::Status StreamReader::Finish(const Frame& frame, uint64_t end) {
   std::byte raw[kTrailerBytes];
   WEFT_RETURN_IF_ERROR(source_.Read(raw));
   WEFT_ASSIGN_OR_RETURN(const Trailer trailer, DecodeTrailer(raw, end + kTrailerBytes, name_));
-  std::vector<std::byte> whole(frame.end - frame.offset);
-  std::memcpy(whole.data(), frame.prefix.data(), kPrefixBytes);
-  std::memcpy(whole.data() + kPrefixBytes, frame.meta.data(), frame.meta.size());
-  const bool same = trailer.footer_offset == frame.offset && ChecksumsMatch(trailer.footer_hash, Checksum64(whole)) &&
+  const bool same = trailer.footer_offset == frame.offset && ChecksumsMatch(trailer.footer_hash, ChecksumOf(frame)) &&
                     ChecksumsMatch(footer.root_hash, root_.Value()) &&
                     ChecksumsMatch(trailer.root_hash_low, footer.root_hash.low);
   if (!same) return Damaged(name_, frame.offset, "the root hash or the footer's checksum does not match");
@@ -219,10 +282,18 @@ absl::StatusOr<StreamResult> StreamReader::Run() {
     if (whole_.has_value() != (frame.kind == FrameKind::kSums)) {
       return Damaged(name_, frame.offset, "checksums do not follow the tensor that they are of");
     }
+    const bool part = frame.kind == FrameKind::kPart || frame.kind == FrameKind::kParts;
+    if (part ? (result_.header.required & kFeatureParts) == 0 : in_parts_.has_value()) {
+      return Damaged(name_, frame.offset, "parts where none may be, or not together");
+    }
     switch (frame.kind) {
       case FrameKind::kHeader: {
         header = true;
         WEFT_ASSIGN_OR_RETURN(result_.header, DecodeHeader(frame, name_));
+        if ((result_.header.required & kFeatureBases) != 0) {
+          return UserError("'", name_,
+                           "' takes parts from files beside it, which a stream has none of; open it as a file");
+        }
         if (result_.header.uuid != prologue.uuid) return Damaged(name_, frame.offset, "prologue and header disagree");
         if (handler_.header) WEFT_RETURN_IF_ERROR(handler_.header(result_.header));
         break;
@@ -236,6 +307,11 @@ absl::StatusOr<StreamResult> StreamReader::Run() {
         WEFT_RETURN_IF_ERROR(Data(frame));
         break;
       case FrameKind::kSums: WEFT_RETURN_IF_ERROR(Sums(frame)); break;
+      case FrameKind::kPart:
+        Prepare();
+        WEFT_RETURN_IF_ERROR(Part(frame));
+        break;
+      case FrameKind::kParts: WEFT_RETURN_IF_ERROR(Parts(frame)); break;
       case FrameKind::kPack:
         Prepare();
         WEFT_RETURN_IF_ERROR(Pack(frame));

@@ -27,7 +27,7 @@ absl::Status CheckpointReader::VerifyFrames() {
                      "' does not stand where the index says");
     }
   }
-  if (walk.payloads != footer_.payloads || walk.whole.has_value()) {
+  if (walk.payloads != footer_.payloads || walk.whole.has_value() || walk.in_parts.has_value()) {
     return Damaged(path, trailer_.footer_offset, "the file holds ", walk.payloads, " payloads, the footer says ",
                    footer_.payloads);
   }
@@ -41,7 +41,12 @@ absl::Status CheckpointReader::MatchFrame(const Frame& frame, Walk* walk) const 
   if (walk->whole.has_value() != (frame.kind == FrameKind::kSums)) {
     return Damaged(path, frame.offset, "checksums do not follow the tensor that they are of");
   }
+  if (walk->in_parts.has_value() && frame.kind != FrameKind::kPart && frame.kind != FrameKind::kParts) {
+    return Damaged(path, frame.offset, "the places of tensor ", *walk->in_parts, " do not follow its parts");
+  }
   if (frame.kind == FrameKind::kPack) return MatchPack(frame, walk);
+  if (frame.kind == FrameKind::kPart) return MatchPart(frame, walk);
+  if (frame.kind == FrameKind::kParts) return MatchParts(frame, walk);
   if (frame.kind == FrameKind::kData) {
     WEFT_ASSIGN_OR_RETURN(const TensorRecord r, DecodeData(frame, path));
     ++walk->payloads;
@@ -58,6 +63,43 @@ absl::Status CheckpointReader::MatchFrame(const Frame& frame, Walk* walk) const 
     }
     walk->whole.reset();
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::MatchPart(const Frame& frame, Walk* walk) const {
+  const std::string& path = file_.path();
+  WEFT_ASSIGN_OR_RETURN(const PartRecord part, DecodePart(frame, path));
+  ++walk->payloads;
+  const uint32_t id = part.tensor.id;
+  if (id >= entries_.size() || walk->seen[id] || !entries_[id].in_parts() || walk->in_parts.value_or(id) != id ||
+      !part.tensor.SameType(entries_[id].tensor)) {
+    return Damaged(path, frame.offset, "a part is not of the tensor that the index says");
+  }
+  if (!walk->in_parts.has_value()) walk->parts.assign(SumCount(part.tensor.bytes), {});
+  walk->in_parts = id;
+  walk->parts[part.index] = part.place;
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::MatchParts(const Frame& frame, Walk* walk) const {
+  const std::string& path = file_.path();
+  WEFT_ASSIGN_OR_RETURN(const PartsRecord parts, DecodeParts(frame, header_.bases.size(), path));
+  const uint32_t id = parts.tensor.id;
+  bool same = id < entries_.size() && !walk->seen[id] && walk->in_parts.value_or(id) == id;
+  if (same) {
+    const IndexRecord& entry = entries_[id];
+    same = entry.in_parts() && entry.payload == frame.offset && entry.inner == frame.end - frame.offset &&
+           parts.tensor.SameType(entry.tensor);
+  }
+  // A place without a payload is one of another file, and the other way round.
+  if (same && !walk->in_parts.has_value()) walk->parts.assign(parts.parts.size(), {});
+  for (size_t i = 0; same && i < parts.parts.size(); ++i) {
+    same = parts.parts[i].file == 0 ? parts.parts[i] == walk->parts[i] : walk->parts[i].payload == 0;
+  }
+  if (!same)
+    return Damaged(path, frame.offset, "the parts of tensor ", id, " are not what the index says, or not where");
+  walk->seen[id] = true;
+  walk->in_parts.reset();
   return absl::OkStatus();
 }
 

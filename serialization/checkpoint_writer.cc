@@ -11,6 +11,7 @@
 #include <set>
 
 #include "serialization/block_writer.h"
+#include "serialization/checkpoint_parts.h"
 #include "serialization/checkpoint_schema.h"
 #include "serialization/limits.h"
 #include "src/runtime/alloc_hook.h"
@@ -45,15 +46,17 @@ struct Buffer {
 
 // The place of a tensor in the file; 12 bytes, because a state may have a million of them.
 struct Placed {
-  uint32_t first = 0;  // in data_, in packs_, or in inside_
+  uint32_t first = 0;  // in data_, in packs_, in parts_, or in inside_
   uint32_t inner = 0;  // in a pack
-  enum : uint8_t { kData, kPack, kInside } where = kData;
+  enum : uint8_t { kData, kPack, kInside, kParts } where = kData;
 };
 
 class Writer {
  public:
-  Writer(BlockWriter* out, const Tree& tree, TensorSource& source, const SaveOptions& options, SaveStats* stats)
-      : out_(*out), tree_(tree), source_(source), options_(options), stats_(*stats) {}
+  // `base` may be null.
+  Writer(BlockWriter* out, const Tree& tree, TensorSource& source, const SaveOptions& options, SaveStats* stats,
+         BaseFile* base = nullptr)
+      : out_(*out), tree_(tree), source_(source), options_(options), stats_(*stats), base_(base) {}
 
   // Sizes of everything, before the first byte is written.
   absl::Status Plan();
@@ -68,6 +71,9 @@ class Writer {
   absl::Status WriteTensor(uint32_t id);
   absl::Status AddToPack(uint32_t id);
   absl::Status WriteData(uint32_t id);
+  bool in_parts() const { return options_.compress || base_ != nullptr; }
+  absl::Status WriteParts(uint32_t id);
+  absl::StatusOr<PartPlace> WritePart(const PartsRecord& parts, std::span<const std::byte> piece);
   absl::Status WritePack();
   IndexRecord Entry(uint32_t id) const;
   absl::Status WriteIndex(FooterRecord* footer);
@@ -88,6 +94,8 @@ class Writer {
   TensorSource& source_;
   const SaveOptions& options_;
   SaveStats& stats_;
+  BaseFile* const base_;
+  PartCompressor compressor_;
 
   std::optional<TreeEncoder> encoder_;  // knows the tree's leaf of each file id
   std::string names_;                   // all paths, back to back
@@ -102,13 +110,19 @@ class Writer {
     uint64_t payload;
     size_t first_sum;  // in sums_
   };
+  struct PartsPlace {
+    uint64_t frame, sum;
+    uint32_t bytes;
+  };
   std::vector<Placed> placed_;
+  std::vector<PartsPlace> parts_;
   std::vector<DataPlace> data_;
   std::vector<PackPlace> packs_;
   std::vector<uint64_t> sums_;
   std::string inside_;
   Buffer piece_, pack_;
   size_t pack_used_ = 0;
+  uint64_t part_frames_ = 0;
   std::vector<PackRecord::Member> members_;
   RunningChecksum root_;
   Uuid uuid_ = NewUuid();
@@ -171,6 +185,11 @@ IndexRecord Writer::Entry(uint32_t id) const {
     entry.pack_bytes = pack.bytes;
     entry.inner = place.inner;
     entry.pack_sum = pack.sum;
+  } else if (place.where == Placed::kParts) {
+    const PartsPlace& parts = parts_[place.first];
+    entry.payload = parts.frame;
+    entry.inner = parts.bytes;
+    entry.pack_sum = parts.sum;
   } else {
     const DataPlace& data = data_[place.first];
     entry.payload = data.payload;
@@ -267,9 +286,55 @@ absl::Status Writer::WriteData(uint32_t id) {
   return WriteFrame(FrameKind::kSums, message, {});
 }
 
+absl::StatusOr<PartPlace> Writer::WritePart(const PartsRecord& parts, std::span<const std::byte> piece) {
+  PartRecord part{.tensor = parts.tensor, .index = static_cast<uint32_t>(parts.parts.size()), .place = {}};
+  std::span<const std::byte> stored;
+  if (options_.compress) {
+    WEFT_ASSIGN_OR_RETURN(stored, compressor_.Compress(parts.tensor.dtype, piece));
+  }
+  part.place.codec = stored.empty() ? PartCodec::kNone : PartCodec::kZstd;
+  if (stored.empty()) stored = piece;
+  part.place.bytes = static_cast<uint32_t>(stored.size());
+  part.place.sum = part.place.codec == PartCodec::kNone ? parts.sums.back() : Checksum64(stored);
+  Message message;
+  WEFT_RETURN_IF_ERROR(EncodePart(part, &message));
+  part.place.payload = PayloadOffset(out_.position(), message.size(), stored.size());
+  WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kPart, message, stored));
+  ++part_frames_;
+  return part.place;
+}
+
+absl::Status Writer::WriteParts(uint32_t id) {
+  PartsRecord record{.tensor = Describe(id), .parts = {}, .sums = {}};
+  const uint64_t bytes = record.tensor.bytes, each = SumBytes(bytes);
+  WEFT_RETURN_IF_ERROR(piece_.Ensure(std::max(kPieceBytes, each)));
+  const std::optional<uint32_t> theirs = base_ != nullptr ? base_->Find(NameOf(id), record.tensor) : std::nullopt;
+  for (uint64_t offset = 0; offset < bytes; offset += each) {
+    const std::span<std::byte> piece(piece_.data, static_cast<size_t>(std::min(each, bytes - offset)));
+    WEFT_RETURN_IF_ERROR(source_.Read(ids()[id], offset, piece));
+    record.sums.push_back(Checksum64(piece));
+    std::optional<PartPlace> place;
+    if (theirs.has_value()) {
+      WEFT_ASSIGN_OR_RETURN(place, base_->Take(*theirs, offset / each, record.sums.back(), piece));
+    }
+    if (!place.has_value()) {
+      WEFT_ASSIGN_OR_RETURN(place, WritePart(record, piece));
+    }
+    record.parts.push_back(*place);
+    WEFT_RETURN_IF_ERROR(Progress(piece.size()));
+  }
+  Message message;
+  WEFT_RETURN_IF_ERROR(EncodeParts(record, &message));
+  const uint64_t at = out_.position();
+  WEFT_RETURN_IF_ERROR(WriteFrame(FrameKind::kParts, message, {}));
+  placed_[id] = {static_cast<uint32_t>(parts_.size()), 0, Placed::kParts};
+  parts_.push_back({at, HashOfFrame(FrameKind::kParts, message), static_cast<uint32_t>(out_.position() - at)});
+  return absl::OkStatus();
+}
+
 absl::Status Writer::WriteTensor(uint32_t id) {
   const uint64_t bytes = *BytesOf(id);
-  if (bytes >= kPackBelow) return WriteData(id);
+  if (bytes >= kPackBelow) return in_parts() ? WriteParts(id) : WriteData(id);
   if (bytes >= kInsideBelow) return AddToPack(id);
   std::byte data[kInsideBelow];
   if (bytes > 0) WEFT_RETURN_IF_ERROR(source_.Read(ids()[id], 0, {data, static_cast<size_t>(bytes)}));
@@ -311,6 +376,8 @@ absl::Status Writer::WriteIndex(FooterRecord* footer) {
 absl::Status Writer::Run() {
   Prologue prologue;
   prologue.uuid = uuid_;
+  if (in_parts()) prologue.required |= kFeatureParts;
+  if (base_ != nullptr) prologue.required |= kFeatureBases;
   std::byte raw[kPrologueBytes];
   EncodePrologue(prologue, raw);
   WEFT_RETURN_IF_ERROR(out_.Append(raw));
@@ -338,10 +405,11 @@ absl::Status Writer::Run() {
   for (uint32_t id = 0; id < ids().size(); ++id) WEFT_RETURN_IF_ERROR(WriteTensor(id));
   WEFT_RETURN_IF_ERROR(WritePack());
   footer.tensors = ids().size();
-  footer.payloads = data_.size() + packs_.size();
+  footer.payloads = data_.size() + packs_.size() + part_frames_;
   footer.raw_bytes = total_;
   WEFT_RETURN_IF_ERROR(WriteIndex(&footer));
   footer.root_hash = root_.Value();
+  if (base_ != nullptr) footer.bases = base_->records();
 
   Trailer trailer;
   trailer.footer_offset = out_.position();
@@ -368,6 +436,13 @@ absl::Status Saving(const std::string& path, const absl::Status& status) {
   return WithText(status, absl::StrCat("saving checkpoint '", path, "': ", status.message()));
 }
 
+// A full disk shows before the work, and extents come in one piece. Not every file system can.
+absl::Status Reserve(const File& file, uint64_t bytes) {
+  const int reserved = file.fs()->Allocate(file.fd(), static_cast<int64_t>(bytes));
+  if (reserved != -ENOSPC && reserved != -EDQUOT && reserved != -EFBIG) return absl::OkStatus();
+  return IoError(absl::StrCat("reserve ", bytes, " bytes for"), file.path(), reserved);
+}
+
 }  // namespace
 
 absl::StatusOr<FilePlace> PlaceOfCheckpoint(const std::string& path, FileSystem* fs) {
@@ -387,7 +462,6 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
   SaveStats unused;
   if (stats == nullptr) stats = &unused;
   const std::string path = place.path;
-  FileSystem* fs = place.folder.fs();
   return Saving(path, [&]() -> absl::Status {
     uint64_t total = 0;
     for (const Tree::TensorLeaf& leaf : tree.tensors()) {
@@ -395,23 +469,34 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
     }
     // Bytes that need not reach the disk go no further than the page cache.
     const bool direct = options.durability == Durability::kPower && total >= kDirectFrom;
-    WEFT_ASSIGN_OR_RETURN(AtomicFile file,
-                          AtomicFile::Create(std::move(place), {.durability = options.durability, .direct = direct}));
-    {
-      BlockWriter out(&file.file(), file.direct() ? BlockWriter::Target::kDirectFile : BlockWriter::Target::kFile);
-      Writer writer(&out, tree, source, options, stats);
-      WEFT_RETURN_IF_ERROR(writer.Plan());
-      stats->direct = file.direct();
-      if (total >= kDirectFrom) {
-        // A full disk shows before the work, and extents come in one piece. Not every file system can.
-        const int64_t bytes = static_cast<int64_t>(writer.estimated_file_bytes());
-        const int reserved = fs->Allocate(file.file().fd(), bytes);
-        if (reserved == -ENOSPC || reserved == -EDQUOT || reserved == -EFBIG) {
-          return IoError(absl::StrCat("reserve ", bytes, " bytes for"), file.file().path(), reserved);
-        }
-      }
-      WEFT_RETURN_IF_ERROR(writer.Run());
+    std::optional<BaseFile> base;
+    if (!options.base.empty()) {
+      WEFT_ASSIGN_OR_RETURN(base, BaseFile::Open(place, options.base));
     }
+    struct Writing {
+      AtomicFile file;
+      std::optional<BlockWriter> out;
+    };
+    auto writing = std::make_unique<Writing>();
+    AtomicFile& file = writing->file;
+    WEFT_ASSIGN_OR_RETURN(file,
+                          AtomicFile::Create(std::move(place), {.durability = options.durability, .direct = direct}));
+    stats->direct = file.direct();
+    const auto target = file.direct() ? BlockWriter::Target::kDirectFile : BlockWriter::Target::kFile;
+    writing->out.emplace(&file.file(), target, /*alone=*/false, options.wait.look);
+    const absl::Status written = [&]() -> absl::Status {
+      Writer writer(&*writing->out, tree, source, options, stats, base.has_value() ? &*base : nullptr);
+      WEFT_RETURN_IF_ERROR(writer.Plan());
+      if (total >= kDirectFrom && !base.has_value())
+        WEFT_RETURN_IF_ERROR(Reserve(file.file(), writer.estimated_file_bytes()));
+      return writer.Run();
+    }();
+    if (absl::IsCancelled(written) || absl::IsDeadlineExceeded(written)) {
+      file.Discard();
+      LeaveBehind(options.wait, std::move(writing));
+    }
+    WEFT_RETURN_IF_ERROR(written);
+    writing->out.reset();
     return file.Commit(options.wait);
   }());
 }

@@ -39,7 +39,9 @@ struct SaveOptions {
   std::vector<std::pair<std::string, std::string>> user;  // in order; at most 1 MiB together
   // Called after every 4 MiB or tensor with payload bytes done and in total; an error stops the save and comes back from it.
   std::function<absl::Status(uint64_t done, uint64_t total)> progress;
-  WaitForDisk wait;            // for the last sync
+  bool compress = false;       // parts of 4 MiB, where that saves an eighth
+  std::string base;            // a name beside the file: what is equal there is not written again; empty: none
+  WaitForDisk wait;            // for blocks and for the last sync
   bool writes_itself = false;  // a stream: by the thread that saves, and none beside it
 };
 

@@ -39,8 +39,8 @@ uint32_t PrefixHash(const std::byte prefix[kPrefixBytes]) {
 }
 
 std::string_view NameOfKind(uint8_t kind) {
-  constexpr std::string_view kNames[] = {"?",    "header",     "tree",   "sums", "data",
-                                         "pack", "index page", "footer", "blob", "pad"};
+  constexpr std::string_view kNames[] = {"?",          "header", "tree", "sums", "data", "pack",
+                                         "index page", "footer", "blob", "pad",  "part", "parts"};
   return kind < std::size(kNames) ? kNames[kind] : kNames[0];
 }
 
@@ -162,7 +162,7 @@ absl::Status DecodePrefix(std::span<const std::byte> bytes, uint64_t offset, uin
   const uint8_t kind = Get<uint8_t>(in, 4);
   frame->kind = static_cast<FrameKind>(kind);
   frame->flags = Get<uint8_t>(in, 5);
-  const bool known = kind >= 1 && kind <= 9;
+  const bool known = kind >= 1 && kind <= 11;
   if (!known && (frame->flags & kFrameSkippable) == 0) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "' holds a frame of unknown kind ", kind,
                        " at byte ", offset);
@@ -172,7 +172,7 @@ absl::Status DecodePrefix(std::span<const std::byte> bytes, uint64_t offset, uin
   const uint64_t meta = uint64_t{Get<uint32_t>(in, 8)} * 8;
   frame->payload_bytes = Get<uint64_t>(in, 16);
   frame->offset = offset;
-  const bool carries = kind == 4 || kind == 5 || kind == 8 || kind == 9 || !known;
+  const bool carries = kind == 4 || kind == 5 || (kind >= 8 && kind <= 10) || !known;
   if (!carries && frame->payload_bytes != 0)
     return Damaged(file, offset, "a ", NameOfKind(kind), " frame has a payload");
   if (meta > kMaxMetaBytes || frame->payload_bytes > (kind == 4 ? kMaxDataBytes : kMaxPackBytes)) {

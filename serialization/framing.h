@@ -36,7 +36,9 @@ inline constexpr uint16_t kFormatMajor = 1;
 inline constexpr uint16_t kFormatMinor = 0;
 // Required feature bits. A reader that meets one it does not know refuses the file.
 inline constexpr uint64_t kFeatureUnstable = 1;  // the layouts before the final one; no reader knows them any more
-inline constexpr uint64_t kKnownFeatures = 0;
+inline constexpr uint64_t kFeatureParts = 2;     // tensors that stand in parts, which may be compressed
+inline constexpr uint64_t kFeatureBases = 4;     // parts that stand in other files
+inline constexpr uint64_t kKnownFeatures = kFeatureParts | kFeatureBases;
 
 enum class FrameKind : uint8_t {
   kHeader = 1,
@@ -48,6 +50,8 @@ enum class FrameKind : uint8_t {
   kFooter = 7,
   kBlob = 8,
   kPad = 9,
+  kPart = 10,
+  kParts = 11,
 };
 inline constexpr uint8_t kFrameSkippable = 1;  // flag: a reader that does not know the kind may pass over it
 

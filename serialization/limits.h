@@ -18,6 +18,7 @@ inline constexpr uint64_t kMaxPageBytes = 256 << 10;          // one page of the
 inline constexpr uint64_t kMaxPackBytes = 64 << 20;           // payloads of several tensors; our writer stays at 4 MiB
 inline constexpr uint64_t kMaxDataBytes = uint64_t{1} << 40;  // one tensor
 inline constexpr uint64_t kMaxInsideBytes = 256;              // tensors kept inside the index
+inline constexpr uint64_t kMaxBases = 256;                    // files that one file takes parts from
 inline constexpr uint64_t kMaxUserPairs = 4096;               // user metadata in the header
 inline constexpr uint64_t kMaxCacheMetaBytes = 64 << 10;
 inline constexpr uint64_t kMaxCacheObjectBytes = 256 << 20;

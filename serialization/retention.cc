@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "serialization/checkpoint_schema.h"
+#include "serialization/checkpoint_reader.h"
 #include "serialization/limits.h"
 #include "serialization/tree.h"
 #include "src/runtime/status.h"
@@ -33,20 +33,14 @@ std::string Pointed(const FilePlace& place, const std::string& name) {
   return NameInPointer(bytes, name).value_or("");
 }
 
-// Tells whether the file is a checkpoint whose header has the step.
-bool IsCheckpointOf(const FilePlace& place, const std::string& name, int64_t step) {
+// Returns the header of a file of the folder that is a checkpoint.
+std::optional<HeaderRecord> HeaderIn(const FilePlace& place, const std::string& name) {
+  FileInfo info;
+  if (place.folder.fs()->Stat(place.folder.fd(), name.c_str(), &info) != 0 || info.kind != FileKind::kRegular) {
+    return std::nullopt;  // a pipe would be waited for
+  }
   absl::StatusOr<File> file = File::OpenIn(place.folder, name, {.read = true, .no_follow = true});
-  if (!file.ok()) return false;
-  const absl::StatusOr<FileInfo> known = file->Info();
-  if (!known.ok() || known->kind != FileKind::kRegular) return false;
-  const auto size = static_cast<uint64_t>(known->size);
-  std::byte raw[kPrologueBytes];
-  if (size < sizeof(raw) || !file->ReadAt(0, raw).ok() || !DecodePrologue(raw, name).ok()) return false;
-  ByteSource source(&*file, kPrologueBytes, size);
-  Frame frame;
-  if (!FrameScanner(&source).Next(&frame).ok() || frame.kind != FrameKind::kHeader) return false;
-  const absl::StatusOr<HeaderRecord> header = DecodeHeader(frame, name);
-  return header.ok() && header->step == step;
+  return file.ok() ? HeaderOf(*std::move(file)) : std::nullopt;
 }
 
 }  // namespace
@@ -83,27 +77,46 @@ std::optional<int64_t> StepName::StepOf(std::string_view name) const {
   return step;
 }
 
+std::optional<HeaderRecord> HeaderOf(File file) {
+  const auto reader = CheckpointReader::Open(std::move(file), {.verify = Verify::kUse});
+  if (!reader.ok()) return std::nullopt;
+  return (*reader)->header();
+}
+
 void RemoveOlder(const FilePlace& place, const StepName& name, int64_t step, const Retention& retention) {
   if (retention.keep_last <= 0 || !place.readable) return;
   FileSystem* const fs = place.folder.fs();
   std::vector<std::string> names;
   if (fs->List(place.folder.fd(), ".", &names) < 0) return;
-  std::vector<std::pair<int64_t, std::string>> older;
-  std::set<std::string> pointed;
+  struct Old {
+    int64_t step;
+    std::string name;
+    std::vector<BaseRecord> bases;
+  };
+  std::vector<Old> older;
+  std::set<std::string> needed;  // by pointers and by files that stay
   for (const std::string& other : names) {
+    std::optional<HeaderRecord> header = HeaderIn(place, other);
     const std::optional<int64_t> its = name.StepOf(other);
-    if (its.has_value() && *its < step && IsCheckpointOf(place, other, *its)) {
-      older.emplace_back(*its, other);
+    if (header.has_value() && its.has_value() && *its < step && header->step == *its) {
+      older.push_back({*its, other, std::move(header->bases)});
+    } else if (header.has_value()) {
+      for (const BaseRecord& base : header->bases) needed.insert(base.name);
     } else if (std::string target = Pointed(place, other); !target.empty()) {
-      pointed.insert(std::move(target));
+      needed.insert(std::move(target));
     }
   }
-  std::sort(older.rbegin(), older.rend());
-  for (size_t i = static_cast<size_t>(std::min<int64_t>(retention.keep_last - 1, std::ssize(older))); i < older.size();
-       ++i) {
-    const auto& [its, file] = older[i];
-    if ((retention.keep_every > 0 && its % retention.keep_every == 0) || pointed.contains(file)) continue;
-    (void)fs->Unlink(place.folder.fd(), file.c_str());
+  std::sort(older.begin(), older.end(), [](const Old& a, const Old& b) { return a.step > b.step; });
+  // A base is older than what takes parts from it: one pass from the newest to the oldest.
+  int64_t left = retention.keep_last - 1;
+  for (const Old& old : older) {
+    const bool stays =
+        left-- > 0 || (retention.keep_every > 0 && old.step % retention.keep_every == 0) || needed.contains(old.name);
+    if (!stays) {
+      (void)fs->Unlink(place.folder.fd(), old.name.c_str());
+      continue;
+    }
+    for (const BaseRecord& base : old.bases) needed.insert(base.name);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "serialization/atomic_file.h"
+#include "serialization/checkpoint_schema.h"
 #include "src/runtime/io.h"
 
 namespace weft {
@@ -31,8 +32,11 @@ struct Retention {
   int64_t keep_last = 0;   // of this one and older ones, by step; 0 and less: all
   int64_t keep_every = 0;  // multiples of it stay, too; 0: none
 };
+// Returns the header of a checkpoint that ends as one does, with its bases; nullopt of all other files.
+std::optional<HeaderRecord> HeaderOf(File file);
 // Removes older checkpoints of the name from the folder of `place`: regular files that are Weft checkpoints whose header has the step
-// of their name, and that no pointer in the folder names. What cannot be read or removed stays.
+// of their name, that no pointer in the folder names, and that no checkpoint that stays takes parts from. What cannot be read or
+// removed stays.
 void RemoveOlder(const FilePlace& place, const StepName& name, int64_t step, const Retention& retention);
 
 // A pointer: a text file that names another file of its folder.

@@ -42,7 +42,7 @@ typedef enum weft_file_format {
 /* How a reader brings tensors into memory. */
 typedef enum weft_open_mode {
   WEFT_OPEN_COPY = 0, /* each tensor into memory of its own */
-  WEFT_OPEN_MAP = 1, /* the file's own pages, read when they are touched and copied when they are written to (the file never changes): tensors of 64 KiB or more of a checkpoint, and those of safetensors and .npy files that are aligned to their element, on the host; others are copied. Whoever cuts the file off later ends the process (SIGBUS) */
+  WEFT_OPEN_MAP = 1, /* the file's own pages, read when they are touched and copied when they are written to (the file never changes): tensors of 64 KiB or more of a checkpoint without weft_checkpoint_options.compress and base, and those of safetensors and .npy files that are aligned to their element, on the host; others are copied. Whoever cuts the file off later ends the process (SIGBUS) */
   WEFT_OPEN_AUTO = 2, /* map where the file lies on ext4, xfs, btrfs or tmpfs of this machine and can be mapped, else copy */
   WEFT_OPEN_MODE_FORCE32 = 0x7FFFFFFF
 } weft_open_mode;
@@ -64,6 +64,13 @@ typedef enum weft_tied {
   WEFT_TIED_ONCE = 2, /* safetensors: the further names stand in the metadata, each with the name that is stored, and come back as aliases */
   WEFT_TIED_FORCE32 = 0x7FFFFFFF
 } weft_tied;
+
+/* How tensors of 64 KiB or more stand in a checkpoint. */
+typedef enum weft_compress {
+  WEFT_COMPRESS_NONE = 0, /* as they are; such tensors can be mapped */
+  WEFT_COMPRESS_ZSTD = 1, /* zstd level 1 of parts of 4 MiB, their numbers' first bytes together, then the second ones, …; a part that would not become an eighth smaller stays as it is. Trained weights become a sixth (f32) to a third (bf16) smaller, and saves slower where the disk writes more than about a gigabyte a second */
+  WEFT_COMPRESS_FORCE32 = 0x7FFFFFFF
+} weft_compress;
 
 /* Gives bytes: writes at most size of them, from `offset` of the source on, to `data`, and their count to out_size; 0
  * is the end. Fewer than were asked for are no error. A stream asks for one piece behind the other, a reader for any,
@@ -95,8 +102,12 @@ typedef struct weft_checkpoint_options {
   int64_t keep_every; /* files whose step is a multiple of it stay, too; 0: none */
   const char* pointer; /* pointer_length bytes; the name of a small text file beside the new one, which says the new one's name and replaces the pointer before it once the new file is there; whoever opens it gets what it names. NULL: none */
   uint64_t pointer_length;
+  weft_compress compress; /* since 1.2; of Weft's own format */
+  int32_t reserved_too;
+  const char* base; /* base_length bytes; the name of a checkpoint beside the new one, or of a pointer to one, that is there when the save begins to write: parts of 4 MiB of tensors of the same name, type and shape that have the same bytes there, which are read and compared, are not written again. The new file needs its base: keep_last leaves it, a reader says so where it is missing or another file, and weft_checkpoint_convert makes a file that needs none. NULL: none */
+  uint64_t base_length;
 } weft_checkpoint_options;
-#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0, NULL, NULL, NULL, 0, 0, NULL, 0}
+#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0, (weft_file_format)0, (weft_tied)0, NULL, NULL, NULL, 0, 0, NULL, 0, (weft_compress)0, 0, NULL, 0}
 WEFT_API void weft_checkpoint_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* How a file of tensors is opened. Since 1.2. */
@@ -179,8 +190,10 @@ typedef struct weft_checkpoint_info {
   uint64_t producer_length;
   weft_file_format format; /* since 1.2; of other formats step is what their metadata say, created_unix_ns 0, producer empty */
   int32_t reserved;
+  const char* bases; /* bases_length bytes; since 1.2; names of the files beside it that it takes parts from, each ended by a newline; borrowed from the reader */
+  uint64_t bases_length;
 } weft_checkpoint_info;
-#define WEFT_CHECKPOINT_INFO_INIT {sizeof(weft_checkpoint_info), NULL, 0, 0, 0, 0, 0, NULL, 0, (weft_file_format)0, 0}
+#define WEFT_CHECKPOINT_INFO_INIT {sizeof(weft_checkpoint_info), NULL, 0, 0, 0, 0, 0, NULL, 0, (weft_file_format)0, 0, NULL, 0}
 WEFT_API void weft_checkpoint_info_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* One tensor of a file that is converted. Since 1.2. */
@@ -208,8 +221,10 @@ typedef struct weft_convert_options {
   uint64_t shard_bytes; /* 0: one file; else safetensors of at most so many bytes of tensors each, or one tensor, and an index beside them: to ends with ".safetensors.index.json" */
   weft_progress_fn progress;
   void* progress_user_data;
+  weft_compress compress; /* as in weft_checkpoint_options */
+  int32_t reserved_too;
 } weft_convert_options;
-#define WEFT_CONVERT_OPTIONS_INIT {sizeof(weft_convert_options), NULL, NULL, 0, (weft_file_format)0, (weft_tied)0, 0, 0, 0, 0, 0, NULL, NULL}
+#define WEFT_CONVERT_OPTIONS_INIT {sizeof(weft_convert_options), NULL, NULL, 0, (weft_file_format)0, (weft_tied)0, 0, 0, 0, 0, 0, NULL, NULL, (weft_compress)0, 0}
 WEFT_API void weft_convert_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* An empty tree: a dict without children.
@@ -453,8 +468,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED.
- * Threads: any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED,
+ * PERMISSION_DENIED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
@@ -465,8 +480,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_r
  *   path: path_length bytes
  *   device: may be NULL; NULL = default
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED.
- * Threads: any. May block. Since 1.2.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED,
+ * PERMISSION_DENIED. Threads: any. May block. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_as(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_dtype dtype, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
@@ -535,8 +550,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoi
 /* The whole tree, with every tensor read onto the device.
  *   device: may be NULL; NULL = default
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED. Threads: any.
- * May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION, CANCELLED, NOT_FOUND,
+ * PERMISSION_DENIED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device,
     weft_tree** out) WEFT_NOEXCEPT;

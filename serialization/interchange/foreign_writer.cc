@@ -106,6 +106,17 @@ class Flattener {
   absl::flat_hash_set<std::string> names_;
 };
 
+absl::Status Write(FileFormat format, File& file, const FlatTree& flat, TensorSource& source,
+                   const SaveOptions& options) {
+  switch (format) {
+    case FileFormat::kSafetensors: return WriteSafetensors(file, flat, source, options);
+    case FileFormat::kNpy: return WriteNpy(file, flat, source, options);
+    case FileFormat::kGguf: return WriteGguf(file, flat, source, options);
+    case FileFormat::kNpz: return WriteNpz(file, flat, source, options);
+    default: return InternalError("no writer of ", NameOf(format));
+  }
+}
+
 }  // namespace
 
 bool HasTypeFor(FileFormat format, DType dtype) {
@@ -134,15 +145,15 @@ absl::Status SaveForeign(FileFormat format, FilePlace place, const FlatTree& fla
                          const SaveOptions& options) {
   const std::string path = place.path;
   const absl::Status status = [&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(std::move(place), {.durability = options.durability}));
-    switch (format) {
-      case FileFormat::kSafetensors: WEFT_RETURN_IF_ERROR(WriteSafetensors(file.file(), flat, source, options)); break;
-      case FileFormat::kNpy: WEFT_RETURN_IF_ERROR(WriteNpy(file.file(), flat, source, options)); break;
-      case FileFormat::kGguf: WEFT_RETURN_IF_ERROR(WriteGguf(file.file(), flat, source, options)); break;
-      case FileFormat::kNpz: WEFT_RETURN_IF_ERROR(WriteNpz(file.file(), flat, source, options)); break;
-      default: return InternalError("no writer of ", NameOf(format));
+    auto file = std::make_unique<AtomicFile>();
+    WEFT_ASSIGN_OR_RETURN(*file, AtomicFile::Create(std::move(place), {.durability = options.durability}));
+    const absl::Status written = Write(format, file->file(), flat, source, options);
+    if (written.ok()) return file->Commit(options.wait);
+    if (absl::IsCancelled(written) || absl::IsDeadlineExceeded(written)) {
+      file->Discard();
+      LeaveBehind(options.wait, std::move(file));
     }
-    return file.Commit(options.wait);
+    return written;
   }();
   if (status.ok()) return status;
   return WithText(status, absl::StrCat("saving '", path, "': ", status.message()));

@@ -48,7 +48,7 @@ class WeftFile final : public TensorFile {
   }
   std::optional<Lying> LyingAt(uint32_t id) const override {
     const IndexRecord& entry = reader_->entry(id);
-    if (entry.is_inside() || entry.in_pack()) return std::nullopt;  // small: a copy costs less than a page
+    if (!entry.is_whole()) return std::nullopt;  // small, where a copy costs less than a page; or in parts
     return Lying{&reader_->file(), entry.payload, reader_->file_bytes()};
   }
   absl::Status CheckBytes(uint32_t id, std::span<const std::byte> bytes) override {

@@ -77,6 +77,29 @@ struct Sums {
   sums @1 :List(UInt64);  # XXH3-64 of each 4 MiB of the payload (docs/formats.md: of more in tensors past 64 GiB)
 }
 
+# Frame kind 10: the payload is a part of a tensor, as long as what one checksum covers.
+struct Part {
+  tensor @0 :Tensor;
+  index @1 :UInt32;  # of the tensor's parts
+  codec @2 :UInt16;  # 0: as it is; 1: zstd, bytes shuffled
+  sum @3 :UInt64;    # XXH3-64 of the payload
+}
+
+struct PartPlace {
+  payload @0 :UInt64;  # where the payload starts in its file
+  bytes @1 :UInt32;    # its length
+  codec @2 :UInt16;
+  file @3 :UInt16;     # 0: this one; n: number n - 1 of the footer's bases
+  sum @4 :UInt64;      # XXH3-64 of the payload
+}
+
+# Frame kind 11, behind the parts of a tensor that are in this file.
+struct Parts {
+  tensor @0 :Tensor;
+  parts @1 :List(PartPlace);  # all of them, in order
+  sums @2 :List(UInt64);      # as in Sums: of the tensor's bytes
+}
+
 struct PackMember {
   tensor @0 :Tensor;
   offset @1 :UInt32;  # in the payload
@@ -96,8 +119,8 @@ struct IndexEntry {
   shape @4 :List(UInt64);
   payload @5 :UInt64;    # where the payload starts in the file; 0: the bytes are `inside`
   packBytes @6 :UInt32;  # length of the pack's payload; 0: the payload is the tensor alone
-  inner @7 :UInt32;      # where the tensor starts in its pack
-  packSum @8 :UInt64;    # the pack's sum
+  inner @7 :UInt32;      # where the tensor starts in its pack; of a tensor in parts: the length of their frame of kind 11
+  packSum @8 :UInt64;    # the pack's sum; of a tensor in parts: XXH3-64 of that frame, and payload is where it starts
   inside @9 :Data;       # tensors of at most 256 bytes
   sums @10 :List(UInt64);  # as in Sums; empty unless the payload is the tensor alone
 }
@@ -114,14 +137,21 @@ struct PageRef {
   count @4 :UInt32;
 }
 
+# A file beside this one that parts are taken from.
+struct Base {
+  name @0 :Text;
+  uuid @1 :Data;  # 16 bytes, as in its prologue
+}
+
 struct Footer {
   pages @0 :List(PageRef);
   treeOffset @1 :UInt64;
   treeFrames @2 :UInt32;
   treeNodes @3 :UInt32;
   tensors @4 :UInt64;
-  payloads @5 :UInt64;  # frames of data and packs
+  payloads @5 :UInt64;  # frames of data, packs and parts
   rawBytes @6 :UInt64;  # of all tensors
   rootLow @7 :UInt64;   # XXH3-128 of the 32-byte prefixes of all frames before the footer
   rootHigh @8 :UInt64;
+  bases @9 :List(Base);  # feature bit 2
 }

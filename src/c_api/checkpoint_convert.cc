@@ -3,6 +3,7 @@
 #include "serialization/checkpoint_salvage.h"
 #include "serialization/interchange/convert.h"
 #include "serialization/save_line.h"
+#include "src/c_api/checkpoint_saving.h"
 #include "src/c_api/context.h"
 #include "src/c_api/options.h"
 #include "src/c_api/progress.h"
@@ -108,6 +109,12 @@ weft_error* weft_checkpoint_convert(weft_context* ctx, const char* path, size_t 
     save.producer = absl::StrCat("weft ", weft_release_version());
     WEFT_ASSIGN_OR_RETURN(save.user, Words(*reader, convert.format));
     save.progress = Progress(o.progress, o.progress_user_data, look);
+    save.wait = {look, context->Starter()};
+    WEFT_ASSIGN_OR_RETURN(save.compress, ReadCompress(o.compress, "weft_convert_options"));
+    if (save.compress && convert.format != FileFormat::kWeft) {
+      return UserErrorOf(absl::StatusCode::kUnimplemented,
+                         "weft_convert_options.compress: only Weft's own format has parts");
+    }
     return ConvertFile(*reader, file, convert, save);
   });
 }

@@ -399,6 +399,8 @@ weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader, weft_che
     info.producer = header.producer.c_str();
     info.producer_length = header.producer.size();
     info.format = static_cast<weft_file_format>(object->reader().format());
+    info.bases = header.base_names.c_str();
+    info.bases_length = header.base_names.size();
     return WriteStruct(&info, sizeof(info), "weft_checkpoint_info", out);
   });
 }

@@ -56,6 +56,12 @@ absl::Status Values::Read(uint32_t tensor, uint64_t offset, std::span<std::byte>
   return t->engine().ReadHeld(t, static_cast<int64_t>(offset), out);
 }
 
+absl::StatusOr<bool> ReadCompress(weft_compress compress, std::string_view options) {
+  const auto number = static_cast<uint32_t>(compress);
+  if (number <= static_cast<uint32_t>(WEFT_COMPRESS_ZSTD)) return number != 0;
+  return UserError(options, ".compress is ", number, ", which no weft_compress is");
+}
+
 absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* options) {
   weft_checkpoint_options o;
   WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_checkpoint_options", &o));
@@ -72,6 +78,18 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
     WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(m.name, m.name_length, "metadata[].name"));
     WEFT_ASSIGN_OR_RETURN(std::string_view value, Text(m.value, m.value_length, "metadata[].value"));
     save.user.emplace_back(name, value);
+  }
+  WEFT_ASSIGN_OR_RETURN(save.compress, ReadCompress(o.compress, "weft_checkpoint_options"));
+  if (o.base != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(save.base, Text(o.base, o.base_length, "weft_checkpoint_options.base"));
+    if (!IsNameBeside(save.base)) {
+      return UserError("weft_checkpoint_options.base is '", save.base,
+                       "'; it is the name of a file beside the new one");
+    }
+  }
+  if ((save.compress || !save.base.empty()) && static_cast<FileFormat>(o.format) != FileFormat::kWeft) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented,
+                       "weft_checkpoint_options.compress and base: only Weft's own format has parts");
   }
   return save;
 }

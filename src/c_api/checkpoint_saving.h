@@ -32,6 +32,8 @@ class Values final : public TensorSource {
   Ref<Event> computed_;
 };
 
+// `options` names the struct in the error.
+absl::StatusOr<bool> ReadCompress(weft_compress compress, std::string_view options);
 absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* options);
 
 // Removes older files and writes the pointer once a save is there.

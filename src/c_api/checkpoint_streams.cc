@@ -147,6 +147,7 @@ weft_error* weft_checkpoint_save_to(weft_context* ctx, const weft_sink* sink, we
     }
     std::string no_name;
     WEFT_ASSIGN_OR_RETURN(const Following following, Following::Of(options, &no_name));
+    if (!how.base.empty()) return UserError("a stream has no folder, so weft_checkpoint_options.base is NULL for it");
     if (following.any()) return UserError("a stream has no name, so weft_checkpoint_options.pointer is NULL for it");
     WEFT_ASSIGN_OR_RETURN(const TensorTree now, object->Copy());
     WEFT_RETURN_IF_ERROR(now.HasValues());

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "serialization/limits.h"
+#include "serialization/retention.h"
 #include "src/c_api/cache_tree.h"
 #include "src/c_api/guard.h"
 #include "src/c_api/tree_object.h"
@@ -15,7 +16,7 @@ namespace {
 
 absl::StatusOr<Tree> Described(const std::string& path) {
   FileInfo info;
-  WEFT_ASSIGN_OR_RETURN(const File file, File::OpenToRead(PosixFileSystem(), path, &info));
+  WEFT_ASSIGN_OR_RETURN(File file, File::OpenToRead(PosixFileSystem(), path, &info));
   const auto bytes = static_cast<uint64_t>(info.size);
   std::vector<std::byte> start(std::min<uint64_t>(bytes, kCacheHeaderBytes + kMaxCacheMetaBytes));
   WEFT_RETURN_IF_ERROR(file.ReadAt(0, start));
@@ -27,6 +28,12 @@ absl::StatusOr<Tree> Described(const std::string& path) {
   WEFT_RETURN_IF_ERROR(add("kind", Tree::Text(kind.name.empty() ? "unknown" : kind.name)));
   WEFT_RETURN_IF_ERROR(add("what", Tree::Text(kind.what)));
   WEFT_RETURN_IF_ERROR(add("bytes", Tree::Int64(info.size)));
+  const std::optional<HeaderRecord> header = kind.name == "checkpoint" ? HeaderOf(std::move(file)) : std::nullopt;
+  if (header.has_value() && !header->bases.empty()) {
+    WEFT_ASSIGN_OR_RETURN(const Tree::NodeId list, tree.Add(Tree::root(), "bases", Tree::List()));
+    for (const BaseRecord& base : header->bases)
+      WEFT_RETURN_IF_ERROR(tree.Append(list, Tree::Text(base.name)).status());
+  }
   if (kind.name != "cache_entry") return tree;
   if (bytes > start.size()) {  // every byte of an entry is checked
     start.resize(std::min<uint64_t>(bytes, kMaxCachePjrtBytes + kMaxCacheMetaBytes + kCacheHeaderBytes + 1));

@@ -237,6 +237,7 @@ const Registration kCkpt(
                {"--rename", "convert calls tensor A B, and with 'a.*=b.*' all that begin so; may come more than once",
                 "A=B"},
                {"--nest", "convert splits names at each \".\" into dicts of a .weft file", ""},
+               {"--compress", "convert writes a .weft file whose tensors of 64 KiB or more are compressed", ""},
                {"--shard-size", "convert writes safetensors of at most so many bytes each, and their index", "SIZE"},
                {"--tied-twice", "convert stores a tensor of two names twice where the format knows no aliases", ""},
                {"--keep-last", "prune keeps the files of so many last steps", "N"},

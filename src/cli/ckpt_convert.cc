@@ -84,7 +84,9 @@ struct Plan {
     options.format = found->number;
     options.nest = arguments.has("--nest") ? 1 : 0;
     if (arguments.has("--tied-twice")) options.tied = WEFT_TIED_TWICE;
-    return true;
+    if (arguments.has("--compress")) options.compress = WEFT_COMPRESS_ZSTD;
+    if (arguments.has("--compress") && options.format != WEFT_FORMAT_WEFT) misuse = "--compress is for weft files";
+    return misuse.empty();
   }
 
   bool Shards(const Arguments& arguments) {

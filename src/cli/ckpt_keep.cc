@@ -46,7 +46,21 @@ struct Pattern {
 struct Found {
   uint64_t step;
   std::string path;
+  List bases;  // names of files beside it
 };
+
+// The files that others of the list take parts from while those stay: a file names all of its bases.
+std::set<std::string> Needed(const std::vector<Found>& found, const std::set<uint64_t>& steps, uint64_t every) {
+  std::set<std::string> needed;
+  for (auto file = found.rbegin(); file != found.rend(); ++file) {
+    const std::string name = file->path.substr(file->path.rfind('/') + 1);
+    const bool stays = steps.contains(file->step) || (every > 0 && file->step % every == 0) || needed.contains(name);
+    for (const Value& base : stays ? file->bases : List()) {
+      if (const auto* text = std::get_if<std::string>(&base.data)) needed.insert(*text);
+    }
+  }
+  return needed;
+}
 
 bool Number(const Arguments& arguments, std::string_view flag, uint64_t* out) {
   const std::string_view text = arguments.value(flag, "0");
@@ -71,7 +85,7 @@ bool FindAll(const Pattern& pattern, std::vector<Found>* found, std::string* pro
     std::string ignored;
     if (!Describe(path, &about, &ignored)) continue;
     const std::string kind = TextIn(about, "kind");
-    if (kind == "checkpoint" || kind == "safetensors") found->push_back({step, path});
+    if (kind == "checkpoint" || kind == "safetensors") found->push_back({step, path, ListIn(about, "bases")});
   }
   closedir(folder);
   std::ranges::sort(
@@ -119,9 +133,11 @@ int Prune(const Arguments& arguments) {
   std::set<uint64_t> steps;
   for (const Found& file : found) steps.insert(file.step);
   while (steps.size() > last) steps.erase(steps.begin());
+  const std::set<std::string> needed = Needed(found, steps, every);
   List removed, kept;
   for (const Found& file : found) {
-    if (steps.contains(file.step) || (every > 0 && file.step % every == 0)) {
+    if (steps.contains(file.step) || (every > 0 && file.step % every == 0) ||
+        needed.contains(file.path.substr(file.path.rfind('/') + 1))) {
       kept.push_back(file.path);
     } else if (!arguments.has("--dry-run") && unlink(file.path.c_str()) != 0 && errno != ENOENT) {
       problem = file.path + ": " + std::strerror(errno);

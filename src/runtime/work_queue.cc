@@ -15,7 +15,7 @@ namespace {
 constexpr auto kAtOnce = std::chrono::microseconds(50);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
 constexpr int kLooks = 20;
-constexpr auto kIdle = std::chrono::seconds(10);
+constexpr auto kIdle = std::chrono::seconds(8);  // so that what is given back then is gone within ten
 
 }  // namespace
 

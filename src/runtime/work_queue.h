@@ -17,7 +17,7 @@ namespace weft {
 class WorkQueue {
  public:
   WorkQueue() = default;
-  // `idle` is called on the queue's thread, if it has one, when there was nothing to do for ten seconds.
+  // `idle` is called on the queue's thread, if it has one, when there was nothing to do for eight seconds.
   explicit WorkQueue(std::function<void()> idle) : idle_(std::move(idle)) {}
   ~WorkQueue() { Close(); }
   WorkQueue(const WorkQueue&) = delete;

@@ -159,6 +159,10 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, keep_every);
   OFFSET(weft_checkpoint_options, pointer);
   OFFSET(weft_checkpoint_options, pointer_length);
+  OFFSET(weft_checkpoint_options, compress);
+  OFFSET(weft_checkpoint_options, reserved_too);
+  OFFSET(weft_checkpoint_options, base);
+  OFFSET(weft_checkpoint_options, base_length);
   SIZE(weft_open_options);
   OFFSET(weft_open_options, struct_size);
   OFFSET(weft_open_options, next);
@@ -204,18 +208,20 @@ static void part_0(void) {
   SIZE(weft_checkpoint_info);
   OFFSET(weft_checkpoint_info, struct_size);
   OFFSET(weft_checkpoint_info, next);
+}
+
+static void part_1(void) {
   OFFSET(weft_checkpoint_info, step);
   OFFSET(weft_checkpoint_info, created_unix_ns);
   OFFSET(weft_checkpoint_info, file_bytes);
   OFFSET(weft_checkpoint_info, tensor_bytes);
-}
-
-static void part_1(void) {
   OFFSET(weft_checkpoint_info, tensors);
   OFFSET(weft_checkpoint_info, producer);
   OFFSET(weft_checkpoint_info, producer_length);
   OFFSET(weft_checkpoint_info, format);
   OFFSET(weft_checkpoint_info, reserved);
+  OFFSET(weft_checkpoint_info, bases);
+  OFFSET(weft_checkpoint_info, bases_length);
   SIZE(weft_convert_tensor);
   OFFSET(weft_convert_tensor, path);
   OFFSET(weft_convert_tensor, path_length);
@@ -237,6 +243,8 @@ static void part_1(void) {
   OFFSET(weft_convert_options, shard_bytes);
   OFFSET(weft_convert_options, progress);
   OFFSET(weft_convert_options, progress_user_data);
+  OFFSET(weft_convert_options, compress);
+  OFFSET(weft_convert_options, reserved_too);
   SIZE(weft_cache_stats);
   OFFSET(weft_cache_stats, struct_size);
   OFFSET(weft_cache_stats, next);
@@ -403,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_gather_opts, struct_size);
   OFFSET(weft_gather_opts, next);
   OFFSET(weft_gather_opts, present);
+}
+
+static void part_2(void) {
   OFFSET(weft_gather_opts, operand_batching_dims);
   OFFSET(weft_gather_opts, operand_batching_dims_count);
   OFFSET(weft_gather_opts, start_indices_batching_dims);
@@ -411,9 +422,6 @@ static void part_1(void) {
   OFFSET(weft_iota_opts, struct_size);
   OFFSET(weft_iota_opts, next);
   OFFSET(weft_iota_opts, present);
-}
-
-static void part_2(void) {
   OFFSET(weft_iota_opts, dtype);
   OFFSET(weft_iota_opts, reserved);
   OFFSET(weft_iota_opts, device);
@@ -606,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_argsort_opts, present);
   OFFSET(weft_argsort_opts, axis);
   OFFSET(weft_argsort_opts, descending);
+}
+
+static void part_3(void) {
   OFFSET(weft_argsort_opts, reserved);
   SIZE(weft_searchsorted_opts);
   OFFSET(weft_searchsorted_opts, struct_size);
@@ -614,9 +625,6 @@ static void part_2(void) {
   OFFSET(weft_searchsorted_opts, right);
   OFFSET(weft_searchsorted_opts, reserved);
   SIZE(weft_sort_opts);
-}
-
-static void part_3(void) {
   OFFSET(weft_sort_opts, struct_size);
   OFFSET(weft_sort_opts, next);
   OFFSET(weft_sort_opts, present);
@@ -809,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_gelu_opts, reserved);
   SIZE(weft_layer_norm_opts);
   OFFSET(weft_layer_norm_opts, struct_size);
+}
+
+static void part_4(void) {
   OFFSET(weft_layer_norm_opts, next);
   OFFSET(weft_layer_norm_opts, present);
   OFFSET(weft_layer_norm_opts, axis);
@@ -817,9 +828,6 @@ static void part_3(void) {
   OFFSET(weft_leaky_relu_opts, struct_size);
   OFFSET(weft_leaky_relu_opts, next);
   OFFSET(weft_leaky_relu_opts, present);
-}
-
-static void part_4(void) {
   OFFSET(weft_leaky_relu_opts, slope);
   SIZE(weft_linear_with_opts);
   OFFSET(weft_linear_with_opts, struct_size);
@@ -1012,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_huber_opts, reduction);
   OFFSET(weft_huber_opts, reserved_delta);
   OFFSET(weft_huber_opts, delta);
+}
+
+static void part_5(void) {
   SIZE(weft_kl_div_opts);
   OFFSET(weft_kl_div_opts, struct_size);
   OFFSET(weft_kl_div_opts, next);
@@ -1020,9 +1031,6 @@ static void part_4(void) {
   OFFSET(weft_kl_div_opts, log_target);
   SIZE(weft_l1_opts);
   OFFSET(weft_l1_opts, struct_size);
-}
-
-static void part_5(void) {
   OFFSET(weft_l1_opts, next);
   OFFSET(weft_l1_opts, present);
   OFFSET(weft_l1_opts, reduction);
@@ -1215,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_index_put_opts, reserved);
   SIZE(weft_index_reduce_opts);
   OFFSET(weft_index_reduce_opts, struct_size);
+}
+
+static void part_6(void) {
   OFFSET(weft_index_reduce_opts, next);
   OFFSET(weft_index_reduce_opts, present);
   OFFSET(weft_index_reduce_opts, axis);
@@ -1223,9 +1234,6 @@ static void part_5(void) {
   SIZE(weft_put_opts);
   OFFSET(weft_put_opts, struct_size);
   OFFSET(weft_put_opts, next);
-}
-
-static void part_6(void) {
   OFFSET(weft_put_opts, present);
   OFFSET(weft_put_opts, accumulate);
   OFFSET(weft_put_opts, reserved);
@@ -1418,6 +1426,9 @@ static void part_6(void) {
   OFFSET(weft_multi_margin_opts, present);
   OFFSET(weft_multi_margin_opts, reduction);
   OFFSET(weft_multi_margin_opts, reserved_p);
+}
+
+static void part_7(void) {
   OFFSET(weft_multi_margin_opts, p);
   OFFSET(weft_multi_margin_opts, margin);
   SIZE(weft_multilabel_margin_opts);
@@ -1426,9 +1437,6 @@ static void part_6(void) {
   OFFSET(weft_multilabel_margin_opts, present);
   OFFSET(weft_multilabel_margin_opts, reduction);
   OFFSET(weft_multilabel_margin_opts, reserved);
-}
-
-static void part_7(void) {
   SIZE(weft_multilabel_soft_margin_opts);
   OFFSET(weft_multilabel_soft_margin_opts, struct_size);
   OFFSET(weft_multilabel_soft_margin_opts, next);
@@ -1620,6 +1628,12 @@ static void part_7(void) {
   VALUE(WEFT_TIED_REFUSE);
   VALUE(WEFT_TIED_TWICE);
   VALUE(WEFT_TIED_ONCE);
+  SIZE(weft_compress);
+}
+
+static void part_8(void) {
+  VALUE(WEFT_COMPRESS_NONE);
+  VALUE(WEFT_COMPRESS_ZSTD);
   SIZE(weft_custom_kind);
   VALUE(WEFT_CUSTOM_ELEMENTS);
   VALUE(WEFT_CUSTOM_BUFFERS);
@@ -1629,9 +1643,6 @@ static void part_7(void) {
   VALUE(WEFT_COLLECTIVE_MAX);
   VALUE(WEFT_COLLECTIVE_MIN);
   VALUE(WEFT_COLLECTIVE_AND);
-}
-
-static void part_8(void) {
   VALUE(WEFT_COLLECTIVE_OR);
   SIZE(weft_custom_threads);
   VALUE(WEFT_CUSTOM_ONE_THREAD);
@@ -1821,6 +1832,9 @@ static void part_8(void) {
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT);
   SIZE(weft_grid_sample_mode);
+}
+
+static void part_9(void) {
   VALUE(WEFT_GRID_SAMPLE_MODE_LINEAR);
   VALUE(WEFT_GRID_SAMPLE_MODE_NEAREST);
   VALUE(WEFT_GRID_SAMPLE_MODE_CUBIC);
@@ -1832,9 +1846,6 @@ static void part_8(void) {
   VALUE(WEFT_RESIZE_MODE_NEAREST);
   VALUE(WEFT_RESIZE_MODE_NEAREST_EXACT);
   VALUE(WEFT_RESIZE_MODE_LINEAR);
-}
-
-static void part_9(void) {
   VALUE(WEFT_RESIZE_MODE_CUBIC);
   VALUE(WEFT_RESIZE_MODE_AREA);
   SIZE(weft_cosine_embedding_reduction);
@@ -2024,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_SOFTMAX_HAS_SAFE);
   VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
   VALUE(WEFT_CATEGORICAL_HAS_AXIS);
+}
+
+static void part_10(void) {
   VALUE(WEFT_CATEGORICAL_HAS_KEEPDIMS);
   VALUE(WEFT_CATEGORICAL_HAS_DTYPE);
   VALUE(WEFT_NORMAL_HAS_MEAN);
@@ -2035,9 +2049,6 @@ static void part_9(void) {
   VALUE(WEFT_UNIFORM_HAS_HIGH);
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
   VALUE(WEFT_ADDCDIV_HAS_VALUE);
-}
-
-static void part_10(void) {
   VALUE(WEFT_ADDCMUL_HAS_VALUE);
   VALUE(WEFT_ALLCLOSE_HAS_RTOL);
   VALUE(WEFT_ALLCLOSE_HAS_ATOL);
@@ -2227,6 +2238,9 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, cancel);
   OFFSET(struct weft_api_v1, device_count);
   OFFSET(struct weft_api_v1, device_at);
+}
+
+static void part_11(void) {
   OFFSET(struct weft_api_v1, device_by_name);
   OFFSET(struct weft_api_v1, device_name);
   OFFSET(struct weft_api_v1, device_kind);
@@ -2238,9 +2252,6 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, event_wait);
   OFFSET(struct weft_api_v1, event_error);
   OFFSET(struct weft_api_v1, wait_any);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, event_fd);
   OFFSET(struct weft_api_v1, event_retain);
   OFFSET(struct weft_api_v1, event_release);
@@ -2430,6 +2441,9 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, tensor_sharding_picture);
   OFFSET(struct weft_api_v1, tensor_copy_to_mesh);
   OFFSET(struct weft_api_v1, tensor_from_host_sharded);
+}
+
+static void part_12(void) {
   OFFSET(struct weft_api_v1, per_device);
   OFFSET(struct weft_api_v1, all_reduce);
   OFFSET(struct weft_api_v1, all_gather);
@@ -2441,9 +2455,6 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, job_find);
   OFFSET(struct weft_api_v1, job_read_info);
   OFFSET(struct weft_api_v1, job_barrier);
-}
-
-static void part_12(void) {
   OFFSET(struct weft_api_v1, job_all_reduce);
   OFFSET(struct weft_api_v1, job_all_gather);
   OFFSET(struct weft_api_v1, job_reduce_scatter);

@@ -1,4 +1,4 @@
-/* What a context keeps: blocks of released tensors, for 64 launches, ten seconds or until weft_device_trim; compiled programs, up to
+/* What a context keeps: blocks of released tensors, for 64 launches, ten seconds or until weft_device_trim, so that twenty saves leave nothing; compiled programs, up to
  * program_memory, which come back from the disk cache. */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -34,6 +34,40 @@ static weft_device* first_device(weft_context* ctx) {
   return device;
 }
 
+/* Twenty saves of 100 MB to three files, each of a state of its own, as a training loop makes them: how much the process grows in
+ * MB while they are under way. */
+static double save_twenty(weft_context* ctx, const char* folder) {
+  enum { kSaves = 20, kFiles = 3, kElements = 25000000 };
+  weft_checkpoint_options o = WEFT_CHECKPOINT_OPTIONS_INIT;
+  weft_event* events[kSaves];
+  const int64_t before = resident();
+  int64_t most = before;
+  char path[80];
+  int i;
+  o.durable = -1;
+  for (i = 0; i < kSaves; ++i) {
+    weft_tensor* x = NULL;
+    weft_tree* tree = NULL;
+    MUST(weft_full(ctx, DIMS(kElements), i, NULL, &x));
+    MUST(weft_tree_create(&tree));
+    MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "x", WEFT_STRLEN, x, NULL));
+    weft_tensor_release(x);
+    snprintf(path, sizeof path, "%s/%d", folder, i % kFiles);
+    MUST(weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, &o, &events[i]));
+    weft_tree_release(tree);
+    if (resident() > most) most = resident();
+  }
+  for (i = 0; i < kSaves; ++i) {
+    OK(weft_event_wait(events[i], -1));
+    weft_event_release(events[i]);
+  }
+  for (i = 0; i < kFiles; ++i) {
+    snprintf(path, sizeof path, "%s/%d", folder, i);
+    CHECK(unlink(path) == 0);
+  }
+  return (double)(most - before) / 1e6;
+}
+
 /* Sums of n elements that are in memory in between. */
 static void use(weft_context* ctx, int64_t n, double times) {
   wf_scope* const s = wf_begin(ctx);
@@ -48,6 +82,8 @@ static void blocks_go_back(void) {
   weft_context* const ctx = keeping("0", "off", "");
   weft_device* const device = first_device(ctx);
   const int64_t large = 300 * kMiB, n = large / 4;
+  char folder[] = "/tmp/weft_saves_XXXXXX"; /* mkdtemp replaces the six X (POSIX) */
+  double grown;
   int64_t before, kept;
   use(ctx, 100, 1);
   before = resident();
@@ -67,9 +103,16 @@ static void blocks_go_back(void) {
     if (i > 2) CHECK(resident() - before > large / 16);
   }
   OK(weft_device_trim(device));
+  CHECK(mkdtemp(folder) != NULL);
+  before = resident();
+  grown = save_twenty(ctx, folder);
+  printf("20 saves of 100 MB: +%.0f MB, then %+.0f MB", grown, (double)(resident() - before) / 1e6);
+  CHECK(grown <= 250);
   use(ctx, n, 1);
-  sleep(12);
-  CHECK(resident() - before < large / 4);
+  sleep(10);
+  printf(", after 10 s %+.0f MB\n", (double)(resident() - before) / 1e6);
+  CHECK(resident() - before <= 64000000);
+  CHECK(rmdir(folder) == 0);
   use(ctx, n, 1); /* all is as before */
   FAILS(weft_device_trim(NULL), WEFT_INVALID_ARGUMENT, "weft_device_trim: device is NULL; a weft_device is needed");
   weft_device_release(device);

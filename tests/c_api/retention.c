@@ -106,6 +106,52 @@ static void a_pointer_that_leads_nowhere_is_refused(weft_context* ctx) {
   CHECK(reader == NULL);
 }
 
+/* A file from which another takes parts stays as long as that one does. */
+static void bases_stay(weft_context* ctx) {
+  static float saved[1 << 18], there_again[1 << 18];
+  weft_tree *state = NULL, *back = NULL;
+  weft_tensor *frozen = ramp(ctx, DIMS(1 << 18)), *t = NULL;
+  weft_checkpoint_options o = WEFT_CHECKPOINT_OPTIONS_INIT;
+  weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
+  weft_checkpoint_reader* reader = NULL;
+  struct stat first, later;
+  uint32_t node = 0;
+  int64_t step;
+  MUST(weft_tree_create(&state));
+  MUST(weft_tree_add_tensor(state, WEFT_TREE_ROOT, "frozen", WEFT_STRLEN, frozen, NULL));
+  o.keep_last = 1;
+  o.pointer = "newest";
+  o.pointer_length = o.base_length = WEFT_STRLEN;
+  for (step = 1; step <= 4; ++step) {
+    o.step = step;
+    o.base = step == 1 ? NULL : "newest"; /* what it names then */
+    o.compress = step == 2 ? WEFT_COMPRESS_ZSTD : WEFT_COMPRESS_NONE;
+    MUST(weft_checkpoint_save(ctx, in_dir("b-{step}.weft"), WEFT_STRLEN, state, &o, NULL));
+  }
+  /* 4 was made on 3, and names 1, where the bytes are. */
+  CHECK(there("b-1.weft") && !there("b-2.weft") && !there("b-3.weft") && there("b-4.weft"));
+  CHECK(stat(in_dir("b-1.weft"), &first) == 0 && stat(in_dir("b-4.weft"), &later) == 0);
+  CHECK(first.st_size > 1 << 20 && later.st_size < 1 << 14);
+  MUST(weft_checkpoint_reader_open(ctx, in_dir("newest"), WEFT_STRLEN, &reader));
+  MUST(weft_checkpoint_reader_info(reader, &info));
+  CHECK(info.bases_length == 9 && memcmp(info.bases, "b-1.weft\n", 9) == 0);
+  weft_checkpoint_reader_release(reader);
+  MUST(weft_checkpoint_load(ctx, in_dir("newest"), WEFT_STRLEN, NULL, &back));
+  MUST(weft_tree_find(back, WEFT_TREE_ROOT, "frozen", WEFT_STRLEN, &node));
+  MUST(weft_tree_get_tensor(back, node, &t));
+  MUST(weft_tensor_to_host(t, there_again, sizeof there_again));
+  MUST(weft_tensor_to_host(frozen, saved, sizeof saved));
+  CHECK(memcmp(saved, there_again, sizeof saved) == 0);
+  o.base = NULL;
+  o.step = 5;
+  MUST(weft_checkpoint_save(ctx, in_dir("b-{step}.weft"), WEFT_STRLEN, state, &o, NULL)); /* whole: nothing is needed any more */
+  CHECK(!there("b-1.weft") && !there("b-4.weft") && there("b-5.weft"));
+  weft_tensor_release(t);
+  weft_tensor_release(frozen);
+  weft_tree_release(back);
+  weft_tree_release(state);
+}
+
 int main(void) {
   weft_context* ctx = new_context();
   weft_tree* tree = NULL;
@@ -117,6 +163,7 @@ int main(void) {
   who_fails_removes_nothing(ctx, tree);
   what_makes_no_sense_is_refused(ctx, tree);
   a_pointer_that_leads_nowhere_is_refused(ctx);
+  bases_stay(ctx);
   weft_tensor_release(w);
   weft_tree_release(tree);
   weft_context_release(ctx);

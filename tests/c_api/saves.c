@@ -1,6 +1,6 @@
 /* Saves of one file take effect in the order of their calls, whichever is quicker; their folder is the one of the call; at
  * most a stated number writes at a time; who waits in the call can be cancelled. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* getloadavg */
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -226,6 +226,12 @@ static int64_t now_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* Milliseconds within which what is cancelled has to end, in the best of some tries: 50, and more where others keep the processors. */
+static int64_t bound(void) {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 && load > (double)sysconf(_SC_NPROCESSORS_ONLN) ? 500 : 50;
+}
+
 /* Milliseconds that a save or load of 1 GiB takes to end after weft_cancel; -1: it was over before. */
 static int64_t ended_after(weft_context* ctx, weft_tree* state, int wait_ms) {
   const struct timespec a_while = {0, wait_ms * 1000000L};
@@ -238,7 +244,11 @@ static int64_t ended_after(weft_context* ctx, weft_tree* state, int wait_ms) {
   MUST(weft_event_poll(event, &finished));
   from = now_ms();
   if (!finished) weft_cancel(ctx);
-  while (!over) MUST(weft_event_poll(event, &over)); /* a wait would end by itself */
+  while (!over) { /* a wait would end by itself */
+    const struct timespec a_little = {0, 500000};
+    MUST(weft_event_poll(event, &over));
+    if (!over) nanosleep(&a_little, NULL);
+  }
   took = now_ms() - from;
   error = weft_event_wait(event, -1);
   CHECK((error == NULL) == finished && (finished || weft_error_code(error) == WEFT_CANCELLED));
@@ -253,6 +263,7 @@ static void a_save_behind_ends_when_it_is_cancelled(void) {
   enum { kTensors = 16 };
   weft_context* ctx = new_context();
   weft_tree *large = state_of(ctx, 3, 16 << 20), *small = state_of(ctx, 9, 10);
+  int64_t least = 1000;
   int i, ended = 0;
   char key[20];
   for (i = 1; i < kTensors; ++i) {
@@ -272,40 +283,48 @@ static void a_save_behind_ends_when_it_is_cancelled(void) {
     if (took < 0) break; /* a quick disk */
     ++ended;
     printf("a save of 1 GiB ended %lld ms after it was cancelled\n", (long long)took);
-    CHECK(took < 1000); /* 50 where nothing else runs */
+    CHECK(took < 1000); /* whatever else runs */
+    if (took < least) least = took;
     CHECK(saved(ctx, in_dir("large")) == 9);
     CHECK_EQUAL(temporaries(), 0);
   }
   CHECK(ended > 0);
+  CHECK(least <= bound());
   weft_tree_release(small);
   weft_tree_release(large);
   weft_context_release(ctx);
 }
 
-/* A load that runs ends, too, and its cancelling is used up. */
+/* A load of 768 MiB that runs ends, too, and its cancelling is used up. */
 static void a_load_ends_when_it_is_cancelled(void) {
   weft_context* ctx = new_context();
   weft_tree *large = state_of(ctx, 3, 192 << 20), *tree = NULL;
   weft_checkpoint_options o = WEFT_CHECKPOINT_OPTIONS_INIT;
   pthread_t thread;
-  int64_t from;
-  weft_error* error;
+  int64_t from, least = 1000;
+  weft_error* error = NULL;
+  int i;
   o.durable = -1;
   MUST(weft_checkpoint_save(ctx, in_dir("large"), WEFT_STRLEN, large, &o, NULL));
   weft_tree_release(large);
-  from = now_ms();
-  CHECK(pthread_create(&thread, NULL, cancel_soon, ctx) == 0);
-  error = weft_checkpoint_load(ctx, in_dir("large"), WEFT_STRLEN, NULL, &tree);
-  if (error != NULL) { /* else it took less than 60 ms */
+  for (i = 0; i < 3; ++i) {
+    from = now_ms();
+    CHECK(pthread_create(&thread, NULL, cancel_soon, ctx) == 0);
+    error = weft_checkpoint_load(ctx, in_dir("large"), WEFT_STRLEN, NULL, &tree);
+    if (error == NULL) break; /* it took less than 60 ms */
+    printf("a load ended %lld ms after it was cancelled\n", (long long)(now_ms() - from - 60));
+    if (now_ms() - from - 60 < least) least = now_ms() - from - 60;
     CHECK(weft_error_code(error) == WEFT_CANCELLED);
-    CHECK(now_ms() - from < 1060);
     CHECK(tree == NULL);
+    weft_error_release(error);
     pthread_join(thread, NULL);
+  }
+  if (error != NULL) {
+    CHECK(least <= bound());
     OK(weft_checkpoint_load(ctx, in_dir("large"), WEFT_STRLEN, NULL, &tree));
   } else {
     pthread_join(thread, NULL);
   }
-  weft_error_release(error);
   weft_tree_release(tree);
   unlink(in_dir("large"));
   weft_context_release(ctx);

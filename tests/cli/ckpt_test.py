@@ -12,6 +12,9 @@ import python_env  # noqa: E402
 python_env.enter("numpy", ["numpy"], os.path.abspath(__file__))
 import numpy as np  # noqa: E402
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "serialization"))
+import files  # noqa: E402
+
 PROGRAM = os.path.join(os.environ["WEFT_BUILD"], "bin", "weft")
 PYTORCH = os.path.join(os.environ["WEFT_SOURCE"], "tests", "serialization", "pytorch", "old.pt")
 
@@ -174,6 +177,25 @@ class Ckpt(unittest.TestCase):
         self.assertEqual(said, self.ckpt("prune", pattern, "--keep-last", "2", "--keep-every", "10", "--json"))
         self.assertEqual(sorted(set(before) - {os.path.basename(name) for name in wanted}), sorted(os.listdir(self.work.name)))
 
+    def test_compresses_and_makes_whole(self):
+        w = np.arange(1 << 18, dtype="f4")
+        np.savez(self.path("w.npz"), w=w)
+        self.ckpt("convert", self.path("w.npz"), self.path("plain.weft"))
+        self.ckpt("convert", self.path("w.npz"), self.path("small.weft"), "--compress")
+        self.assertLess(2 * os.path.getsize(self.path("small.weft")), os.path.getsize(self.path("plain.weft")))
+        self.assertEqual({"differences": []}, self.ckpt("diff", self.path("w.npz"), self.path("small.weft"), "--json"))
+        self.ckpt("verify", self.path("small.weft"))
+        ctx, made = files.weft.Context(), {"w": ("f32", w.shape, w.tobytes())}
+        files.save(ctx, self.path("step-1.weft"), made, step=1)
+        for step in (2, 3):
+            files.save(ctx, self.path(f"step-{step}.weft"), made, step=step, base=f"step-{step - 1}.weft")
+        said = self.ckpt("prune", self.path("step-{step}.weft"), "--keep-last", "1", "--json")
+        self.assertEqual(([self.path("step-2.weft")], [self.path("step-1.weft"), self.path("step-3.weft")]), (said["removed"], said["kept"]))
+        self.ckpt("convert", self.path("step-3.weft"), self.path("whole.weft"))
+        os.remove(self.path("step-1.weft"))
+        self.assertIn("step-3.weft' takes parts from 'step-1.weft' beside it", self.ckpt("verify", self.path("step-3.weft"), status=1))
+        self.assertEqual({"differences": []}, self.ckpt("diff", self.path("w.npz"), self.path("whole.weft"), "--json"))
+
     def test_misuse(self):
         self.assertIn("there is no 'frob'; there are ls, show, verify, diff, convert, repair, cat, prune", self.ckpt("frob", "x", status=2))
         self.assertIn("diff takes two files", self.ckpt("diff", "x", status=2))
@@ -182,7 +204,7 @@ class Ckpt(unittest.TestCase):
         self.assertIn("'pytorch' is no format that is written", self.ckpt("convert", self.path("a.npz"), self.path("x"), "--format", "pytorch", status=2))
         for words, said in ((("--dtype", "f32"), "does not name two types"), (("--dtype", "f32=f31"), "does not name two types"),
                             (("--rename", "a"), "is not A=B"), (("--rename", "a*=b"), "is not A=B"), (("--shard-size", "5XB"), "is no size"),
-                            (("--shard-size", "5GB"), "is for safetensors")):
+                            (("--shard-size", "5GB"), "is for safetensors"), (("--compress",), "--compress is for weft files")):
             self.assertIn(said, self.ckpt("convert", self.path("a.npz"), self.path("x.npz"), *words, status=2))
         self.assertIn("has no {step}", self.ckpt("prune", "x.weft", "--keep-last", "1", status=2))
         self.assertIn("how many last steps", self.ckpt("prune", "{step}.weft", status=2))

@@ -25,7 +25,7 @@ class Gather final : public testing::OneFile {
   }
 };
 
-std::string ValidFile() {
+std::string ValidFile(bool compress) {
   Tree tree;
   const std::vector<int64_t> small = {3, 5}, middle = {40, 4}, large = {70'000}, none = {};
   const auto model = tree.Add(0, "model", Tree::Dict()).value();
@@ -44,6 +44,7 @@ std::string ValidFile() {
   SaveOptions options;
   options.fs = &gather;
   options.user = {{"key", "value"}};
+  options.compress = compress;
   if (!StreamCheckpoint(3, "memory", tree, ones, options).ok()) std::abort();
   return gather.bytes;
 }
@@ -88,8 +89,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return 0;
 }
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned) {
-  static const std::string valid = weft::ValidFile();
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  static const std::string files[] = {weft::ValidFile(false), weft::ValidFile(true)};
+  const std::string& valid = files[seed % 2 == 0 && max_size > files[0].size() ? 0 : 1];  // the other is 70 KB long
   if (size < 64 && max_size > valid.size()) {
     data[0] = 1;
     std::memcpy(data + 1, valid.data(), valid.size());

@@ -414,6 +414,27 @@ class Waits(unittest.TestCase):
             with self.assertRaisesRegex(wf.Error, "has to have {step} in it"):
                 wf.save(os.path.join(folder, "m"), {"x": wf.ones((2,))}, keep_last=2)
 
+    def test_saves_smaller_and_upon_another(self):
+        with tempfile.TemporaryDirectory() as folder:
+            at = lambda name: os.path.join(folder, name)  # noqa: E731
+            state = {"frozen": wf.arange(1 << 18), "head": wf.ones((1 << 16,))}
+            wf.save(at("whole"), state)
+            wf.save(at("small"), state, compress="zstd")
+            wf.save(at("next"), {**state, "head": state["head"] * 2}, base="whole")
+            self.assertLess(os.path.getsize(at("small")) * 2, os.path.getsize(at("whole")))
+            self.assertLess(os.path.getsize(at("next")) * 2, os.path.getsize(at("whole")))
+            for name, head in (("small", 1.0), ("next", 2.0)):
+                back = wf.load(at(name))
+                self.assertEqual(state["frozen"].tolist(), back["frozen"].tolist())
+                self.assertEqual(head, back["head"].tolist()[-1])
+            os.remove(at("whole"))
+            with self.assertRaisesRegex(FileNotFoundError, "next' takes parts from 'whole' beside it"):
+                wf.load(at("next"))
+            with self.assertRaisesRegex(ValueError, "compress is 'gzip'"):
+                wf.save(at("x"), state, compress="gzip")
+            with self.assertRaisesRegex(ValueError, "base is 'a/b'; it is the name of a file beside the new one"):
+                wf.save(at("x"), state, base="a/b")
+
     def test_fork_says_what_c_says(self):
         code = (
             "import libweft as wf, os, warnings\nwarnings.simplefilter('ignore')\n"  # Python warns of threads, which a wait has made.

@@ -155,6 +155,9 @@ TEST(CheckpointForged, IndexesThatLieAreRefused) {
   EXPECT_THAT(with([](I i) { i[0].sums[1] ^= 1; }), HasSubstr("the checksums of tensor 0 are not what the index says"));
   EXPECT_THAT(with([](I i) { i[0].inside = "x"; }), HasSubstr("has 1 bytes inside"));
   EXPECT_THAT(with([](I i) { i[0].inner = 64; }), HasSubstr("has a place in a pack that it is not in"));
+  EXPECT_THAT(with([](I i) { i[0].inner = 64, i[0].sums.clear(); }), HasSubstr("stands in parts, which the header does not say"));
+  EXPECT_THAT(with([](I i) { i[0].inner = 65, i[0].sums.clear(); }), HasSubstr("has no frame of parts"));
+  EXPECT_THAT(with([](I i) { i[0].inner = 0xFFFFFFC0, i[0].sums.clear(); }), HasSubstr("has no frame of parts"));
   EXPECT_THAT(with([](I i) { i[2].inner = 50; }), HasSubstr("overlaps another in the same pack"));
   EXPECT_THAT(with([](I i) { i[2].inner = 300; }), HasSubstr("outside its pack"));
   EXPECT_THAT(with([](I i) { i[2].inner = 200; }), HasSubstr("a pack does not hold what the index says"));

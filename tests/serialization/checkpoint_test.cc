@@ -392,6 +392,50 @@ TEST(Checkpoint, StopsAndLeavesTheOldFileWhenProgressSaysSo) {
   EXPECT_EQ(dir.Names().size(), 1u);
 }
 
+// A disk that takes 400 ms for a block, a sync or to free what was written: none of it is waited for.
+TEST(Checkpoint, EndsSoonWhenItIsGivenUpWhateverTheDiskDoes) {
+  using Clock = std::chrono::steady_clock;
+  TempDir dir;
+  State state;
+  for (int i = 0; i < 6; ++i) state.AddTensor(0, absl::StrCat(i), DType::kF32, {1024, 1024});
+  for (const char* const slow : {"pwrite", "fdatasync", "close"}) {
+    Clock::duration least = std::chrono::hours(1);
+    for (int round = 0; round < 3; ++round) {
+      FaultyFileSystem fs;
+      std::vector<std::thread> others;
+      std::atomic<bool> begun = false;
+      Clock::time_point given_up;
+      WriteContents(dir / "a", "old");
+      SaveOptions options;
+      options.fs = &fs;
+      options.progress = [&](uint64_t done, uint64_t total) {
+        if (done * 2 >= total && !begun.exchange(true)) fs.Slow(slow, std::chrono::milliseconds(400));
+        return options.wait.look();
+      };
+      // Given up 60 ms after the slow calls began: in a block, in the sync, or (close) at once.
+      options.wait.look = [&, from = Clock::time_point()]() mutable -> absl::Status {
+        if (!begun) return absl::OkStatus();
+        if (from == Clock::time_point()) from = Clock::now();
+        const auto after = std::chrono::milliseconds(std::string_view(slow) == "close" ? 0 : 60);
+        if (Clock::now() - from < after) return absl::OkStatus();
+        given_up = from + after;
+        return absl::CancelledError("given up");
+      };
+      options.wait.on_other_thread = [&](std::function<void()> work) {
+        others.emplace_back(std::move(work));
+        return absl::OkStatus();
+      };
+      const absl::Status status = SaveCheckpoint(dir / "a", state.tree, state, options);
+      least = std::min(least, Clock::now() - given_up);
+      EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << slow << ": " << status;
+      EXPECT_EQ(dir.Names(), std::vector<std::string>{"a"}) << slow;
+      EXPECT_EQ(Contents(dir / "a"), "old");
+      for (std::thread& other : others) other.join();
+    }
+    EXPECT_LT(least, std::chrono::milliseconds(50)) << slow;
+  }
+}
+
 TEST(Checkpoint, GoesThroughAPipeWithEveryByteChecked) {
   State state = SmallState();
   state.AddTensor(0, "large", DType::kF32, {3000, 1000});

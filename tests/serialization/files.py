@@ -141,7 +141,7 @@ def tensor(ctx, dtype, dims, data):
     return handle
 
 
-def save(ctx, path, tensors, format="weft", tied=0, metadata=None, step=0, aliases=None):
+def save(ctx, path, tensors, format="weft", tied=0, metadata=None, step=0, aliases=None, compress=0, base=None):
     """Tensors are (dtype, dims, bytes) or dicts of such; aliases are pairs of top-level names."""
     tree, out, nodes = ctypes.c_void_p(), ctypes.c_uint32(), {}
     LIB.tree_create(ctypes.byref(tree))
@@ -164,6 +164,9 @@ def save(ctx, path, tensors, format="weft", tied=0, metadata=None, step=0, alias
             LIB.tree_add_alias(tree, 0, name.encode(), len(name.encode()), nodes[target], ctypes.byref(out))
         options = struct("weft_checkpoint_options")
         options.format, options.tied, options.step = {v: k for k, v in FORMATS.items()}[format], tied, step
+        options.compress, named = compress, ctypes.create_string_buffer((base or "").encode())
+        if base:
+            options.base, options.base_length = ctypes.addressof(named), len(named.value)
         setting = weft._struct("weft_setting")
         words = [(k.encode(), v.encode()) for k, v in (metadata or {}).items()]
         buffers = [ctypes.create_string_buffer(t) for pair in words for t in pair]

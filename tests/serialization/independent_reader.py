@@ -227,7 +227,7 @@ class Frame:
         need(u32(prefix, 12) == xxh3(prefix[:12] + bytes(4) + prefix[16:]) & 0xFFFFFFFF, f"prefix at {at}")
         self.at, self.kind, flags = at, prefix[4], prefix[5]
         need(flags <= 1 and prefix[6:8] == b"\0\0", "a frame's flags")
-        need(1 <= self.kind <= 9 or flags & 1, f"frame of kind {self.kind}")
+        need(1 <= self.kind <= 11 or flags & 1, f"frame of kind {self.kind}")
         meta, self.length = 8 * u32(prefix, 8), u64(prefix, 16)
         end = at + 32 + meta
         self.meta = data[at + 32:end]
@@ -242,11 +242,13 @@ class Frame:
 
 
 class Checkpoint:
+    FEATURES, other = 0, staticmethod(lambda f: need(f.kind < 10, "a part"))  # independent_parts.py knows more
+
     def __init__(self, data):
         need(data[:8] == b"\xd7TCK\r\n\x1a\n" and len(data) >= 160, "no checkpoint")
         need(u64(data, 56) == xxh3(data[:56]), "prologue")
         need(data[8:10] == b"\1\0", "another major version")
-        need(u64(data, 16) == 0, "needs features")
+        need(u64(data, 16) & ~self.FEATURES == 0, "needs features")
         need(data[12] == 16 and data[13] == 22 and not any(data[14:16]) and not any(data[40:56]), "prologue's fields")
         trailer = struct.unpack("<8Q", data[-64:])
         need(data[-64:-56] == b"\x0a\xd7EndTCK" and trailer[7] == xxh3(data[-64:-8]), "trailer")
@@ -261,7 +263,7 @@ class Checkpoint:
         need(self.footer.number(40, 8) == trailer[5], "root hash of the trailer")
         self.header = message(frames[0].meta)
         need(frames[0].kind == 1 and sum(f.kind == 1 for f in frames) == 1, "one header")
-        need(self.header.list(0) == data[24:40] and self.header.number(8, 8) == 0, "header and prologue")
+        need(self.header.list(0) == data[24:40] and self.header.number(8, 8) == u64(data, 16), "header and prologue")
         self.step, self.producer = self.header.number(32, 8, True), self.header.text(1)
         self.user = {kv.text(0): kv.list(1) for kv in self.header.list(2)}
         self.read_payloads(frames)
@@ -296,6 +298,8 @@ class Checkpoint:
                     used = inner + t.bytes
                     self.seen[t.id] = t, f.payload, f.length, inner, m.number(0, 8), [], f.bytes[inner:used]
                 need(used == f.length, "a pack's end")
+            else:
+                count += bool(self.other(f))
         need(count == self.footer.number(24, 8), "number of payloads")
 
     def read_index(self, frames):

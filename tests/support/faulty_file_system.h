@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "src/runtime/io.h"
 #include "tests/support/fault_ledger.h"
@@ -29,6 +32,11 @@ class FaultyFileSystem final : public FileSystem {
   // The ledger's name for what is done, beside the test's.
   void In(std::string scenario) { scenario_ = std::move(scenario); }
   void Disarm() { fault_ = Fault::kNone; }
+  // From here on every call of this name, a constant, takes so much longer.
+  void Slow(const char* what, std::chrono::milliseconds by) {
+    slower_ = by;
+    slow_ = what;
+  }
   int64_t calls() const { return calls_; }
   bool hit() const { return hit_; }
   const std::string& failed_call() const { return what_; }
@@ -84,6 +92,8 @@ class FaultyFileSystem final : public FileSystem {
   // 0: go on; otherwise the error to return.
   int Next(const char* what) {
     const int64_t n = ++calls_;
+    const char* const slow = slow_;
+    if (slow != nullptr && std::strcmp(what, slow) == 0) std::this_thread::sleep_for(slower_);
     if (fault_ == Fault::kNone || fault_ == Fault::kShort || n < at_ || (fault_ == Fault::kOnce && n > at_)) return 0;
     hit_ = true;
     if (what_.empty()) {
@@ -116,6 +126,8 @@ class FaultyFileSystem final : public FileSystem {
   int error_ = 0;
   Fault fault_ = Fault::kNone;
   std::atomic<bool> hit_{false};
+  std::atomic<const char*> slow_{nullptr};
+  std::chrono::milliseconds slower_{0};
   std::string scenario_;
   std::string what_;  // written by the one call that fails first; read after the operation has ended
 };

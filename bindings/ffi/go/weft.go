@@ -290,6 +290,13 @@ const (
 	WEFT_TIED_ONCE Tied = 2
 )
 
+type Compress uint32
+
+const (
+	WEFT_COMPRESS_NONE Compress = 0
+	WEFT_COMPRESS_ZSTD Compress = 1
+)
+
 type CustomKind uint32
 
 const (
@@ -1298,6 +1305,10 @@ type CheckpointOptions struct {
 	KeepEvery int64
 	Pointer *byte
 	PointerLength uint64
+	Compress Compress
+	ReservedToo int32
+	Base *byte
+	BaseLength uint64
 }
 
 type OpenOptions struct {
@@ -1364,6 +1375,8 @@ type CheckpointInfo struct {
 	ProducerLength uint64
 	Format FileFormat
 	Reserved int32
+	Bases *byte
+	BasesLength uint64
 }
 
 type ConvertTensor struct {
@@ -1389,6 +1402,8 @@ type ConvertOptions struct {
 	ShardBytes uint64
 	Progress ProgressFn
 	ProgressUserData uintptr
+	Compress Compress
+	ReservedToo int32
 }
 
 type CacheStats struct {

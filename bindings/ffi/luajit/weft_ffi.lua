@@ -216,6 +216,11 @@ typedef enum weft_tied {
   WEFT_TIED_ONCE = 2,
   WEFT_TIED_FORCE32 = 2147483647,
 } weft_tied;
+typedef enum weft_compress {
+  WEFT_COMPRESS_NONE = 0,
+  WEFT_COMPRESS_ZSTD = 1,
+  WEFT_COMPRESS_FORCE32 = 2147483647,
+} weft_compress;
 typedef enum weft_custom_kind {
   WEFT_CUSTOM_ELEMENTS = 0,
   WEFT_CUSTOM_BUFFERS = 1,
@@ -740,6 +745,10 @@ typedef struct weft_checkpoint_options {
   int64_t keep_every;
   const char* pointer;
   uint64_t pointer_length;
+  weft_compress compress;
+  int32_t reserved_too;
+  const char* base;
+  uint64_t base_length;
 } weft_checkpoint_options;
 typedef struct weft_open_options {
   size_t struct_size;
@@ -800,6 +809,8 @@ typedef struct weft_checkpoint_info {
   uint64_t producer_length;
   weft_file_format format;
   int32_t reserved;
+  const char* bases;
+  uint64_t bases_length;
 } weft_checkpoint_info;
 typedef struct weft_convert_tensor {
   const char* path;
@@ -823,6 +834,8 @@ typedef struct weft_convert_options {
   uint64_t shard_bytes;
   weft_progress_fn progress;
   void* progress_user_data;
+  weft_compress compress;
+  int32_t reserved_too;
 } weft_convert_options;
 typedef struct weft_cache_stats {
   size_t struct_size;

@@ -496,6 +496,9 @@ weft_tied = c.c_uint32
 WEFT_TIED_REFUSE = 0
 WEFT_TIED_TWICE = 1
 WEFT_TIED_ONCE = 2
+weft_compress = c.c_uint32
+WEFT_COMPRESS_NONE = 0
+WEFT_COMPRESS_ZSTD = 1
 weft_custom_kind = c.c_uint32
 WEFT_CUSTOM_ELEMENTS = 0
 WEFT_CUSTOM_BUFFERS = 1
@@ -1043,6 +1046,10 @@ class weft_checkpoint_options(c.Structure):
         ("keep_every", c.c_int64),
         ("pointer", c.c_char_p),
         ("pointer_length", c.c_uint64),
+        ("compress", weft_compress),
+        ("reserved_too", c.c_int32),
+        ("base", c.c_char_p),
+        ("base_length", c.c_uint64),
     ]
 
 
@@ -1121,6 +1128,8 @@ class weft_checkpoint_info(c.Structure):
         ("producer_length", c.c_uint64),
         ("format", weft_file_format),
         ("reserved", c.c_int32),
+        ("bases", c.c_char_p),
+        ("bases_length", c.c_uint64),
     ]
 
 
@@ -1150,6 +1159,8 @@ class weft_convert_options(c.Structure):
         ("shard_bytes", c.c_uint64),
         ("progress", weft_progress_fn),
         ("progress_user_data", c.c_void_p),
+        ("compress", weft_compress),
+        ("reserved_too", c.c_int32),
     ]
 
 

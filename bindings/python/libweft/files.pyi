@@ -30,6 +30,8 @@ def save(
     keep_last: int = ...,
     keep_every: int = ...,
     pointer: str | None = ...,
+    compress: Literal["zstd"] | None = ...,
+    base: str | None = ...,
 ) -> None: ...
 @overload
 def save(
@@ -44,6 +46,8 @@ def save(
     keep_last: int = ...,
     keep_every: int = ...,
     pointer: str | None = ...,
+    compress: Literal["zstd"] | None = ...,
+    base: str | None = ...,
 ) -> Saving: ...
 def load(path: _Path, *, device: Device | str | None = ...) -> Any: ...
 

@@ -81,7 +81,8 @@ void BlockPool::Launches() {
   {
     MutexLock lock(mutex_);
     if (looked_ns_ == 0) looked_ns_ = now;
-    if (++launches_ < kKeepLaunches && now - looked_ns_ < kKeepNs) return;
+    // A block that was given back after a look goes at the second one from then: half the time to each, and it is gone in time.
+    if (++launches_ < kKeepLaunches && now - looked_ns_ < kKeepNs / 2) return;
     launches_ = 0;
     looked_ns_ = now;
     unused = TakeUnused();

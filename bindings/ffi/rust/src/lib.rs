@@ -610,6 +610,10 @@ pub const WEFT_TIED_REFUSE: weft_tied = 0;
 pub const WEFT_TIED_TWICE: weft_tied = 1;
 pub const WEFT_TIED_ONCE: weft_tied = 2;
 
+pub type weft_compress = u32;
+pub const WEFT_COMPRESS_NONE: weft_compress = 0;
+pub const WEFT_COMPRESS_ZSTD: weft_compress = 1;
+
 pub type weft_custom_kind = u32;
 pub const WEFT_CUSTOM_ELEMENTS: weft_custom_kind = 0;
 pub const WEFT_CUSTOM_BUFFERS: weft_custom_kind = 1;
@@ -1131,6 +1135,10 @@ pub struct weft_checkpoint_options {
     pub keep_every: i64,
     pub pointer: *const c_char,
     pub pointer_length: u64,
+    pub compress: weft_compress,
+    pub reserved_too: i32,
+    pub base: *const c_char,
+    pub base_length: u64,
 }
 
 #[repr(C)]
@@ -1209,6 +1217,8 @@ pub struct weft_checkpoint_info {
     pub producer_length: u64,
     pub format: weft_file_format,
     pub reserved: i32,
+    pub bases: *const c_char,
+    pub bases_length: u64,
 }
 
 #[repr(C)]
@@ -1238,6 +1248,8 @@ pub struct weft_convert_options {
     pub shard_bytes: u64,
     pub progress: weft_progress_fn,
     pub progress_user_data: *mut c_void,
+    pub compress: weft_compress,
+    pub reserved_too: i32,
 }
 
 #[repr(C)]

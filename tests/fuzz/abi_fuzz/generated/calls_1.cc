@@ -225,6 +225,8 @@ void Call_weft_checkpoint_save(Fuzz& f) {
     options->tied = static_cast<weft_tied>(f.OneOf({0, 1, 2}));
     options->keep_last = static_cast<int64_t>(f.Integer());
     options->keep_every = static_cast<int64_t>(f.Integer());
+    options->compress = static_cast<weft_compress>(f.OneOf({0, 1}));
+    options->reserved_too = static_cast<int32_t>(f.Integer());
   }
   weft_event** const out_event = f.Out<weft_event*>(true);
   f.Enter();
@@ -395,6 +397,8 @@ void Call_weft_checkpoint_convert(Fuzz& f) {
     options->rest = static_cast<int32_t>(f.Integer());
     options->reserved = static_cast<int32_t>(f.Integer());
     options->shard_bytes = static_cast<uint64_t>(f.Integer());
+    options->compress = static_cast<weft_compress>(f.OneOf({0, 1}));
+    options->reserved_too = static_cast<int32_t>(f.Integer());
   }
   f.Enter();
   f.Leave(weft_checkpoint_convert(ctx, path, path_length, to, to_length, options));
