@@ -117,12 +117,13 @@ absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TensorTree::Tied() const 
 }
 
 absl::StatusOr<Tree::NodeId> TensorTree::AddTree(Tree::NodeId parent, std::string_view key, const TensorTree& other) {
-  std::vector<Tree::NodeId> copies(other.tree.size());
+  std::vector<Tree::NodeId> copies(other.tree.size(), Tree::kNoNode);
+  std::vector<std::pair<Tree::NodeId, Tree::NodeId>> later;  // aliases of what comes behind them
   absl::Cleanup undo = [this, nodes = static_cast<Tree::NodeId>(tree.size()), leaves = values.size()] {
     tree.TakeBack(nodes);
     values.erase(values.begin() + static_cast<ptrdiff_t>(leaves), values.end());
   };
-  // In the order of creation: containers before their children, what is shared before its aliases.
+  // In the order of creation: containers before their children.
   for (Tree::NodeId id = 0; id < other.tree.size(); ++id) {
     const Tree::Node& node = other.tree.node(id);
     const bool root = id == Tree::root();
@@ -140,7 +141,11 @@ absl::StatusOr<Tree::NodeId> TensorTree::AddTree(Tree::NodeId parent, std::strin
     if (node.kind == Tree::Kind::kAlias) value.alias = copies[node.alias];
     const bool early = value.kind == Tree::Kind::kAlias && value.alias == Tree::kNoNode;
     WEFT_ASSIGN_OR_RETURN(copies[id], tree.Add(under, name, value));
+    if (early) later.emplace_back(copies[id], node.alias);
     values.resize(tree.tensors().size());
+  }
+  for (const auto& [alias, target] : later) {
+    WEFT_RETURN_IF_ERROR(tree.PointAlias(alias, tree.Resolve(copies[target])));
   }
   std::move(undo).Cancel();
   return copies[Tree::root()];

@@ -168,9 +168,10 @@ static void tied_and_unread(void) {
   weft_context_release(ctx);
 }
 
-/* An alias that was added before what it stands for in the order of the tree can be copied. */
+/* An alias that stands before what it stands for in the order of the tree can be copied, also as a file gives it. */
 static void copies_whatever_the_order(void) {
-  weft_tree *tree = NULL, *outer = NULL;
+  weft_context* ctx = new_context();
+  weft_tree *tree = NULL, *outer = NULL, *loaded = NULL;
   uint32_t early = 0, late = 0, node = 0;
   int64_t value = 0;
   MUST(weft_tree_create(&tree));
@@ -183,8 +184,17 @@ static void copies_whatever_the_order(void) {
   MUST(weft_tree_find(outer, WEFT_TREE_ROOT, "inner.early.y", WEFT_STRLEN, &node));
   MUST(weft_tree_get_i64(outer, node, &value));
   CHECK_EQUAL(value, 5);
+  MUST(weft_checkpoint_save(ctx, g_path, WEFT_STRLEN, tree, NULL, NULL));
+  MUST(weft_checkpoint_load(ctx, g_path, WEFT_STRLEN, NULL, &loaded));
+  MUST(weft_tree_add_tree(outer, WEFT_TREE_ROOT, "again", WEFT_STRLEN, loaded, NULL));
+  MUST(weft_tree_find(outer, WEFT_TREE_ROOT, "again.early.y", WEFT_STRLEN, &node));
+  value = 0;
+  MUST(weft_tree_get_i64(outer, node, &value));
+  CHECK_EQUAL(value, 5);
+  weft_tree_release(loaded);
   weft_tree_release(outer);
   weft_tree_release(tree);
+  weft_context_release(ctx);
 }
 
 static weft_tree* small_state(weft_context* ctx, weft_tensor** w) {
