@@ -600,7 +600,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_context_live_bytes(weft_context* ctx, ui
  * hundredths of a second. If nobody waits, the next wait, the next read that has to wait or the next call that starts
  * work (weft_sync, weft_eval, a tensor from the host, a save or load) returns it, once. Launches of some milliseconds
  * and more that run or wait end within some hundredths of a second, on the platforms cpu and reference. The call that
- * comes after the one that was ended waits for them, up to 60 ms: tensors that were assigned in them, or that need
+ * comes after the one that was ended waits for them (5 s at most): tensors that were assigned in them, or that need
  * their results, show what they showed before, all of them, so that no step is half done. What else they were to
  * compute is made again by whoever asks for it, or CANCELLED where a while loop or a custom operation takes part; in a
  * program without barriers what was assigned is made again, too. A launch that has begun to write to memory that it

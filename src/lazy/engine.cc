@@ -172,8 +172,7 @@ absl::StatusOr<Ref<Buffer>> Engine::WithRoom(Device* device, absl::FunctionRef<a
     running = recorder_.StateOf(*device).last_event();
   }
   if (running && !running->done()) {
-    const absl::Status status = services_.WaitFor(*running, Part::kMemory);
-    if (!running->done()) return status;  // its outcome is not ours
+    WEFT_RETURN_IF_ERROR(services_.WaitUntilOver(*running, Part::kMemory));
     buffer = make();
     if (!absl::IsResourceExhausted(buffer.status())) return buffer;
   }

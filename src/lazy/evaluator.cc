@@ -105,8 +105,7 @@ absl::Status Evaluator::Know(Lock& lock, MeshState& state, std::span<const ir::V
 absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
   Replay& replay = *state.replay;
   while (const Ref<Event> oldest = Launcher::Backlog(state)) {
-    const absl::Status status = lock.Open([&] { return services_.WaitFor(*oldest, Part::kRoom); });
-    if (!oldest->done()) return status;  // its outcome is not ours
+    WEFT_RETURN_IF_ERROR(lock.Open([&] { return services_.WaitUntilOver(*oldest, Part::kRoom); }));
   }
   // Others may have had the lock.
   const Replay::Plan* plan = replay.Complete();
@@ -487,8 +486,7 @@ absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileOver(Lock& lock, MeshState
 
 absl::Status Evaluator::WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut) {
   while (const Ref<Event> oldest = Launcher::Backlog(state)) {
-    const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*oldest, Part::kRoom); });
-    if (!oldest->done()) return status;  // its outcome is not ours
+    WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] { return services_.WaitUntilOver(*oldest, Part::kRoom); }));
   }
   return absl::OkStatus();
 }

@@ -73,8 +73,9 @@ bool GoesBack(const MeshState& state) {
   return true;
 }
 
-// A call that was ended waits so long for launches to end: they look every few milliseconds.
-constexpr int64_t kEndsNs = 60'000'000;
+// The call behind one that was ended waits so long for launches to end. They look every few milliseconds; one that has begun to
+// write to memory that it took over runs to its end.
+constexpr int64_t kEndsNs = 5'000'000'000;
 
 }  // namespace
 
@@ -186,11 +187,14 @@ void Evaluator::PutBackEnded() {
   {
     const Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kLaunch);
     for (const MeshState& state : recorder_.meshes()) {
+      if (!state.mesh.devices()[0]->is_host()) continue;  // nobody ends a plugin's launch
       for (const Ref<Launched>& launched : state.underway) running.push_back(launched->done);
     }
   }
   const int64_t until = MonotonicNow() + kEndsNs;
-  for (const Ref<Event>& done : running) (void)done->WaitDone(std::max<int64_t>(until - MonotonicNow(), 0));
+  for (const Ref<Event>& done : running) {
+    while (!done->done() && MonotonicNow() < until && services_.AllNoticed()) (void)done->WaitDone(Services::kLookNs);
+  }
   Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kLaunch);
   for (MeshState& state : recorder_.meshes()) {
     (void)Settle(lock, state);  // a call that gives up leaves it to the next one

@@ -78,6 +78,20 @@ absl::Status Services::WaitFor(const Event& event, Part part, int64_t timeout_ns
   return status;
 }
 
+absl::Status Services::WaitUntilOver(const Event& event, Part part) {
+  const uint32_t before = cancels();
+  if (!event.done()) {
+    const PartScope scope(*metrics_, part);
+    WEFT_RETURN_IF_ERROR(WaitUntilDone(event, -1, nullptr));
+  }
+  RunReleases();
+  return CheckCancelled(before);
+}
+
+bool Services::TakesEnded() {
+  return !OnLibraryThread() && CheckProcess().ok() && ended_.exchange(false, std::memory_order_relaxed);
+}
+
 absl::Status Services::WaitUntilDone(const Event& event, int64_t timeout_ns, const std::atomic<bool>* hopeless) {
   const uint32_t before = cancels();
   const int64_t limit = Event::Sane(timeout_ns), start = MonotonicNow();

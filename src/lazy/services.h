@@ -56,10 +56,8 @@ class Services {
   // CANCELLED if a request came since `before` (an earlier cancels()) or nobody has noticed it yet, which now has happened.
   absl::Status CheckCancelled(uint32_t before);
   // Tells once whether a call has noticed a request since the last time: launches that it ended may have left tensors
-  // without a value.
-  bool HasEnded() {
-    return ended_.load(std::memory_order_relaxed) && ended_.exchange(false, std::memory_order_relaxed);
-  }
+  // without a value. Never on a thread that such a launch may wait for.
+  bool HasEnded() { return ended_.load(std::memory_order_relaxed) && TakesEnded(); }
   // Tells whether a call has told of every request that came.
   bool AllNoticed() const { return cancels() == cancels_noticed_.load(std::memory_order_relaxed); }
   // Work that somebody may wait for is about to start in this process.
@@ -80,6 +78,8 @@ class Services {
   absl::Status WaitFor(const Event& event, int64_t timeout_ns = -1) {
     return WaitFor(event, Part::kResults, timeout_ns);
   }
+  // Waits until an event is done whose outcome is not the caller's. An error: the wait was given up, or a request came meanwhile.
+  absl::Status WaitUntilOver(const Event& event, Part part);
 
   // --- Lent memory ---------------------------------------------------------------------------------------------------
   // Does what its owner wants done as soon as no lock of ours is held, on a thread of the caller's: the owner may wait for
@@ -117,6 +117,7 @@ class Services {
   }
   absl::Status WaitUntilDone(const Event& event, int64_t timeout_ns, const std::atomic<bool>* hopeless);
   static bool MayRelease();
+  bool TakesEnded();
   void DeliverLog();
   void RunReleasesIfAllowed();
 

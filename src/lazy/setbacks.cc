@@ -51,8 +51,7 @@ absl::Status Evaluator::OutOfMemory(const MeshState& state, const Cut& cut, cons
 absl::StatusOr<bool> Evaluator::WaitForMemory(Lock& lock, MeshState& state, const Cut& cut) {
   const Ref<Event> running = state.last_event();
   if (!running || running->done()) return false;
-  const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*running, Part::kMemory); });
-  if (!running->done()) return status;  // its outcome is not ours
+  WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] { return services_.WaitUntilOver(*running, Part::kMemory); }));
   return true;
 }
 

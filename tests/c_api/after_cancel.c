@@ -24,25 +24,24 @@ typedef struct {
   weft_error* error;
 } loop;
 
-static void assign(weft_tensor* target, weft_tensor* value) {
-  if (value != NULL) OK(weft_tensor_assign(target, value)); /* NULL: the scope's end says why */
-}
-
 /* One step: a loss of products of the parameter, which grows by kStep; the counters grow by 1. */
 static weft_error* step(loop* l) {
   wf_scope* const s = wf_begin(l->ctx);
-  weft_tensor *y = l->x, *loss;
+  weft_tensor *y = l->x, *loss, *p, *count;
   weft_error* error;
   weft_event* event = NULL;
   double value;
   int i;
   for (i = 0; i < kWaves; ++i) y = wf_tanh(s, wf_matmul(s, y, l->p));
   loss = wf_mean(s, y);
-  assign(l->p, wf_add(s, wf_add(s, l->p, wf_mul(s, loss, wf_scalar(s, WEFT_F32, 0))), wf_scalar(s, WEFT_F32, kStep)));
-  assign(l->count, wf_add(s, l->count, wf_scalar(s, WEFT_F32, 1)));
-  if (l->steps++ % 2 == 1) assign(l->seldom, wf_add(s, l->count, wf_scalar(s, WEFT_F32, 0)));
+  p = wf_keep(s, wf_add(s, wf_add(s, l->p, wf_mul(s, loss, wf_scalar(s, WEFT_F32, 0))), wf_scalar(s, WEFT_F32, kStep)));
+  count = wf_keep(s, wf_add(s, l->count, wf_scalar(s, WEFT_F32, 1)));
   loss = wf_keep(s, loss);
   error = wf_end(s);
+  if (error == NULL) error = weft_tensor_assign(l->p, p);
+  if (error == NULL) error = weft_tensor_assign(l->count, count);
+  if (error == NULL && l->steps++ % 2 == 1) error = weft_tensor_assign(l->seldom, count);
+  weft_tensor_release(p), weft_tensor_release(count);
   if (error == NULL && (l->how == READ || l->how == READ_AND_SYNC)) error = weft_tensor_item_f64(loss, &value);
   if (error == NULL && l->how == EVAL) error = weft_eval(l->ctx, &loss, 1, &event);
   if (error == NULL && l->how != READ && l->how != EVAL) error = weft_sync(l->ctx, NULL, l->how == SYNC_AND_WAIT ? &event : NULL);
