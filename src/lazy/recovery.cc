@@ -16,21 +16,26 @@
 namespace weft::lazy {
 namespace {
 
-// Tells whether a function, or one that it calls, has a loop or a function of the caller's. A launch with one is not begun
-// again after somebody ended it.
-bool MayNotEnd(const ir::Function& function) {
-  return std::ranges::any_of(ir::CalleesFirst(function), [](const ir::Function* callee) {
-    return std::ranges::any_of(callee->nodes(), [](const ir::Node* node) {
-      return &node->op() == &ops::kOp_while || &node->op() == &ops::kOp_custom_call;
-    });
+bool CallsOut(const ir::Node& node) { return &node.op() == &ops::kOp_custom_call; }
+// A launch with a loop or a function of the caller's is not begun again after somebody ended it.
+bool MayNotEnd(const ir::Node& node) { return &node.op() == &ops::kOp_while || CallsOut(node); }
+
+// Tells whether a function, or one that it calls, has such a node.
+bool HasAny(const ir::Function& function, bool (*such)(const ir::Node&)) {
+  return std::ranges::any_of(ir::CalleesFirst(function), [&](const ir::Function* callee) {
+    return std::ranges::any_of(callee->nodes(), [&](const ir::Node* node) { return such(*node); });
   });
 }
 
-// The same of what these values are made of.
+bool HasAny(const MeshState& state, const Launched& launched, bool (*such)(const ir::Node&)) {
+  const absl::StatusOr<Ref<const ir::Function>> source = state.programs->Source(launched.program());
+  return !source.ok() || HasAny(**source, such);
+}
+
 bool MayNotEnd(std::span<const ir::Value> values) {
   return std::ranges::any_of(ir::Reachable(values), [](const ir::Node* node) {
-    return &node->op() == &ops::kOp_while || &node->op() == &ops::kOp_custom_call ||
-           std::ranges::any_of(node->regions(), [](const auto& region) { return MayNotEnd(*region); });
+    return MayNotEnd(*node) ||
+           std::ranges::any_of(node->regions(), [](const auto& region) { return HasAny(*region, MayNotEnd); });
   });
 }
 
@@ -130,11 +135,7 @@ absl::Status Evaluator::Undo(Lock& lock, MeshState& state, Launched& launched) {
     put_back(tensor, launched.BeforeOf(tensor.state.assignments), {});
   }
   // Else they are made again when they are needed.
-  bool remade = absl::IsCancelled(outcome) && !GoesBack(state);
-  if (remade) {
-    const absl::StatusOr<Ref<const ir::Function>> source = state.programs->Source(launched.program());
-    remade = source.ok() && !MayNotEnd(**source);
-  }
+  const bool remade = absl::IsCancelled(outcome) && !GoesBack(state) && !HasAny(state, launched, MayNotEnd);
   if (!again.ok() && !remade) {
     ForEachAssigned(state, launched,
                     [&](Tensor& tensor, const Data&, const Ref<Data>& before, const ir::Value& unmade) {
@@ -188,7 +189,11 @@ void Evaluator::PutBackEnded() {
     const Lock lock(recorder_, Lock::To::kChange, Replay::Miss::kLaunch);
     for (const MeshState& state : recorder_.meshes()) {
       if (!state.mesh.devices()[0]->is_host()) continue;  // nobody ends a plugin's launch
-      for (const Ref<Launched>& launched : state.underway) running.push_back(launched->done);
+      for (const Ref<Launched>& launched : state.underway) {
+        // What it calls may wait for a lock that our caller holds.
+        if (!launched->done->done() && HasAny(state, *launched, CallsOut)) break;
+        running.push_back(launched->done);
+      }
     }
   }
   const int64_t until = MonotonicNow() + kEndsNs;
