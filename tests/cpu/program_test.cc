@@ -335,17 +335,20 @@ TEST(CpuBackend, MeasuresItsLaunchesAndTracesThem) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(RunExecutable(**backend, **compiled, arguments).ok());
   ASSERT_TRUE(services.trace->Stop().ok());
   std::vector<std::string> names, kernels;
+  std::vector<int64_t> given, ran;
   const auto record = services.trace->Record();
   ASSERT_TRUE(record.ok()) << record.status();
   for (const TraceSpan& span : record->spans) {
     if (span.name->kind == SpanKind::kLaunch || span.name == &kCompileSpan) names.emplace_back(span.name->text);
+    if (span.name->kind == SpanKind::kLaunch) (names.back() == "run" ? ran : given).push_back(span.argument);
     if (span.name->kind != SpanKind::kKernel) continue;
     kernels.emplace_back(span.name->text);
     EXPECT_EQ(span.name->flops, 2 * 8 * 8 * 8);
     EXPECT_EQ(span.name->bytes_written, 8 * 8 * 4);
     EXPECT_THAT(std::string(span.name->implementation), testing::MatchesRegex("gemm .* f32"));
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("compile", "run", "run", "run"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre("compile", "hand over", "hand over", "hand over", "run", "run", "run"));
+  EXPECT_THAT(given, testing::UnorderedElementsAreArray(ran));  // an arrow goes from each call to its launch
   EXPECT_THAT(kernels, testing::ElementsAre("gemm", "gemm", "gemm"));
   // The same from bytes, where nobody knows positions.
   const auto loaded = (*backend)->Load(*(*compiled)->Serialize());
