@@ -1,10 +1,11 @@
 // weft_api_json: include/c_api/weft_api.json, as it was when the library was built. The library has it compressed, a tenth of
 // its size; it is unpacked at the first call, into memory that the process has from its start, so that the call cannot fail.
+#include <description_size.h>  // made by scripts/cmake/description.py
+#include <zlib.h>
+
 #include <cstddef>
 
-#include "description_size.h"  // made by scripts/cmake/description.py
 #include "weft.h"
-#include "zlib.h"
 
 asm(".pushsection .rodata, \"a\", @progbits\n"
     ".globl weft_description_begin\n"
@@ -26,12 +27,12 @@ namespace {
 
 char g_text[WEFT_DESCRIPTION_SIZE + 1];  // and a NUL
 
-// What inflate wants: about 10 KB of state, and up to 32 KB of window.
+// The memory that inflate asks for: about 10 KB of state, and up to 32 KB of window.
 struct Workspace {
-  alignas(std::max_align_t) unsigned char bytes[64 << 10];
+  alignas(std::max_align_t) unsigned char bytes[64 << 10] = {};
   size_t used = 0;
 };
-Workspace g_workspace;
+constinit Workspace g_workspace;
 
 void* Take(void* workspace, unsigned count, unsigned size) {
   auto& space = *static_cast<Workspace*>(workspace);

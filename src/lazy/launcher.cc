@@ -208,7 +208,8 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   metrics_.Add(Counter::kBuffersDonated, donations);
   if (AskedByName(reason)) state.policy.Computed(nodes);
 
-  state.programs->ExplainLaunch([&] { return ExplanationOf(*program, *cut, CounterOf(reason), donations); });
+  if (state.programs != nullptr)
+    state.programs->ExplainLaunch([&] { return ExplanationOf(*program, *cut, CounterOf(reason), donations); });
 
   // Pasts that no gradient can ask for may die now; the arguments' nodes with them.
   cut->trace.Clear();

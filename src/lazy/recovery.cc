@@ -190,7 +190,7 @@ void Evaluator::PutBackEnded() {
     for (const MeshState& state : recorder_.meshes()) {
       if (!state.mesh.devices()[0]->is_host()) continue;  // nobody ends a plugin's launch
       for (const Ref<Launched>& launched : state.underway) {
-        // What it calls may wait for a lock that our caller holds.
+        // A function of the caller may wait for a lock that our caller holds.
         if (!launched->done->done() && HasAny(state, *launched, CallsOut)) break;
         running.push_back(launched->done);
       }
