@@ -90,17 +90,16 @@ weft_layer(weft_c_api src/c_api)
 file(GLOB weft_backend_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/*.cc")
 target_sources(weft_compiler PRIVATE ${weft_backend_files})
 
-# weft_api_json gives the description out: it is compressed, and taken in by the assembler, which no one else tells of the file.
+# weft_api_json gives the description out: it is compressed here, again whenever it has changed, and taken in by the assembler,
+# which no one else tells of the file.
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(weft_description "${PROJECT_SOURCE_DIR}/include/c_api/weft_api.json")
 set(weft_description_script "${PROJECT_SOURCE_DIR}/scripts/cmake/description.py")
 set(weft_description_packed "${PROJECT_BINARY_DIR}/generated/description.z")
 set(weft_description_size "${PROJECT_BINARY_DIR}/generated/description_size.h")
-add_custom_command(OUTPUT "${weft_description_packed}" "${weft_description_size}"
-  COMMAND "${Python3_EXECUTABLE}" "${weft_description_script}" "${weft_description}" "${weft_description_packed}"
-          "${weft_description_size}"
-  DEPENDS "${weft_description}" "${weft_description_script}" VERBATIM)
-target_sources(weft_c_api PRIVATE "${weft_description_packed}" "${weft_description_size}")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${weft_description}" "${weft_description_script}")
+execute_process(COMMAND "${Python3_EXECUTABLE}" "${weft_description_script}" "${weft_description}"
+  "${weft_description_packed}" "${weft_description_size}" COMMAND_ERROR_IS_FATAL ANY)
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/c_api/description.cc" PROPERTIES
   COMPILE_DEFINITIONS "WEFT_DESCRIPTION=\"${weft_description_packed}\""
   OBJECT_DEPENDS "${weft_description_packed};${weft_description_size}")
