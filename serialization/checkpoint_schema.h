@@ -38,7 +38,7 @@ struct HeaderRecord {
   int64_t created_unix_ns = 0;
   int64_t step = 0;
   std::vector<std::pair<std::string, std::string>> user;
-  // Of a file that was read, from its footer; and their names, each ended by a newline.
+  // The reader takes the bases from the footer. `base_names` joins their names, each ended by a newline.
   std::vector<BaseRecord> bases;
   std::string base_names;
 };

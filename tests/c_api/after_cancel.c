@@ -11,7 +11,7 @@ static const double kStep = 0x1p-12; /* exact in f32, as are sums of it below 2^
 
 typedef enum { SYNC, SYNC_AND_WAIT, READ, READ_AND_SYNC, EVAL, STYLES } style;
 static const char* const kStyles[] = {"sync", "sync, wait", "read", "read, sync", "eval"};
-/* What comes first after the end. */
+/* The call that comes first after the end. */
 typedef enum { A_READ, A_BARRIER, A_STEP, NEXTS } next;
 static const char* const kNexts[] = {"a read", "a barrier", "a step"};
 

@@ -249,7 +249,7 @@ static void ends(weft_context* ctx, weft_tensor* result) {
   weft_cancel(ctx);
   CANCELLED(weft_event_wait(event, kLong));
   FAILS(weft_event_wait(event, kLong), WEFT_CANCELLED, "weft_event_wait: " LOST);
-  /* Who reads the result has it computed again, which ends in the same way. */
+  /* A read of the result computes it again, and ends in the same way. */
   before = metric(ctx, "launches");
   CHECK(pthread_create(&thread, NULL, read_it, &r) == 0);
   while (metric(ctx, "launches") == before && !atomic_load(&r.over)) usleep(1000);

@@ -241,7 +241,7 @@ static void train(weft_context* ctx, float* out) {
   weft_tensor_release(x), weft_tensor_release(w);
 }
 
-/* What is asked for beside a training run changes no bit of it. */
+/* Options that watch a training run change no bit of it. */
 static void everything(const char* platform, weft_mode mode) {
   char files[5][420];
   const char* const names[] = {"metrics", "graphs", "explain", "trace.json.gz", "dumps"};

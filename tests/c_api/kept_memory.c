@@ -1,4 +1,4 @@
-/* What a context keeps: blocks of released tensors, for 64 launches, ten seconds or until weft_device_trim, so that twenty saves leave nothing; compiled programs, up to
+/* The memory that a context keeps: blocks of released tensors, for 64 launches, ten seconds or until weft_device_trim, so that twenty saves leave nothing; compiled programs, up to
  * program_memory, which come back from the disk cache. */
 #define _GNU_SOURCE
 #include <unistd.h>

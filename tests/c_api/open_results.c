@@ -10,7 +10,7 @@ static const size_t COUNTS[RESULTS] = {32, 128, 128, 64};
 
 static float element(int i, int j) { return (float)(10 * i + j); }
 
-/* What the results are; x is 8 by 8. */
+/* Writes the results that are expected of an x of 8 by 8. */
 static void expected(float (*to)[128]) {
   int i, j;
   memset(to, 0, RESULTS * sizeof *to);

@@ -141,7 +141,7 @@ TEST(Canonical, ReadsBack) {
   ExpectReadsBack(s.trace);
 }
 
-// What the fuzzer found: a literal of gigabytes without their bytes, a function in a node without a result; and tuples in tuples, many
+// The fuzzer found these: a literal of gigabytes without their bytes, a function in a node without a result; and tuples in tuples, many
 // arguments in few bytes.
 TEST(Canonical, BytesThatNobodyWroteAreRefusedAtOnce) {
   const char* const found[] = {

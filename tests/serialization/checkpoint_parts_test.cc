@@ -134,7 +134,7 @@ TEST(CheckpointParts, AreRefusedWhenAnyBitIsFlippedOrTheFileIsCut) {
     ASSERT_FALSE(stream().ok()) << size;
     file.bytes = good;
   }
-  // What lies behind the checksums of a hostile file.
+  // A hostile file has checksums that match: the code behind them meets damaged bytes here.
   IgnoreChecksumsForFuzzing(true);
   for (int i = 0; i < 3000; ++i) {
     const size_t at = random() % good.size();

@@ -91,7 +91,8 @@ class Folder final : public OneFile {
   }
 };
 
-// What is on the disk after a loss of power behind `count` calls, as `random` has it; the name's contents, or "none".
+// Returns the contents of the file name after a loss of power behind `count` calls, where `random` chooses what had reached the
+// disk; "none" if there is no such file.
 std::string AfterLoss(const Folder& before, const std::vector<Op>& ops, size_t count, const std::string& name,
                       std::minstd_rand& random, uint64_t* choices) {
   std::map<std::string, int> names = before.names;

@@ -138,7 +138,7 @@ def bad_input(ctx, folder, wanted):
     files.save(ctx, os.path.join(folder, "one"), wanted, base="two")  # whose parts are in "one": they are written anew
     assert check(ctx, os.path.join(folder, "one"), wanted).footer.list(1) == b""
     assert not os.path.exists(at)
-    # What is damaged in the base is written anew.
+    # The writer writes a part anew where the base is damaged.
     files.save(ctx, os.path.join(folder, "base"), wanted)
     data = bytearray(read(os.path.join(folder, "base")))
     hit = data.index(wanted["weights"][2][:4096])
