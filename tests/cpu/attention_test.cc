@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/autodiff/gradient.h"
-#include "src/backends/cpu/kernels/attention_rows.h"
+#include "src/backends/cpu/kernels/attention/attention_rows.h"
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
 #include "tests/cpu/backend_support.h"

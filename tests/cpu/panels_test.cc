@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/executable.h"
-#include "src/backends/cpu/kernels/pack.h"
+#include "src/backends/cpu/kernels/tiles/pack.h"
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
 #include "tests/cpu/backend_support.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "src/backends/cpu/kernels/amx_micro.h"
+#include "src/backends/cpu/kernels/tiles/amx_micro.h"
 #include "tests/kernels/kernels_support.h"
 
 namespace weft::cpu {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "src/backends/cpu/kernels/amx_driver.h"
+#include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "tests/kernels/conv_support.h"
 
 namespace weft::cpu {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/backends/cpu/kernels/kernels.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"

@@ -1,4 +1,4 @@
-#include "src/backends/cpu/kernels/gemm_ahead.h"
+#include "src/backends/cpu/kernels/product/gemm_ahead.h"
 
 #include <gtest/gtest.h>
 

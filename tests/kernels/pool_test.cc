@@ -2,7 +2,7 @@
 #include <limits>
 #include <span>
 
-#include "src/backends/cpu/kernels/pool_planes.h"
+#include "src/backends/cpu/kernels/pool/pool_planes.h"
 #include "tests/kernels/kernels_support.h"
 
 namespace weft::cpu {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/backends/cpu/kernels/micro.h"
+#include "src/backends/cpu/kernels/tiles/micro.h"
 #include "src/backends/cpu/launch/program.h"
 #include "src/backends/cpu/loop/codegen.h"
 #include "src/backends/cpu/loop_names.h"

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/backends/cpu/launch/box_call.h"
 #include "src/runtime/launch_look.h"
 

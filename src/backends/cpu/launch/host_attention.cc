@@ -1,7 +1,7 @@
 // Scaled dot-product attention on the launch list.
 #include <bit>
 
-#include "src/backends/cpu/kernels/attention.h"
+#include "src/backends/cpu/kernels/attention/attention.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/runtime/status.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/backends/cpu/kernels/attention.h"
+#include "src/backends/cpu/kernels/attention/attention.h"
 #include "src/backends/cpu/kernels/kernels.h"
 #include "src/backends/cpu/loop/block_loop.h"
 #include "src/backends/cpu/loop/loop_ending.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/backends/cpu/launch/box_walk.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/runtime/launch_look.h"

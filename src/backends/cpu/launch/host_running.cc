@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/launch/running_call.h"
 #include "src/runtime/host_tensor.h"

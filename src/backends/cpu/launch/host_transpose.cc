@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/backends/cpu/kernels/pack.h"
+#include "src/backends/cpu/kernels/tiles/pack.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/launch/transpose_call.h"
 #include "src/runtime/launch_look.h"

@@ -1,6 +1,0 @@
-// Winograd's transforms with the vectors that every x86-64 has.
-#include "src/backends/cpu/kernels/conv_winograd_lanes.h"
-
-namespace weft::cpu {
-constinit const WinogradKernels kWinogradPortable = Kernels<16>();
-}  // namespace weft::cpu

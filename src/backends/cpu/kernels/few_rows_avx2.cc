@@ -1,6 +1,0 @@
-// Products of few rows with 256-bit vectors; called only where the processor has them.
-#include "src/backends/cpu/kernels/few_rows_lanes.h"
-
-namespace weft::cpu {
-constinit const FewRowsKernels kFewRowsAvx2 = Kernels<32>();
-}  // namespace weft::cpu
