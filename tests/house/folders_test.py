@@ -14,6 +14,9 @@ from sources import tree  # noqa: E402
 # A folder may include itself and these. The longest matching folder name decides, so that the
 # backends' shared interface (src/backends/*.h) and each backend have rules of their own.
 BELOW_BACKENDS = ["src/passes", "src/ops", "src/ir", "src/runtime"]
+# The rooms of the kernels, each with those it stands on, beside the calls that all know.
+KERNEL_ROOMS = {"tiles": [], "product": ["tiles"], "conv": ["product", "tiles"], "pool": ["tiles"], "attention": ["tiles"]}
+KERNEL_CALLS = ["src/backends/cpu/kernels", "src/backends/cpu/jit", "src/runtime"]
 ALLOWED = {
     "src/runtime": [],
     "src/ir": ["src/runtime"],
@@ -29,10 +32,13 @@ ALLOWED = {
     "src/backends/cpu/jit": ["src/runtime"],
     "src/backends/cpu/loop": ["src/backends/cpu/jit", "src/ops", "src/ir", "src/runtime"],
     "src/backends/cpu/kernels": ["src/backends/cpu/jit", "src/runtime"],
-    "src/backends/cpu/launch": ["src/backends/cpu/kernels", "src/backends/cpu/loop", "serialization", "src/runtime"],
+    **{f"src/backends/cpu/kernels/{room}": [*(f"src/backends/cpu/kernels/{below}" for below in rooms_below), *KERNEL_CALLS]
+       for room, rooms_below in KERNEL_ROOMS.items()},
+    "src/backends/cpu/launch": ["src/backends/cpu/kernels", "src/backends/cpu/kernels/tiles", "src/backends/cpu/kernels/attention",
+                                "src/backends/cpu/loop", "serialization", "src/runtime"],
     "src/backends/cpu/lower": ["src/backends/custom_call", "src/backends/cpu/launch", "src/backends/cpu/loop", "src/ops", "src/ir", "src/runtime"],
     "src/backends/cpu": ["src/backends", "src/backends/cpu/jit", "src/backends/cpu/loop", "src/backends/cpu/kernels",
-                         "src/backends/cpu/launch", "src/backends/custom_call", "src/backends/cpu/lower"] + BELOW_BACKENDS,
+                         "src/backends/cpu/kernels/tiles", "src/backends/cpu/launch", "src/backends/custom_call", "src/backends/cpu/lower"] + BELOW_BACKENDS,
     "src/backends/reference": ["src/backends", "src/backends/custom_call"] + BELOW_BACKENDS,
     "src/backends/pjrt": ["src/backends", "serialization"] + BELOW_BACKENDS,
     "serialization": ["src/ir", "src/runtime"],
@@ -76,6 +82,24 @@ def folder_of(path):
         if path.startswith(folder + "/") and (best is None or len(folder) > len(best)):
             best = folder
     return best
+
+
+def circle_of(table):
+    """The folders of a circle in a table of who may include whom, its first one again at its end; None if there is none."""
+    done, way = set(), []
+
+    def walk(folder):
+        if folder in way:
+            return [*way[way.index(folder):], folder]
+        if folder in done or folder not in table:
+            return None
+        way.append(folder)
+        found = next((circle for below in table[folder] if below != folder for circle in [walk(below)] if circle), None)
+        way.pop()
+        done.add(folder)
+        return found
+
+    return next((circle for folder in table for circle in [walk(folder)] if circle), None)
 
 
 def check_includes(files):
@@ -145,6 +169,11 @@ class Folders(unittest.TestCase):
     def test_every_folder_of_the_library_is_in_the_table(self):
         files = tree(["src", "serialization"], (".h", ".cc"))
         self.assertEqual([], [p for p in files if folder_of(p) is None])
+
+    def test_the_table_has_no_circle(self):
+        """Rooms of one folder too: a room that stands on another is not stood on by it."""
+        self.assertIsNone(circle_of(ALLOWED))
+        self.assertEqual(["a", "b", "a"], circle_of({"a": ["b"], "b": ["c", "a"], "c": []}))
 
     def test_tests_take_their_cpu_from_one_place(self):
         """Who names neither a target nor a backend runs on the instruction set under test: both are the same then."""

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/backends/cpu/kernels/conv/conv_geometry.h"
+#include "src/backends/cpu/kernels/tiles/geometry.h"
 #include "tests/kernels/kernels_support.h"
 
 namespace weft::cpu {

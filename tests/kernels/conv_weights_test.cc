@@ -1,6 +1,6 @@
 // Gradients of convolution kernels in bf16, which may multiply pairs of pixels, against the same in f32: what is no pixel takes
 // no part, whatever lies beside it.
-#include "src/backends/cpu/kernels/conv/conv_geometry.h"
+#include "src/backends/cpu/kernels/tiles/geometry.h"
 #include "tests/kernels/kernels_support.h"
 
 namespace weft::cpu {

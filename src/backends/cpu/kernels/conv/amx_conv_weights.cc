@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/backends/cpu/kernels/conv/amx_conv.h"
 #include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/runtime/status.h"
 

@@ -5,13 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/backends/cpu/kernels/chosen.h"
-#include "src/backends/cpu/kernels/conv/conv_depthwise.h"
+#include "src/backends/cpu/kernels/conv/amx_conv.h"
 #include "src/backends/cpu/kernels/conv/conv_padding.h"
 #include "src/backends/cpu/kernels/conv/conv_panels.h"
+#include "src/backends/cpu/kernels/conv/conv_plain.h"
 #include "src/backends/cpu/kernels/conv/conv_winograd.h"
 #include "src/backends/cpu/kernels/conv/conv_zeros.h"
+#include "src/backends/cpu/kernels/product/amx_driver.h"
+#include "src/backends/cpu/kernels/tiles/halves.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -25,7 +27,7 @@ struct Widened {
   const void* second = nullptr;
   float* result = nullptr;
 };
-absl::Status Widen(const ChannelKernels& kernels, DType from, const void* first, int64_t first_count,
+absl::Status Widen(const HalvesKernels& kernels, DType from, const void* first, int64_t first_count,
                    const void* second, int64_t second_count, const Duty& duty, Widened* out, int64_t result_count = 0) {
   const int64_t bytes = (first_count + second_count + result_count + 48) * 4;
   if (duty.pool == nullptr) {
@@ -161,7 +163,7 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& original, const Ty
   }
   if (Widens(types)) {
     Widened wide;
-    WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.w,
+    WEFT_RETURN_IF_ERROR(Widen(HalvesKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.w,
                                WCount(call), duty, &wide));
     gather.from = wide.first;
     gather.weights = wide.second;
@@ -215,7 +217,7 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
   }
   if (Widens(types)) {
     Widened wide;
-    WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.y, YCount(call), call.w,
+    WEFT_RETURN_IF_ERROR(Widen(HalvesKernelsOf(state.target().isa), call.input, call.y, YCount(call), call.w,
                                WCount(call), duty, &wide));
     gather.from = wide.first;
     gather.weights = wide.second;
@@ -262,7 +264,7 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
   if (WeightsInPairs(call, types)) return RunWeights(state, IsProduct(call) ? InLongLines(call) : call, duty, served);
   const int64_t count = WCount(call);
   Widened wide;
-  WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.y,
+  WEFT_RETURN_IF_ERROR(Widen(HalvesKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.y,
                              YCount(call), duty, &wide, types.narrow ? count : 0));
   ConvCall wide_call = call;
   wide_call.x = wide.first;

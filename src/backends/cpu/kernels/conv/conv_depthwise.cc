@@ -306,7 +306,7 @@ class Channels {
       if constexpr (std::is_same_v<T, float>) {
         if (widens_) {
           float* wide = spreads_ ? share.wide : held;
-          kernels_.widen(input_, reinterpret_cast<const uint16_t*>(source), (end - begin) * from_channels_, wide);
+          kernels_.halves->widen(input_, reinterpret_cast<const uint16_t*>(source), (end - begin) * from_channels_, wide);
           source = reinterpret_cast<const char*>(wide);
         }
       }
@@ -374,7 +374,7 @@ void MoveKernel(const ChannelKernels& kernels, const GatherCall& call, bool pair
     }
     if (pairs) return;
     if (BytesOf(call.input) != sizeof(T)) {
-      kernels.widen(call.input, narrow, count, w + count);
+      kernels.halves->widen(call.input, narrow, count, w + count);
       source = w + count;
     }
   }
@@ -486,7 +486,7 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
         T* y = share.row;
         if constexpr (std::is_same_v<T, float>) {
           const int64_t count = (unit.end - unit.begin) * lanes;
-          if (halves) kernels.widen(call.input, static_cast<const uint16_t*>(call.y) + unit.row * lanes, count, y);
+          if (halves) kernels.halves->widen(call.input, static_cast<const uint16_t*>(call.y) + unit.row * lanes, count, y);
         }
         if (!halves) y = static_cast<T*>(call.y) + unit.row * lanes;
         channels.ForEachRun(share, unit, own, depth * lanes, y, loops.weights);
@@ -503,7 +503,7 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
       for (int64_t i = begin; i < end; ++i) total[i] += own[i];
     }
     if constexpr (std::is_same_v<T, float>) {
-      if (narrow) kernels.narrow(call.output, sums + begin, end - begin, static_cast<uint16_t*>(w) + begin);
+      if (narrow) kernels.halves->narrow(call.output, sums + begin, end - begin, static_cast<uint16_t*>(w) + begin);
     }
   });
   const Epilogue& epilogue = call.epilogue;

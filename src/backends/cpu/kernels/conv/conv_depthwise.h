@@ -6,6 +6,7 @@
 
 #include "src/backends/cpu/jit/isa.h"
 #include "src/backends/cpu/kernels/kernels.h"
+#include "src/backends/cpu/kernels/tiles/halves.h"
 #include "src/runtime/dtype.h"
 
 namespace weft::cpu {
@@ -40,18 +41,8 @@ struct ChannelSpread {
   const int32_t* index = nullptr;
 };
 
-// One pixel of pooling over bf16 or f16.
-struct HalvesWindow {
-  DType dtype = DType::kBF16;
-  PoolKind kind = PoolKind::kMax;
-  const uint16_t* x = nullptr;
-  const int64_t* offsets = nullptr;  // per tap, at least one
-  int64_t taps = 0, channels = 0;
-  float scale = 1;
-  uint16_t* y = nullptr;
-};
-
 struct ChannelKernels {
+  const HalvesKernels* halves = nullptr;  // of the same instruction set
   template <typename T>
   struct Of {
     void (*gather)(const ChannelRun<T>&) = nullptr;   // y = sum over taps of x[tap] * w[tap]
@@ -60,11 +51,6 @@ struct ChannelKernels {
   };
   Of<float> f32;
   Of<double> f64;
-  // Between f32 and bf16 or f16, as WidenBF16, NarrowBF16 … do, but for a NaN's payload.
-  void (*widen)(DType from, const uint16_t* in, int64_t count, float* out) = nullptr;
-  void (*narrow)(DType to, const float* in, int64_t count, uint16_t* out) = nullptr;
-  // Does whole vectors of the channels and returns how many channels those are.
-  int64_t (*pool)(const HalvesWindow&) = nullptr;
   // As f32.gather does, of bf16 from bf16 with an ending, if there are so many channels and the kernel's rows lie as
   // `pair_row` widens them: each takes whole `pairs`. Null where that is not quicker.
   void (*pair_row)(const uint16_t* row, int64_t channels, float* to) = nullptr;

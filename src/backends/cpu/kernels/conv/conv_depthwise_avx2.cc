@@ -2,5 +2,5 @@
 #include "src/backends/cpu/kernels/conv/conv_depthwise_lanes.h"
 
 namespace weft::cpu {
-constinit const ChannelKernels kChannelsAvx2 = Kernels<32>();
+constinit const ChannelKernels kChannelsAvx2 = Kernels<32>(kHalvesAvx2);
 }  // namespace weft::cpu

@@ -2,5 +2,5 @@
 #include "src/backends/cpu/kernels/conv/conv_depthwise_lanes.h"
 
 namespace weft::cpu {
-constinit const ChannelKernels kChannelsAvx512 = Kernels<64>();
+constinit const ChannelKernels kChannelsAvx512 = Kernels<64>(kHalvesAvx512);
 }  // namespace weft::cpu

@@ -10,6 +10,7 @@
 #include "src/backends/cpu/kernels/conv/conv_depthwise_pairs_lanes.h"
 #endif
 #include "src/backends/cpu/kernels/conv/conv_depthwise_tiles.h"
+#include "src/backends/cpu/kernels/tiles/halves_vectors.h"
 #include "src/backends/cpu/kernels/tiles/lanes.h"
 #include "src/backends/cpu/kernels/tiles/pack.h"
 
@@ -31,45 +32,6 @@ template <typename T, int kLanes, typename F>
   }
 }
 
-// --- halves
-
-#ifdef __AVX2__
-#ifdef __AVX512F__
-constexpr int kHalves = 16;
-using Wides = __m512;
-using Halves = __m256i;
-inline Wides WidenVector(bool bf16, Halves bits) {
-  if (!bf16) return _mm512_cvtph_ps(bits);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-}
-inline Halves NarrowVector(bool bf16, Wides value) {
-  if (!bf16) return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512i bits = _mm512_castps_si512(value), high = _mm512_srli_epi32(bits, 16);
-  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
-  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(_mm512_srli_epi32(up, 16), nan, high, _mm512_set1_epi32(0x40)));
-}
-#else
-constexpr int kHalves = 8;
-using Wides = __m256;
-using Halves = __m128i;
-inline Wides WidenVector(bool bf16, Halves bits) {
-  if (!bf16) return _mm256_cvtph_ps(bits);
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-}
-inline Halves NarrowVector(bool bf16, Wides value) {
-  if (!bf16) return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m256i bits = _mm256_castps_si256(value), high = _mm256_srli_epi32(bits, 16);
-  const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-  const __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
-  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
-  const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
-  const __m256i words = _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), quiet, nan);
-  return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-}
-#endif
-#endif
 // A vector of sums, as NarrowBF16 and NarrowF16 have it.
 template <typename V>
 [[gnu::always_inline]] inline void StoreNarrow(bool bf16, uint16_t* at, V sums) {
@@ -356,100 +318,11 @@ void SpreadFloats(const ChannelSpread<float>& s) {
 #endif
 }
 
-#ifdef __AVX2__
-void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
-  const bool bf16 = from == DType::kBF16;
-  int64_t i = 0;
-  for (; i + kHalves <= count; i += kHalves) Store(out + i, WidenVector(bf16, Load<Halves>(in + i)));
-  if (i == count) return;
-  uint16_t rest[kHalves] = {};
-  float wide[kHalves];
-  std::memcpy(rest, in + i, (count - i) * sizeof(uint16_t));
-  Store(wide, WidenVector(bf16, Load<Halves>(rest)));
-  std::memcpy(out + i, wide, (count - i) * sizeof(float));
-}
-void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
-  const bool bf16 = to == DType::kBF16;
-  int64_t i = 0;
-  for (; i + kHalves <= count; i += kHalves) Store(out + i, NarrowVector(bf16, Load<Wides>(in + i)));
-  if (i == count) return;
-  float rest[kHalves] = {};
-  uint16_t narrow[kHalves];
-  std::memcpy(rest, in + i, (count - i) * sizeof(float));
-  Store(narrow, NarrowVector(bf16, Load<Wides>(rest)));
-  std::memcpy(out + i, narrow, (count - i) * sizeof(uint16_t));
-}
-#ifdef __AVX512F__
-// The best of vectors side by side, whose comparisons wait for each other. NaN wins.
-template <int kVectors, bool kMax>
-void PoolBest(const HalvesWindow& w, int64_t c) {
-  const bool bf16 = w.dtype == DType::kBF16;
-  Wides best[kVectors];
-  for (int64_t t = 0; t < w.taps; ++t) {
-    const uint16_t* const from = w.x + w.offsets[t] + c;
-    Unroll<kVectors>([&]<int v>() __attribute__((always_inline)) {
-      const Wides x = WidenVector(bf16, Load<Halves>(from + v * kHalves));
-      if (t == 0) {
-        best[v] = x;
-        return;
-      }
-      const __mmask16 worse = _mm512_cmp_ps_mask(best[v], x, kMax ? _CMP_NGE_UQ : _CMP_NLE_UQ);
-      best[v] = _mm512_mask_mov_ps(best[v], _mm512_mask_cmp_ps_mask(worse, best[v], best[v], _CMP_ORD_Q), x);
-    });
-  }
-  Unroll<kVectors>([&]<int v>()
-                       __attribute__((always_inline)) { Store(w.y + c + v * kHalves, NarrowVector(bf16, best[v])); });
-}
-template <bool kMax>
-int64_t PoolBest(const HalvesWindow& w) {
-  int64_t c = 0;
-  for (; c + 4 * kHalves <= w.channels; c += 4 * kHalves) PoolBest<4, kMax>(w, c);
-  for (; c + kHalves <= w.channels; c += kHalves) PoolBest<1, kMax>(w, c);
-  return c;
-}
-#endif
-int64_t PoolHalves(const HalvesWindow& w) {
-#ifdef __AVX512F__
-  if (w.kind == PoolKind::kMax) return PoolBest<true>(w);
-  if (w.kind == PoolKind::kMin) return PoolBest<false>(w);
-#endif
-  const bool bf16 = w.dtype == DType::kBF16;
-  using Words = typename Lanes<int32_t, kHalves>::V;
-  int64_t c = 0;
-  for (; c + kHalves <= w.channels; c += kHalves) {
-    const auto tap = [&](int64_t t) { return WidenVector(bf16, Load<Halves>(w.x + w.offsets[t] + c)); };
-    Wides best = tap(0);
-    for (int64_t t = 1; t < w.taps; ++t) {
-      const Wides x = tap(t);
-      if (w.kind == PoolKind::kSum) {
-        best += x;
-      } else {  // NaN wins
-        const Words keep = (w.kind == PoolKind::kMax ? best >= x : best <= x) | (best != best);
-        best = keep ? best : x;
-      }
-    }
-    if (w.kind == PoolKind::kSum) best *= w.scale;
-    Store(w.y + c, NarrowVector(bf16, best));
-  }
-  return c;
-}
-#else
-void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
-  for (int64_t i = 0; i < count; ++i) out[i] = from == DType::kBF16 ? WidenBF16(in[i]) : WidenF16(in[i]);
-}
-void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
-  for (int64_t i = 0; i < count; ++i) out[i] = to == DType::kBF16 ? NarrowBF16(in[i]) : NarrowF16(in[i]);
-}
-int64_t PoolHalves(const HalvesWindow&) { return 0; }
-#endif
-
 template <int kBytes>
-constexpr ChannelKernels Kernels() {
-  return {{GatherRun<float, kBytes / 4>, WeightsRun<float, kBytes / 4>, SpreadFloats},
+constexpr ChannelKernels Kernels(const HalvesKernels& halves) {
+  return {&halves,
+          {GatherRun<float, kBytes / 4>, WeightsRun<float, kBytes / 4>, SpreadFloats},
           {GatherRun<double, kBytes / 8>, WeightsRun<double, kBytes / 8>, SpreadDoubles},
-          WidenHalves,
-          NarrowHalves,
-          PoolHalves,
 #ifdef __AVX512F__
           PairRow,
           GatherPairs,

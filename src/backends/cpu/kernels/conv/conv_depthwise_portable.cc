@@ -2,5 +2,5 @@
 #include "src/backends/cpu/kernels/conv/conv_depthwise_lanes.h"
 
 namespace weft::cpu {
-constinit const ChannelKernels kChannelsPortable = Kernels<16>();
+constinit const ChannelKernels kChannelsPortable = Kernels<16>(kHalvesPortable);
 }  // namespace weft::cpu

@@ -14,12 +14,6 @@ namespace {
 template <typename V, typename T>
 using WordsOf = typename Lanes<uint32_t, sizeof(V) / sizeof(T)>::V;
 
-// In the high half: the nearest even bf16 of what is no NaN with low digits.
-template <typename Words>
-[[gnu::always_inline]] inline Words RoundedBits(Words bits) {
-  return bits - (((bits >> 16) & 1) ^ static_cast<uint32_t>(-0x7FFF));
-}
-
 // An Ending's arithmetic on a vector of sums; its bits go to `y`.
 template <typename V>
 struct EndingVectors {

@@ -2,7 +2,7 @@
 // gradient of the input (which gathers from the output's gradient through the transposed kernel).
 #pragma once
 
-#include "src/backends/cpu/kernels/conv/conv_geometry.h"
+#include "src/backends/cpu/kernels/tiles/geometry.h"
 #include "src/backends/cpu/kernels/tiles/kernels_internal.h"
 
 namespace weft::cpu {

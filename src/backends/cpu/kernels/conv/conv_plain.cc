@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "src/backends/cpu/kernels/conv/conv_geometry.h"
+#include "src/backends/cpu/kernels/conv/conv_plain.h"
 #include "src/backends/cpu/kernels/tiles/elements.h"
+#include "src/backends/cpu/kernels/tiles/geometry.h"
 #include "src/runtime/integer_sums.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"

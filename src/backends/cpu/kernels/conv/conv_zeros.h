@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/backends/cpu/kernels/conv/conv_geometry.h"
+#include "src/backends/cpu/kernels/tiles/geometry.h"
 
 namespace weft::cpu {
 

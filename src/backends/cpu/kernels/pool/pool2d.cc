@@ -7,13 +7,14 @@
 #include <limits>
 #include <vector>
 
-#include "src/backends/cpu/kernels/conv/conv_depthwise.h"
-#include "src/backends/cpu/kernels/conv/conv_geometry.h"
-#include "src/backends/cpu/kernels/tiles/elements.h"
-#include "src/backends/cpu/kernels/tiles/kernels_internal.h"
 #include "src/backends/cpu/kernels/pool/pool2d.h"
+#include "src/backends/cpu/kernels/pool/pool_halves.h"
 #include "src/backends/cpu/kernels/pool/pool_planes.h"
 #include "src/backends/cpu/kernels/scratch.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
+#include "src/backends/cpu/kernels/tiles/geometry.h"
+#include "src/backends/cpu/kernels/tiles/halves.h"
+#include "src/backends/cpu/kernels/tiles/kernels_internal.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
@@ -141,9 +142,20 @@ void PlainForward(const PoolCall& call, const T* image, const int64_t* offsets, 
   }
 }
 
+// The loops of an instruction set over bf16 and f16.
+struct HalvesLoops {
+  HalvesLoops(Isa isa, void (*pixel)(const PoolPixel&))
+      : rows(HalvesKernelsOf(isa)),
+        window(isa == Isa::kAvx512 ? &PoolHalvesAvx512 : isa == Isa::kAvx2 ? &PoolHalvesAvx2 : nullptr),
+        pixel(pixel) {}
+  const HalvesKernels& rows;
+  int64_t (*window)(const HalvesWindow&);  // null: there are no vectors for it
+  void (*pixel)(const PoolPixel&);         // f32
+};
+
 // Whole vectors of channels; of the rest a few hundred channels and a few taps at a time, widened: what was found so far is the first tap of the next ones.
-void HalvesForward(const ChannelKernels& halves, void (*kernel)(const PoolPixel&), const PoolCall& call,
-                   const uint16_t* image, const int64_t* offsets, int64_t taps, uint16_t* y) {
+void HalvesForward(const HalvesLoops& loops, const PoolCall& call, const uint16_t* image, const int64_t* offsets,
+                   int64_t taps, uint16_t* y) {
   constexpr int64_t kChannels = 256, kTaps = 8;
   alignas(64) float lines[(kTaps + 1) * kChannels];
   constexpr int64_t kLines[kTaps + 1] = {0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048};
@@ -151,19 +163,19 @@ void HalvesForward(const ChannelKernels& halves, void (*kernel)(const PoolPixel&
   pixel.kind = call.kind;
   pixel.x = pixel.y = lines;
   pixel.offsets = kLines;
-  const int64_t done =
-      halves.pool({call.dtype, call.kind, image, offsets, taps, call.channels, static_cast<float>(call.scale), y});
+  const HalvesWindow window = {call.dtype, call.kind, image, offsets, taps, call.channels, static_cast<float>(call.scale), y};
+  const int64_t done = loops.window == nullptr ? 0 : loops.window(window);
   for (int64_t c = done; c < call.channels; c += kChannels) {
     pixel.channels = std::min(kChannels, call.channels - c);
     for (int64_t t = 0; t < taps;) {
       pixel.taps = t == 0 ? 0 : 1;
       for (; t < taps && pixel.taps <= kTaps; ++t) {
-        halves.widen(call.dtype, image + offsets[t] + c, pixel.channels, lines + pixel.taps++ * kChannels);
+        loops.rows.widen(call.dtype, image + offsets[t] + c, pixel.channels, lines + pixel.taps++ * kChannels);
       }
       pixel.scale = t == taps ? static_cast<float>(call.scale) : 1;
-      kernel(pixel);
+      loops.pixel(pixel);
     }
-    halves.narrow(call.dtype, lines, pixel.channels, y + c);
+    loops.rows.narrow(call.dtype, lines, pixel.channels, y + c);
   }
 }
 
@@ -198,7 +210,7 @@ void SumBackward(const PoolCall& call, const int64_t* offsets, int64_t taps, con
 // One image's gradient over bf16 or f16: rows that windows see are widened, and rounded when no more windows come.
 class HalvesBackward {
  public:
-  HalvesBackward(const PoolBackwardCall& call, const ChannelKernels& halves, void (*kernel)(const PoolPixel&),
+  HalvesBackward(const PoolBackwardCall& call, const HalvesKernels& halves, void (*kernel)(const PoolPixel&),
                  const Windows& windows)
       : call_(call),
         halves_(halves),
@@ -274,7 +286,7 @@ class HalvesBackward {
   }
 
   const PoolBackwardCall& call_;
-  const ChannelKernels& halves_;
+  const HalvesKernels& halves_;
   void (*kernel_)(const PoolPixel&);
   const bool overwrite_;
   const SpatialDim h_, w_;
@@ -313,7 +325,7 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
   if (pixels == 0 || call.channels == 0) return absl::OkStatus();
   const auto kernel = target().isa == Isa::kAvx512 ? &PoolForwardAvx512 : &PoolForwardPortable;
   const bool half = call.dtype == DType::kBF16 || call.dtype == DType::kF16;
-  const ChannelKernels& halves = ChannelKernelsOf(target().isa);
+  const HalvesLoops halves(target().isa, kernel);
   const int64_t image = geometry.in * call.channels;
   std::atomic<bool> out_of_memory{false};
   const auto range = [&](int64_t begin, int64_t end, int) {
@@ -338,7 +350,7 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
         continue;
       }
       if (half && taps > 0) {
-        HalvesForward(halves, kernel, call, static_cast<const uint16_t*>(call.x) + in, offsets, taps,
+        HalvesForward(halves, call, static_cast<const uint16_t*>(call.x) + in, offsets, taps,
                       static_cast<uint16_t*>(call.y) + p * call.channels);
         continue;
       }
@@ -369,7 +381,7 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
   const auto kernel = target().isa == Isa::kAvx512 ? &PoolBackwardAvx512 : &PoolBackwardPortable;
   const int64_t bytes = BytesOf(forward.dtype);
   const bool halves = (forward.dtype == DType::kBF16 || forward.dtype == DType::kF16) && RoundsOnce(forward);
-  const HalvesBackward rounded(call, ChannelKernelsOf(target().isa), kernel, windows);
+  const HalvesBackward rounded(call, HalvesKernelsOf(target().isa), kernel, windows);
   const int64_t scratch = halves ? rounded.Bytes() : windows.OffsetBytes();
   std::atomic<bool> out_of_memory{false};
   // An image's gradient belongs to one thread: windows may overlap.
@@ -439,7 +451,7 @@ absl::Status KernelSet::PreparePool(const PoolCall& call, bool backward, Scratch
     PoolBackwardCall gradient;
     gradient.pool = call;
     needs.Each(ScratchSlot::kTables,
-               HalvesBackward(gradient, ChannelKernelsOf(target().isa), nullptr, windows).Bytes());
+               HalvesBackward(gradient, HalvesKernelsOf(target().isa), nullptr, windows).Bytes());
   }
   return absl::OkStatus();
 }

@@ -6,9 +6,9 @@
 #include <bit>
 #include <limits>
 
-#include "src/backends/cpu/kernels/conv/conv_geometry.h"
 #include "src/backends/cpu/kernels/pool/pool2d.h"
 #include "src/backends/cpu/kernels/scratch.h"
+#include "src/backends/cpu/kernels/tiles/geometry.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/thread_pool.h"
 
@@ -29,7 +29,7 @@ class Workplace {
     const SpatialDim &h = run_.rows = geometry.dims[kMaxSpatialDims - 2],
                      &w = run_.columns = geometry.dims[kMaxSpatialDims - 1];
     run_.dtype = call.dtype;
-    run_.halves = &ChannelKernelsOf(isa);
+    run_.halves = &HalvesKernelsOf(isa);
     run_.nan_gives_way = call.nan_gives_way;
     if (!Overlaps(h) && !Overlaps(w)) run_.start = -0.0f;
     const int64_t reach = (w.window - 1) * w.rhs_dilation;

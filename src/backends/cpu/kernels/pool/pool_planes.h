@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "src/backends/cpu/jit/isa.h"
-#include "src/backends/cpu/kernels/conv/conv_depthwise.h"
 #include "src/backends/cpu/kernels/kernels.h"
+#include "src/backends/cpu/kernels/tiles/halves.h"
 
 namespace weft::cpu {
 
@@ -18,7 +18,7 @@ constexpr int64_t kMostPlaneTaps = 8;  // of a window, in each dimension
 struct PlaneRun {
   SpatialDim rows, columns;
   DType dtype = DType::kF32;
-  const ChannelKernels* halves = nullptr;
+  const HalvesKernels* halves = nullptr;
   const void* x = nullptr;
   void* y = nullptr;         // forward
   const void* dy = nullptr;  // backward

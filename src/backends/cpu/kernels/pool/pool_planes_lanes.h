@@ -6,9 +6,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/backends/cpu/kernels/conv/conv_depthwise_tiles.h"
-#include "src/backends/cpu/kernels/tiles/lanes.h"
 #include "src/backends/cpu/kernels/pool/pool_planes.h"
+#include "src/backends/cpu/kernels/tiles/lanes.h"
 
 namespace weft::cpu {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "absl/status/status.h"
 #include "src/backends/cpu/kernels/tiles/amx_micro.h"
-#include "src/backends/cpu/kernels/conv/conv_gather.h"
 #include "src/backends/cpu/kernels/tiles/kernels_internal.h"
 
 namespace weft::cpu {
@@ -84,7 +83,5 @@ absl::Status RunLong(KernelSet::State& state, const TileProduct& product, const 
 // Entry points call these where AmxServes.
 absl::Status RunTileGemm(KernelSet::State& state, const GemmCall& call, const Duty& duty);
 void PackTileB(const CpuTarget& target, const GemmCall& call, void* packed, ThreadPool& pool);
-absl::Status RunTileGather(KernelSet::State& state, const GatherCall& call, const Duty& duty);
-absl::Status RunTileWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty);
 
 }  // namespace weft::cpu

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/backends/cpu/kernels/chosen.h"
+#include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/backends/cpu/kernels/product/gemm_ahead.h"
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
 #include "src/runtime/launch_look.h"

@@ -1,8 +1,8 @@
 // Matrix products by plain loops: integers, bool and odd pairs of types. Correct, parallel over rows, not tuned.
 #include <algorithm>
 
-#include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/kernels.h"
+#include "src/backends/cpu/kernels/scratch.h"
 #include "src/backends/cpu/kernels/tiles/micro.h"
 #include "src/backends/cpu/kernels/tiles/pack.h"
-#include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::cpu {

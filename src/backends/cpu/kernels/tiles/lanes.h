@@ -58,5 +58,11 @@ template <int n, int i = 0, typename F>
   }
 }
 
+// In the high half: the nearest even bf16 of what is no NaN with low digits.
+template <typename Words>
+[[gnu::always_inline]] inline Words RoundedBits(Words bits) {
+  return bits - (((bits >> 16) & 1) ^ static_cast<uint32_t>(-0x7FFF));
+}
+
 }  // namespace
 }  // namespace weft::cpu

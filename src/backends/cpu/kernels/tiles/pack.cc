@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/backends/cpu/kernels/conv/conv_depthwise.h"
+#include "src/backends/cpu/kernels/tiles/halves.h"
 
 namespace weft::cpu {
 namespace {
@@ -269,9 +269,17 @@ uint16_t NarrowF16(float value) {
 void Narrow(DType to, const float* from, int64_t from_stride, void* destination, int64_t to_stride, int64_t rows,
             int64_t cols) {
   // The fastest that this machine has, whatever the target: but for a NaN's payload they give the same bits.
-  static const ChannelKernels& kernels = ChannelKernelsOf(BestVectors());
+  static const HalvesKernels& kernels = HalvesKernelsOf(BestVectors());
   uint16_t* out = static_cast<uint16_t*>(destination);
   for (int64_t r = 0; r < rows; ++r) kernels.narrow(to, from + r * from_stride, cols, out + r * to_stride);
+}
+
+const HalvesKernels& HalvesKernelsOf(Isa vectors) {
+  switch (vectors) {
+    case Isa::kAvx512: return kHalvesAvx512;
+    case Isa::kAvx2: return kHalvesAvx2;
+    default: return kHalvesPortable;
+  }
 }
 
 }  // namespace weft::cpu

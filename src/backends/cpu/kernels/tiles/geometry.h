@@ -59,9 +59,4 @@ struct Odometer {
 absl::Status CheckDims(const char* what, int rank, const std::array<SpatialDim, kMaxSpatialDims>& dims);
 absl::Status CheckConv(const ConvCall& call);
 
-// Plain loops for what tiles do not serve: integers, batch groups, odd pairs of types (conv_plain.cc).
-absl::Status PlainConv(const ConvCall& call, ThreadPool& pool);
-absl::Status PlainConvBackwardData(const ConvCall& call, ThreadPool& pool);
-absl::Status PlainConvBackwardWeights(const ConvCall& call, ThreadPool& pool);
-
 }  // namespace weft::cpu

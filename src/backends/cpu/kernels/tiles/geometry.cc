@@ -1,5 +1,5 @@
 // Checks of windows and convolutions.
-#include "src/backends/cpu/kernels/conv/conv_geometry.h"
+#include "src/backends/cpu/kernels/tiles/geometry.h"
 
 #include <algorithm>
 #include <numeric>
