@@ -13,7 +13,7 @@
 #include "src/c_api/options.h"
 #include "src/c_api/report.h"
 #include "src/compiler/disk_store.h"
-#include "src/lazy/graph_file.h"
+#include "src/lazy/service/graph_file.h"
 #include "src/runtime/host_allocator.h"
 #include "src/runtime/lasting.h"
 #include "src/runtime/trace_render.h"

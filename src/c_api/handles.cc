@@ -5,7 +5,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
-#include "src/lazy/tensor.h"
+#include "src/lazy/value/tensor.h"
 
 namespace weft::c_api {
 namespace {

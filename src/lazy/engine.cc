@@ -9,8 +9,8 @@
 #include "src/backends/host_writable.h"
 #include "src/backends/strided_uploads.h"
 #include "src/lazy/engine_record.h"
-#include "src/lazy/graph_file.h"
-#include "src/lazy/live_report.h"
+#include "src/lazy/service/graph_file.h"
+#include "src/lazy/value/live_report.h"
 #include "src/ops/build.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/clock.h"
@@ -49,11 +49,6 @@ absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int6
 }  // namespace
 
 // --- Life ----------------------------------------------------------------------------------------------------------------
-
-void Tensor::Destroy(const Tensor* tensor) {
-  const Ref<Engine> engine = tensor->engine_;
-  engine->recorder_.Release(tensor);
-}
 
 Engine::Engine(Config config)
     : options_(config.options),

@@ -12,16 +12,16 @@
 #include <string>
 #include <vector>
 
-#include "src/lazy/evaluator.h"
-#include "src/lazy/recorder.h"
-#include "src/lazy/services.h"
+#include "src/lazy/run/evaluator.h"
+#include "src/lazy/record/recorder.h"
+#include "src/lazy/service/services.h"
 
 namespace weft::lazy {
 
 // Thread rule: any thread; one lock per engine, and the order of the lock is the order of the program. Nothing that takes
 // time happens under the lock: while one thread waits for a compilation or for memory, the others go on. The engine lives
 // until its last tensor is gone.
-class Engine final : public RefCounted {
+class Engine final : public Owner {
  public:
   struct Config {
     Options options;
@@ -213,10 +213,8 @@ class Engine final : public RefCounted {
                       std::span<Tensor* const> targets, ir::Location location, const Ref<const UpdateRule>& rule);
 
  private:
-  friend class Recorder;
-  friend class Tensor;
-  // The first call after one that weft_cancel ended comes here, without the lock.
-  void PutBackEnded();
+  void Released(const Tensor* tensor) override { recorder_.Release(tensor); }
+  void PutBackEnded() override;
   using Lock = Recorder::Lock;
 
   explicit Engine(Config config);
@@ -326,5 +324,7 @@ class Engine final : public RefCounted {
   mutable Recorder recorder_;
   Evaluator evaluator_;  // before anything that its compilations use goes
 };
+
+inline Engine& Tensor::engine() const { return static_cast<Engine&>(*owner_); }
 
 }  // namespace weft::lazy

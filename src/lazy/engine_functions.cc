@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
 #include "src/lazy/engine.h"
-#include "src/lazy/index_check.h"
+#include "src/lazy/value/index_check.h"
 #include "src/ops/build.h"
 #include "src/ops/collective/processes.h"
 #include "src/ops/control/draws.h"

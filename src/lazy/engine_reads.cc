@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/lazy/engine.h"
-#include "src/lazy/read_as.h"
+#include "src/lazy/value/read_as.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/clock.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/base/attributes.h"
 #include "src/lazy/engine.h"
-#include "src/lazy/index_check.h"
+#include "src/lazy/value/index_check.h"
 #include "src/ops/collective/processes.h"
 
 namespace weft::lazy {

@@ -8,8 +8,8 @@
 #include "src/compiler/plan_text.h"
 #include "src/ir/text.h"
 #include "src/lazy/engine.h"
-#include "src/lazy/graph_file.h"
-#include "src/lazy/live_report.h"
+#include "src/lazy/service/graph_file.h"
+#include "src/lazy/value/live_report.h"
 
 namespace weft::lazy {
 

@@ -16,7 +16,7 @@ LINES = {  # behind which option: the line
 PROGRAM = r"""
 #include <cstdio>
 #include "src/runtime/generated/program_options.h"
-#include "src/lazy/generated/engine_options.h"
+#include "src/lazy/service/generated/engine_options.h"
 int main() {
   weft::ProgramOptions options;
   std::puts(weft::KeyText(options).c_str());

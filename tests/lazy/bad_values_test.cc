@@ -1,5 +1,5 @@
 // HoldsBad finds NaN and infinities in every element type, at any position.
-#include "src/lazy/bad_values.h"
+#include "src/lazy/service/bad_values.h"
 
 #include <gtest/gtest.h>
 

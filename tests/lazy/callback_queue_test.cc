@@ -1,5 +1,5 @@
 // What waits for the caller's own thread: order, the descriptor, what callbacks add, records that nobody takes, the end.
-#include "src/lazy/callback_queue.h"
+#include "src/lazy/service/callback_queue.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "src/lazy/services.h"
+#include "src/lazy/service/services.h"
 
 namespace weft::lazy {
 namespace {

@@ -2,9 +2,9 @@
 #include <thread>
 
 #include "src/compiler/compile_queue.h"
-#include "src/lazy/cut_planner.h"
-#include "src/lazy/launcher.h"
-#include "src/lazy/recorder.h"
+#include "src/lazy/cut/cut_planner.h"
+#include "src/lazy/run/launcher.h"
+#include "src/lazy/record/recorder.h"
 #include "src/ops/call.h"
 #include "tests/lazy/world.h"
 

@@ -1,5 +1,5 @@
 // Parts of values: out of a value and back, against indices written out one by one.
-#include "src/lazy/sharding.h"
+#include "src/lazy/value/sharding.h"
 
 #include <gtest/gtest.h>
 

@@ -128,7 +128,7 @@ def engine_options(options):
 def copies(options):
     def lines(names, to):
         return "".join("  %s%s = settings.%s(Option::%s);\n" % (to, o["name"], READERS[o["type"]], enumerator(o)) for o in names)
-    text = NOTE + "#pragma once\n\n#include \"src/c_api/settings.h\"\n#include \"src/lazy/options.h\"\n\nnamespace weft::c_api {\n\n"
+    text = NOTE + "#pragma once\n\n#include \"src/c_api/settings.h\"\n#include \"src/lazy/service/options.h\"\n\nnamespace weft::c_api {\n\n"
     text += "inline void CopyOptions(const Settings& settings, lazy::Options* options) {\n"
     text += lines(of_field(options, "engine"), "options->") + lines(of_field(options, *FIELDS[:2]), "options->program.")
     return text + "}\n\n}  // namespace weft::c_api\n"
@@ -137,5 +137,5 @@ def copies(options):
 def library_files(options):
     """From the lines of api.json themselves: where an option goes inside the library is nobody else's business."""
     return {"src/runtime/generated/program_options.h": program_options(options),
-            "src/lazy/generated/engine_options.h": engine_options(options),
+            "src/lazy/service/generated/engine_options.h": engine_options(options),
             "src/c_api/generated/option_copy.h": copies(options)}

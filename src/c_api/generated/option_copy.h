@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/c_api/settings.h"
-#include "src/lazy/options.h"
+#include "src/lazy/service/options.h"
 
 namespace weft::c_api {
 

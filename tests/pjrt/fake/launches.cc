@@ -4,7 +4,7 @@
 #include <set>
 
 #include "src/backends/reference/interpreter.h"
-#include "src/lazy/sharding.h"
+#include "src/lazy/value/sharding.h"
 #include "src/runtime/float_environment.h"
 #include "tests/pjrt/fake/faults.h"
 #include "tests/pjrt/fake/launches.h"

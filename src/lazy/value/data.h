@@ -1,0 +1,149 @@
+// A known value's data: the engine hangs it on nodes.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "absl/container/inlined_vector.h"
+#include "src/ir/node.h"
+#include "src/lazy/value/sharding.h"
+
+namespace weft::lazy {
+
+using Shards = absl::InlinedVector<Ref<Buffer>, 1>;
+
+// One value: shards, one a device of its mesh, or the words of a small scalar argument (the caller's numbers, random
+// states), which travel in the launch's argument block and never become a buffer. Exactly one Data exists per buffer of
+// ours. Thread rule: changed under the engine's lock only.
+class Data final : public ir::Payload {
+ public:
+  // u64[3], a random state, is the largest.
+  static constexpr size_t kMaxWords = 6;
+
+  Data(const Placement& sharding, Shards shards)
+      : sharding_(sharding), shards_(std::move(shards)), metrics_(sharding.mesh().metrics()) {
+    if (metrics_ != nullptr) metrics_->AddAlone(Counter::kDataHandlesMade);
+  }
+  explicit Data(std::span<const uint32_t> w) : word_count(static_cast<uint32_t>(w.size())) {
+    std::copy(w.begin(), w.end(), words.begin());
+  }
+
+  uint32_t word_count = 0;       // 0: shards
+  bool forgot_gradient = false;  // a barrier let go of a past that a gradient could have asked for
+  bool failed = false;     // what was to make it has failed: its buffers have the outcome, and no device knows them
+  bool described = false;  // its type alone: of a program that is compiled and not launched
+  std::array<uint32_t, kMaxWords> words{};
+
+  // --- Without words ---------------------------------------------------------------------------------------------------
+  const Placement& sharding() const { return *sharding_; }
+  // In the order of the mesh; none once a launch has taken them over.
+  std::span<const Ref<Buffer>> shards() const { return shards_; }
+  // All of it, where it is not split.
+  const Ref<Buffer>& whole() const { return shards_[sharding_->whole_at()]; }
+  bool split() const { return word_count == 0 && sharding_->split(); }
+  // How it lies on its mesh, by the address that equal ones of the mesh have; null: words, which are everywhere.
+  const ir::Sharding* cut() const { return word_count > 0 ? nullptr : &sharding_->sharding(); }
+  bool held() const {
+    return std::ranges::any_of(shards_, [](const Ref<Buffer>& shard) { return shard->held(); });
+  }
+  // The bytes on the device that has most of the value.
+  int64_t bytes() const {
+    int64_t most = 0;
+    for (const Ref<Buffer>& shard : shards_) most = std::max(most, shard->bytes());
+    return most;
+  }
+  void TakeOver() {
+    shards_.clear();
+    if (taken_ != nullptr) *taken_ = true;
+  }
+  // Takes back memory that a failed launch took over and left unchanged.
+  void GiveBack(Shards shards) {
+    shards_ = std::move(shards);
+    if (taken_ != nullptr) *taken_ = false;
+  }
+  // Another with the same buffers, which knows when a launch takes those over. For who makes results again.
+  Ref<Data> Copy() {
+    if (word_count > 0) return MakeRef<Data>(std::span<const uint32_t>(words.data(), word_count));
+    Ref<Data> copy = MakeRef<Data>(sharding(), shards_);
+    if (taken_ == nullptr) taken_ = std::make_shared<bool>(false);
+    copy->taken_ = taken_;
+    copy->failed = failed;
+    copy->launched = launched;
+    copy->output = output;
+    return copy;
+  }
+  bool gone() const { return word_count == 0 && (shards_.empty() || (taken_ != nullptr && *taken_)); }
+  // Takes the shards of a value that was made again.
+  void Replace(const Shards& shards) {
+    shards_ = shards;
+    taken_ = nullptr;
+    failed = false;
+    launched = nullptr;
+  }
+  // The next device's. Allocates nothing where there is room.
+  void Add(Ref<Buffer> shard) { shards_.push_back(std::move(shard)); }
+
+  // The engine's own, valid during one cut: argument number, and whether a live tensor still shows this value.
+  uint64_t argument_epoch = 0;
+  uint32_t argument = 0;
+  uint64_t live_epoch = 0;
+  // The launch that makes it, a Launched, as long as nobody knows whether it went through, and which of its results it is.
+  Ref<RefCounted> launched;
+  uint32_t output = 0;
+  // The replay's: its number among the data that the step has met.
+  uint64_t step = 0;
+  uint32_t number = 0;
+
+ private:
+  ~Data() override {
+    // Runs on any thread: results of launches that have run go where they end.
+    if (metrics_ != nullptr) metrics_->Add(Counter::kDataHandlesReleased);
+  }
+
+  std::optional<Placement> sharding_;
+  Shards shards_;
+  std::shared_ptr<bool> taken_;             // of all copies
+  const std::shared_ptr<Metrics> metrics_;  // that count it; null: of words
+};
+
+// The data of a node with several results: one for each, null where not computed.
+class DataList final : public ir::Payload {
+ public:
+  absl::InlinedVector<Ref<Data>, 2> results;
+};
+
+// Null while pending.
+inline Data* DataOf(const ir::Node& node, uint32_t result) {
+  ir::Payload* payload = node.payload().get();
+  if (payload == nullptr) return nullptr;
+  if (node.results().size() == 1) return static_cast<Data*>(payload);
+  return static_cast<DataList*>(payload)->results[result].get();
+}
+inline Data* DataOf(const ir::Value& value) { return DataOf(*value.node, value.result); }
+// Every result of the node is.
+inline bool AllKnown(const ir::Node& node) {
+  for (uint32_t i = 0; i < node.results().size(); ++i) {
+    if (DataOf(node, i) == nullptr) return false;
+  }
+  return true;
+}
+
+// Makes room, so that Bind allocates nothing.
+inline void MakeRoom(const ir::Node& node) {
+  if (node.results().size() == 1 || node.payload()) return;
+  Ref<DataList> list = MakeRef<DataList>();
+  list->results.resize(node.results().size());
+  node.set_payload(std::move(list));
+}
+
+// Makes a pending value known.
+inline void Bind(const ir::Node& node, uint32_t result, Ref<Data> data) {
+  if (node.results().size() == 1) return node.set_payload(std::move(data));
+  MakeRoom(node);
+  static_cast<DataList*>(node.payload().get())->results[result] = std::move(data);
+}
+
+}  // namespace weft::lazy
