@@ -1,6 +1,6 @@
 # Programs of our own: what the build itself needs, and the command that ships.
 
-# The operation table as JSON: build/dev/bin/opdump > include/c_api/ops.json, then include/c_api/generate.py.
+# The operation table as JSON: build/dev/bin/opdump > include/c_api/ops.json, then bindings/generate.
 add_executable(opdump "${PROJECT_SOURCE_DIR}/src/tools/opdump.cc" "${PROJECT_SOURCE_DIR}/src/tools/op_facts.cc")
 target_link_libraries(opdump PRIVATE weft_autodiff weft_ops weft_ir weft_runtime)
 

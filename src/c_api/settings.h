@@ -1,5 +1,5 @@
 // The values of options that a context was made with, and who said them. Precedence: the caller's settings, then the
-// environment, then the default. The options are lines of include/c_api/api.json.
+// environment, then the default. The options are lines of bindings/generate/api.json.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 """What the built libweft.so.1 shows to the world, against goldens (docs/abi.md, rules 3, 5, 20, 25).
 
 WEFT_UPDATE_GOLDENS=1 rewrites the measured goldens (layout, versions of glibc's symbols, constructors) and the abidiff
-baseline; the symbol list comes from include/c_api/generate.py and is never written here.
+baseline; the symbol list comes from bindings/generate and is never written here.
 """
 import lzma
 import os
@@ -77,7 +77,7 @@ class Symbols(unittest.TestCase):
                 have.append(name)
         golden_path = os.path.join(GOLDEN, "symbols.txt")
         if not os.path.exists(golden_path):
-            self.skipTest("include/c_api/generate.py has not written symbols.txt yet")
+            self.skipTest("bindings/generate has not written symbols.txt yet")
         with open(golden_path, encoding="utf-8") as handle:
             want = handle.read().split()
         self.assertEqual(([], []), (sorted(set(want) - set(have)), sorted(set(have) - set(want))),
@@ -209,7 +209,7 @@ class Headers(unittest.TestCase):
     def test_layout_is_the_golden(self):
         source = os.path.join(SOURCE, "tests", "abi", "print_layout.c")
         if not os.path.exists(source):
-            self.skipTest("include/c_api/generate.py has not written print_layout.c yet")
+            self.skipTest("bindings/generate has not written print_layout.c yet")
         with tempfile.TemporaryDirectory() as work:
             program = os.path.join(work, "layout")
             run("cc", "-std=c99", "-I", HEADERS, source, "-o", program)

@@ -10,8 +10,8 @@ import unittest
 
 SOURCE = os.environ["WEFT_SOURCE"]
 BUILD = os.environ["WEFT_BUILD"]
-GENERATOR = os.path.join(SOURCE, "include", "c_api", "generate.py")
-sys.path.insert(0, os.path.dirname(GENERATOR))
+GENERATOR = os.path.join(SOURCE, "bindings", "generate")
+sys.path.insert(0, GENERATOR)
 
 
 class Generated(unittest.TestCase):
@@ -25,7 +25,7 @@ class Generated(unittest.TestCase):
             self.skipTest("the program opdump is not built")
         said = subprocess.run([opdump], stdout=subprocess.PIPE, text=True, check=True).stdout
         with open(os.path.join(SOURCE, "include", "c_api", "ops.json"), encoding="utf-8") as f:
-            self.assertEqual(f.read(), said, "run build/…/bin/opdump > include/c_api/ops.json, then generate.py")
+            self.assertEqual(f.read(), said, "run build/…/bin/opdump > include/c_api/ops.json, then python3 bindings/generate")
 
     def test_no_declared_function_is_without_a_body(self):
         with open(os.path.join(SOURCE, "src", "c_api", "generated", "absent.cc"), encoding="utf-8") as f:
@@ -33,8 +33,7 @@ class Generated(unittest.TestCase):
 
     def test_every_function_of_the_core_is_called_by_a_plain_c_test(self):
         from generator import model
-        folder = os.path.dirname(GENERATOR)
-        api = model.load(os.path.join(folder, "api.json"), os.path.join(folder, "ops.json"))
+        api = model.load(os.path.join(GENERATOR, "api.json"), os.path.join(SOURCE, "include", "c_api", "ops.json"))
         tests = ""
         here = os.path.join(SOURCE, "tests", "c_api")
         for name in os.listdir(here):
@@ -70,8 +69,7 @@ class Generated(unittest.TestCase):
 
     def test_every_options_struct_is_emptied_by_its_init_function(self):
         from generator import model
-        folder = os.path.dirname(GENERATOR)
-        api = model.load(os.path.join(folder, "api.json"), os.path.join(folder, "ops.json"))
+        api = model.load(os.path.join(GENERATOR, "api.json"), os.path.join(SOURCE, "include", "c_api", "ops.json"))
         sizes = {}
         with open(os.path.join(SOURCE, "tests", "abi", "golden", "layout.txt"), encoding="utf-8") as f:
             for line in f:

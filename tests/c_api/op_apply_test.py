@@ -12,13 +12,13 @@ import sys
 import unittest
 
 SOURCE = os.environ["WEFT_SOURCE"]
-DESCRIPTION = os.path.join(SOURCE, "include", "c_api")
-sys.path.insert(0, DESCRIPTION)
+GENERATOR = os.path.join(SOURCE, "bindings", "generate")
+sys.path.insert(0, GENERATOR)
 from generator import model  # noqa: E402
 
 os.environ.update(WEFT_CACHE_MODE="off", WEFT_PLATFORM="reference")
 LIB = c.CDLL(os.environ["WEFT_LIB"])
-API = model.load(os.path.join(DESCRIPTION, "api.json"), os.path.join(DESCRIPTION, "ops.json"))
+API = model.load(os.path.join(GENERATOR, "api.json"), os.path.join(SOURCE, "include", "c_api", "ops.json"))
 OPS = {op.c_name: op for op in API.ops}
 NONE, INT, DOUBLE, BOOL, ENUM, DTYPE, INTS, DOUBLES, TEXT = range(9)
 # What each kind of attribute may come as; weft_base.h.

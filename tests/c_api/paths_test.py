@@ -23,7 +23,7 @@ INSIDE = {"weft_tree_find", "weft_checkpoint_reader_load", "weft_checkpoint_read
 
 def parameters():
     """The functions with a parameter that names a file."""
-    functions = json.loads((SOURCE / "include" / "c_api" / "api.json").read_text(encoding="utf-8"))["functions"]
+    functions = json.loads((SOURCE / "bindings" / "generate" / "api.json").read_text(encoding="utf-8"))["functions"]
     return {f["name"] for f in functions for p in f["params"]
             if re.search("path|folder|library|directory", p["name"]) and p["type"] == "const char*"} - INSIDE
 

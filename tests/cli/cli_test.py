@@ -13,7 +13,7 @@ SOURCE, BUILD, LIB = (pathlib.Path(os.environ[name]) for name in ("WEFT_SOURCE",
 PROGRAM = BUILD / "bin" / "weft"
 COMMANDS = sorted(name for path in (SOURCE / "src" / "cli").glob("*.cc")
                   for name in re.findall(r'Registration \w+\(\s*\{\.name = "([\w-]+)"', path.read_text(encoding="utf-8")))
-with open(SOURCE / "include" / "c_api" / "api.json", encoding="utf-8") as file:
+with open(SOURCE / "bindings" / "generate" / "api.json", encoding="utf-8") as file:
     OPTIONS = json.load(file)["options"]
 
 

@@ -1,5 +1,5 @@
 """A thin Python client of libweft.so: ctypes and NumPy, every signature, code, dtype and operation read from
-include/c_api/api.json and ops.json when this module is loaded. For outside judges (PyTorch's samples, NumPy
+bindings/generate/api.json and ops.json when this module is loaded. For outside judges (PyTorch's samples, NumPy
 definitions, random programs); not a binding: no operators, no broadcasting rules of its own.
 
     ctx = weft.Context()                       # WEFT_LIB or weft.load(path) says which library
@@ -15,7 +15,7 @@ import pathlib
 import numpy as np
 
 SOURCE = pathlib.Path(os.environ.get("WEFT_SOURCE") or pathlib.Path(__file__).resolve().parents[2])
-API = json.loads((SOURCE / "include" / "c_api" / "api.json").read_text(encoding="utf-8"))
+API = json.loads((SOURCE / "bindings" / "generate" / "api.json").read_text(encoding="utf-8"))
 OPS = {op["c_name"]: op for op in json.loads((SOURCE / "include" / "c_api" / "ops.json").read_text(encoding="utf-8"))["ops"]
        if op["exported"]}
 

@@ -187,7 +187,7 @@ class AddOperation(unittest.TestCase):
     def setUp(self):
         self.work = tempfile.mkdtemp(prefix="weft-add-op.")
         self.tree = os.path.join(self.work, "tree")
-        for top in ("src", "include", "pkgconfig", "tests/abi", "docs"):
+        for top in ("src", "include", "bindings/generate", "pkgconfig", "tests/abi", "docs"):
             shutil.copytree(os.path.join(SOURCE, top), os.path.join(self.tree, top))
         with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as handle:
             self.commands = {os.path.relpath(e["file"], SOURCE): e["command"] for e in json.load(handle)}
@@ -253,7 +253,7 @@ class AddOperation(unittest.TestCase):
     def changed(self):
         """[(path, lines added, lines removed)] of the copy against the tree, without generated files."""
         found = []
-        for top in ("src", "include/c_api/api.json"):
+        for top in ("src", "bindings/generate"):
             roots = os.walk(os.path.join(self.tree, top)) if os.path.isdir(os.path.join(self.tree, top)) else []
             for root, _, names in roots:
                 for name in names:
@@ -283,7 +283,7 @@ class AddOperation(unittest.TestCase):
 
         with open(os.path.join(self.tree, "include/c_api/ops.json"), "w", encoding="utf-8") as out:
             out.write(self.must(dump))
-        self.must(sys.executable, os.path.join(self.tree, "include/c_api/generate.py"))
+        self.must(sys.executable, os.path.join(self.tree, "bindings/generate"))
         for path, text in (("include/c_api/weft_ops.h", "weft_tanhgap("),
                            ("include/c_api/weft_fluent.h", "wf_tanhgap("),
                            ("pkgconfig/weft.map", "weft_tanhgap;")):

@@ -43,19 +43,19 @@ class AddOption(unittest.TestCase):
         self.copy = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.copy)
         # The generator looks for the functions that have a body, for the folders of operations and for the page with the table.
-        for folder in ("include", "src/c_api", "src/ops"):
+        for folder in ("include", "bindings/generate", "src/c_api", "src/ops"):
             shutil.copytree(os.path.join(SOURCE, folder), os.path.join(self.copy, folder))
         os.makedirs(os.path.join(self.copy, "docs"))
         shutil.copy(os.path.join(SOURCE, "docs/concepts.md"), os.path.join(self.copy, "docs"))
-        path = os.path.join(self.copy, "include/c_api/api.json")
-        text = self.read("include/c_api/api.json").splitlines(keepends=True)
+        path = os.path.join(self.copy, "bindings/generate/api.json")
+        text = self.read("bindings/generate/api.json").splitlines(keepends=True)
         with open(path, "w", encoding="utf-8") as f:
             for line in text:
                 f.write(line)
                 for name, added in LINES.items():
                     if line.startswith('    {"name": "%s", "type"' % name):
                         f.write(added)
-        subprocess.run(["python3", os.path.join(self.copy, "include/c_api/generate.py")], check=True, stdout=subprocess.PIPE)
+        subprocess.run(["python3", os.path.join(self.copy, "bindings/generate")], check=True, stdout=subprocess.PIPE)
 
     def read(self, path):
         with open(os.path.join(self.copy, path), encoding="utf-8") as f:

@@ -20,7 +20,7 @@ STARTERS = "src/distributed/job_place.cc"
 
 
 def variables():
-    with open(os.path.join(SOURCE, "include", "c_api", "api.json"), encoding="utf-8") as file:
+    with open(os.path.join(SOURCE, "bindings", "generate", "api.json"), encoding="utf-8") as file:
         return {"WEFT_" + option["name"].upper() for option in json.load(file)["options"]}
 
 

@@ -3,8 +3,8 @@
 text alone: headers, tables, version script, operation bodies, goldens, pages, declarations for other languages, the
 ABI fuzzer's calls.
 
-usage: generate.py           write the files that differ
-       generate.py --check   write nothing, name what differs, exit 1 if anything does
+usage: python3 bindings/generate           write the files that differ
+       python3 bindings/generate --check   write nothing, name what differs, exit 1 if anything does
 
 api.json and lookup.json are written by hand. ops.json comes from the operation table: build the target `opdump` and run it
 (`build/dev/bin/opdump > include/c_api/ops.json`). Needs nothing but Python's standard library.
@@ -15,6 +15,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+OPS = os.path.join(ROOT, "include", "c_api", "ops.json")
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
@@ -33,12 +34,12 @@ def derived(api):
 
 
 def outputs():
-    api = model.load(os.path.join(HERE, "api.json"), os.path.join(HERE, "ops.json"))
+    api = model.load(os.path.join(HERE, "api.json"), OPS)
     files = text.files(api)
     files.update(derived(model.Api(json.loads(files[text.PATH]))))
     with open(os.path.join(HERE, "api.json"), encoding="utf-8") as f:
         files.update(options.library_files(json.load(f)["options"]))
-    with open(os.path.join(HERE, "ops.json"), encoding="utf-8") as f:
+    with open(OPS, encoding="utf-8") as f:
         files.update(attributes.files(json.load(f)["ops"]))  # the library's own, internal operations too
     files.update(lookup.files(ROOT))
     return files
@@ -69,7 +70,7 @@ def main():
     for path in different:
         print(("differs: " if check else "wrote ") + path)
     if check and different:
-        sys.exit("run include/c_api/generate.py and commit what it writes")
+        sys.exit("run bindings/generate and commit what it writes")
 
 
 if __name__ == "__main__":

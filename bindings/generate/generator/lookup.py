@@ -7,7 +7,7 @@ import re
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATH = os.path.join(HERE, "..", "lookup.json")
 PAGE = "docs/concepts.md"
-START, END = "<!-- The table is made by include/c_api/generate.py from lookup.json. -->\n", "<!-- The table ends here. -->\n"
+START, END = "<!-- The table is made by bindings/generate from lookup.json. -->\n", "<!-- The table ends here. -->\n"
 # The names that rows have for modules.
 MODULES = {"F": "torch.nn.functional", "jnp": "jax.numpy", "np": "numpy", "xm": "torch_xla.core.xla_model"}
 LIBRARIES = {"torch": "pytorch", "torch_xla": "pytorch", "jax": "jax", "optax": "jax", "orbax": "jax", "numpy": "numpy"}

@@ -1,0 +1,1 @@
+"""The parts of bindings/generate, one kind of output each."""
