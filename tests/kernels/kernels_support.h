@@ -54,7 +54,12 @@ absl::Status Reserved(ThreadPool& pool, Prepare prepare, Run run) {
 inline absl::Status ReservedGemm(KernelSet& kernels, const GemmCall& call, ThreadPool& pool) {
   return Reserved(
       pool, [&](int threads, ScratchNeeds& needs) { return kernels.PrepareGemm(call, threads, needs); },
-      [&](ThreadPool& p) { return kernels.Gemm(call, p); });
+      [&](ThreadPool& p) -> absl::Status {
+        // As a loaded program does, which has planned it.
+        WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const PlannedGemm> planned, kernels.PlanGemm(call));
+        if (planned == nullptr) return kernels.Gemm(call, p);
+        return kernels.Gemm(*planned, {call.a.data, call.b.data, call.c, call.epilogue}, p);
+      });
 }
 
 inline std::string IsaName(const ::testing::TestParamInfo<Isa>& info) {

@@ -121,6 +121,25 @@ absl::Status PrepareEntry(const HostKernel& kernel, const Entry& entry, KernelSe
   return kernel.prepare({entry.params, kernels, threads, needs, entry.epilogue >= 0 ? &epilogue : nullptr});
 }
 
+// Behind their preparation, which has made their tiles.
+void PlanEntries(LoadedProgram& loaded, int threads) {
+  loaded.plans.resize(loaded.program.lists.size());
+  for (size_t list = 0; list < loaded.program.lists.size(); ++list) {
+    const EntryList& entries = loaded.program.lists[list];
+    loaded.plans[list].resize(entries.size());
+    for (size_t e = 0; e < entries.size(); ++e) {
+      const Entry& entry = entries[e];
+      const HostKernel* const kernel = entry.type == Entry::Type::kHost ? loaded.host[entry.code] : nullptr;
+      if (kernel == nullptr || kernel->plan == nullptr) continue;
+      ScratchNeeds needs;  // are known
+      BlockLoop epilogue;
+      epilogue.product = entry.epilogue_consumes;
+      loaded.plans[list][e] = kernel->plan(
+          {entry.params, loaded.code->kernels(), threads, needs, entry.epilogue >= 0 ? &epilogue : nullptr});
+    }
+  }
+}
+
 // What PrepareEntries would generate one after the other, so that it is generated with the loops.
 std::vector<int> MissingMicroKernels(const Program& program, int threads, KernelSet& kernels) {
   if (!FitsMemory(program)) return {};
@@ -166,7 +185,10 @@ absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::share
       status = PrepareEntry(*loaded.host[entry.code], entry, loaded.code->kernels(), threads, loaded.needs);
     }
   });
-  if (status.ok()) FindKeptOperands(loaded);
+  if (status.ok()) {
+    FindKeptOperands(loaded);
+    PlanEntries(loaded, threads);
+  }
   return status;
 }
 

@@ -304,6 +304,8 @@ class ListRunner {
   absl::Status Run(uint32_t list) {
     const EntryList& entries = program_.lists[list];
     const char* const* const texts = list < loaded_.texts.size() ? loaded_.texts[list].data() : nullptr;
+    const std::shared_ptr<const void>* const plans =
+        list < loaded_.plans.size() ? loaded_.plans[list].data() : nullptr;
     for (size_t e = 0; e < entries.size(); ++e) {
       const Entry& entry = entries[e];
       slot_.entry.store(static_cast<int32_t>(e), std::memory_order_relaxed);
@@ -317,7 +319,8 @@ class ListRunner {
         pointers_.clear();
         for (const BufferRef& ref : entry.buffers) pointers_.push_back(Locate(ref));
         written_ += entry.writes;
-        const auto run = [&] { return entry.type == Entry::Type::kHost ? RunHost(entry) : RunLoop(entry); };
+        const void* const plan = plans != nullptr ? plans[e].get() : nullptr;
+        const auto run = [&] { return entry.type == Entry::Type::kHost ? RunHost(entry, plan) : RunLoop(entry); };
         if (tables_.names == nullptr) {
           status = run();
         } else {
@@ -350,7 +353,7 @@ class ListRunner {
     return nullptr;
   }
 
-  absl::Status RunHost(const Entry& entry) {
+  absl::Status RunHost(const Entry& entry, const void* plan) {
     if (loaded_.host[entry.code] == nullptr) return loaded_.customs[entry.code]->Run(pointers_, entry.params, pool_);
     BlockLoop epilogue;
     if (entry.epilogue >= 0) {
@@ -360,6 +363,7 @@ class ListRunner {
     }
     const HostKernel& kernel = *loaded_.host[entry.code];
     HostCall call{pointers_, entry.params, loaded_.code->kernels(), pool_, entry.epilogue >= 0 ? &epilogue : nullptr};
+    call.plan = plan;
     if (kernel.find != nullptr) {
       carried_[entry.buffers.back().index] = static_cast<char*>(pointers_[0]) + kernel.find(call);
       return absl::OkStatus();

@@ -50,6 +50,8 @@ struct LoadedProgram {
   absl::flat_hash_map<const Entry*, size_t> pieces_of;  // likewise, of entries that may read pieces of it
   // Names of the entries, by list, for readers of the thread table; null for entries that have lists.
   std::vector<std::vector<const char*>> texts;
+  // Plans of kernels (HostKernel::plan), by list; null where there is none.
+  std::vector<std::vector<std::shared_ptr<const void>>> plans;
   size_t most_buffers = 0;  // of one entry
   int64_t compiled = 0;
   int64_t code_bytes = 0;

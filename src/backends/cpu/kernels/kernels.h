@@ -82,6 +82,14 @@ struct GemmCall {
   bool b_packed = false;    // B lies as KernelSet::PackB wrote it; its strides are those that it had before
   Epilogue epilogue;
 };
+// Where a planned product's operands lie, and its epilogue, of which there is one if the call that was planned had one.
+struct GemmPlaces {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  Epilogue epilogue;
+};
+class PlannedGemm;
 // `product.c` becomes what lies in `before` (rows as far apart as its own; it may be `product.c`) and the product's sums, each
 // added at its end.
 struct SumCall {
@@ -187,6 +195,10 @@ class KernelSet {
   const CpuTarget& target() const;
 
   absl::Status Gemm(const GemmCall& call, ThreadPool& pool);
+  // The same in two halves, for a call that comes again at other places: checks it, chooses an implementation, cuts, and fetches
+  // tiles. Null where that cannot be done ahead; then Gemm takes the call.
+  absl::StatusOr<std::shared_ptr<const PlannedGemm>> PlanGemm(const GemmCall& call);
+  absl::Status Gemm(const PlannedGemm& planned, const GemmPlaces& places, ThreadPool& pool);
   // Two products of as many rows and columns each, of the same types; the second reads nothing of the first, which has no epilogue.
   // As one after the other, but whoever computes columns of one computes those of both: threads meet once, and the second's
   // epilogue finds what it reads of the first near.

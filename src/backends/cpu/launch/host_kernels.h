@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@ struct HostCall {
   ThreadPool& pool;
   const BlockLoop* epilogue = nullptr;  // of products; of kernels that call generated code, that code
   const void* packed = nullptr;         // what HostKernel::pack wrote, instead of the operand that it packs
+  const void* plan = nullptr;           // what HostKernel::plan made; null: nothing
   // For kernels that read pieces: gives the bytes of the first operand from one on, in place of memory where it lies.
   const std::function<void(int64_t first, std::span<std::byte> to)>* piece = nullptr;
 };
@@ -48,6 +50,8 @@ struct HostKernel {
   HostFn run;
   // Generates the micro-kernels that the call needs, says how much scratch, and refuses what cannot run. Null: it needs none.
   absl::Status (*prepare)(const HostPreparation& call) = nullptr;
+  // Once for all launches, behind `prepare`: what `run` need not find out again. Null: nothing.
+  std::shared_ptr<const void> (*plan)(const HostPreparation& call) = nullptr;
   // For kernels that take an operand packed: which one, if it is worth keeping so; and how it is packed.
   PackedOperand (*packs)(std::span<const int64_t> params, const CpuTarget& target) = nullptr;
   absl::Status (*pack)(const HostCall& call, void* to) = nullptr;

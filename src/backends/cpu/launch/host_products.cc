@@ -137,15 +137,33 @@ void Bind(const HostCall& call, size_t first, GemmCall& c) {
   c.b.data = call.buffers[first + 1];
   c.c = call.buffers[first + 2];
 }
+// Returns how many equal parts of the n columns an epilogue reads together.
+int64_t PartsOf(const BlockLoop& epilogue, int64_t n) {
+  const int64_t columns = epilogue.columns();
+  return columns > 0 ? std::max<int64_t>(1, n / columns) : 1;
+}
 void AddEpilogue(const HostCall& call, GemmCall& c) {
   c.epilogue = EpilogueOf(call.epilogue, true);
-  if (c.epilogue.run != nullptr && call.epilogue->columns() > 0) {
-    c.epilogue.parts = std::max<int64_t>(1, c.n / call.epilogue->columns());
-  }
+  if (c.epilogue.run != nullptr) c.epilogue.parts = PartsOf(*call.epilogue, c.n);
 }
+
+// A product planned for operands as they lie, and for B as HostKernel::pack writes it.
+struct GemmPlans {
+  int64_t n = 0;
+  std::shared_ptr<const PlannedGemm> plain, packed;
+};
 
 // Buffers: a, b, c.
 absl::Status RunGemm(const HostCall& call) {
+  const auto* const plans = static_cast<const GemmPlans*>(call.plan);
+  // An epilogue of several parts depends on the pool.
+  if (plans != nullptr && (call.epilogue == nullptr || PartsOf(*call.epilogue, plans->n) == 1)) {
+    const bool packed = call.packed != nullptr;
+    const PlannedGemm* const planned = (packed ? plans->packed : plans->plain).get();
+    const GemmPlaces places = {call.buffers[0], packed ? call.packed : call.buffers[1], call.buffers[2],
+                               EpilogueOf(call.epilogue, true)};
+    if (planned != nullptr) return call.kernels.Gemm(*planned, places, call.pool);
+  }
   GemmCall c = DecodeGemm(call.params);
   Bind(call, 0, c);
   AddEpilogue(call, c);
@@ -222,6 +240,23 @@ absl::Status PrepareGemm(const HostPreparation& call) {
   GemmCall c = DecodeGemm(call.params);
   c.epilogue = EpilogueOf(call.epilogue, true);
   return call.kernels.PrepareGemm(c, call.threads, call.needs);
+}
+
+std::shared_ptr<const void> PlanGemm(const HostPreparation& call) {
+  GemmCall c = DecodeGemm(call.params);
+  c.epilogue = EpilogueOf(call.epilogue, true);
+  auto plans = std::make_shared<GemmPlans>();
+  plans->n = c.n;
+  const auto plan = [&](std::shared_ptr<const PlannedGemm>* to) {
+    absl::StatusOr<std::shared_ptr<const PlannedGemm>> planned = call.kernels.PlanGemm(c);
+    if (planned.ok()) *to = *std::move(planned);  // else the run says why
+  };
+  plan(&plans->plain);
+  if (PacksOfGemm(call.params, call.kernels.target()).buffer >= 0) {
+    c.b_packed = true;
+    plan(&plans->packed);
+  }
+  return plans;
 }
 
 // Buffers: b, and where it goes.
@@ -368,6 +403,7 @@ constexpr HostKernel kKernels[] = {
     {.name = "gemm",
      .run = RunGemm,
      .prepare = PrepareGemm,
+     .plan = PlanGemm,
      .packs = PacksOfGemm,
      .pack = PackGemm,
      .unpack = UnpackGemm,

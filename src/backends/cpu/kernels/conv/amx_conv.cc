@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "src/backends/cpu/kernels/conv/amx_conv.h"
+#include "src/backends/cpu/kernels/conv/gathers.h"
 #include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/runtime/status.h"
 
@@ -221,9 +221,13 @@ absl::Status RunPhase(KernelSet::State& state, const GatherCall& call, Pixels& p
   return absl::OkStatus();
 }
 
-}  // namespace
+const char* Refuses(const Gathering& gathering) {
+  const GatherCall& call = gathering.gather;
+  return AmxServes(gathering.target, call.input, call.output) ? nullptr : "the target has no AMX tiles for the types";
+}
 
-absl::Status RunTileGather(KernelSet::State& state, const GatherCall& call, const Duty& duty) {
+absl::Status Run(const Gathering& gathering, KernelSet::State& state, const Duty& duty) {
+  const GatherCall& call = gathering.gather;
   if (call.batch * call.geometry.out * call.ToChannels() == 0) return absl::OkStatus();
   absl::InlinedVector<PhaseDim, 1> split[kDims];
   int64_t phases = 1;
@@ -241,5 +245,9 @@ absl::Status RunTileGather(KernelSet::State& state, const GatherCall& call, cons
   }
   return absl::OkStatus();
 }
+
+}  // namespace
+
+constinit const GatherImplementation kGatherAmx = {.name = "conv amx", .refuses = Refuses, .run = Run};
 
 }  // namespace weft::cpu

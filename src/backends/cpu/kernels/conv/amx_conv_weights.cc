@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "src/backends/cpu/kernels/conv/amx_conv.h"
+#include "src/backends/cpu/kernels/conv/gathers.h"
 #include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/runtime/status.h"
 
@@ -104,9 +104,13 @@ class Gradient : public TileOperands {
   int64_t group_ = 0;
 };
 
-}  // namespace
+const char* Refuses(const KernelGradient& gradient) {
+  const ConvCall& call = gradient.call;
+  return AmxServes(gradient.target, call.input, call.output) ? nullptr : "the target has no AMX tiles for the types";
+}
 
-absl::Status RunTileWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty) {
+absl::Status Run(const KernelGradient& asked, KernelSet::State& state, const Duty& duty) {
+  const ConvCall& call = asked.call;
   Gradient gradient(state.target(), call);
   if (gradient.rows() * gradient.columns() == 0) return absl::OkStatus();
   for (int64_t group = 0; group < call.feature_groups; ++group) {
@@ -128,5 +132,9 @@ absl::Status RunTileWeights(KernelSet::State& state, const ConvCall& call, const
   }
   return absl::OkStatus();
 }
+
+}  // namespace
+
+constinit const KernelGradientImplementation kKernelGradientAmx = {"conv amx", Refuses, Run};
 
 }  // namespace weft::cpu

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/conv/conv_gather.h"
+#include "src/backends/cpu/kernels/conv/gathers.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/parallel_pieces.h"
 
@@ -511,6 +512,41 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
   return absl::OkStatus();
 }
 
+// Groups of a few channels fill a fraction of a register tile: then lanes are channels.
+bool Serves(DType input, DType output, int64_t groups, int64_t group_from, int64_t group_to) {
+  const bool half = input == DType::kBF16 || input == DType::kF16;
+  const bool same = input == output && (half || input == DType::kF32 || input == DType::kF64);
+  return (same || (half && output == DType::kF32)) && groups > 1 && group_from * group_to > 0 &&
+         (group_from == 1 || group_from * group_to < 64);
+}
+constexpr char kWhyNot[] = "there is one group, or groups have many channels, or the types are not floats";
+
+const char* RefusesGather(const Gathering& gathering) {
+  const GatherCall& call = gathering.gather;
+  return Serves(call.input, call.output, call.groups, call.group_from, call.group_to) ? nullptr : kWhyNot;
+}
+const char* RefusesGradient(const KernelGradient& gradient) {
+  const ConvCall& call = gradient.call;
+  const int64_t groups = call.feature_groups;
+  return Serves(call.input, call.output, groups, call.in_channels / groups, call.out_channels / groups) ? nullptr
+                                                                                                        : kWhyNot;
+}
+
+// The operands as they are in memory: halves are widened line by line.
+absl::Status Run(const Gathering& gathering, KernelSet::State& state, const Duty& duty) {
+  const GatherCall& call = gathering.gather;
+  const ChannelKernels& kernels = ChannelKernelsOf(state.target().isa);
+  const bool converts = state.target().has_bf16_dot;
+  return call.input == DType::kF64 ? Gather<double>(kernels, kernels.f64, converts, call, duty)
+                                   : Gather<float>(kernels, kernels.f32, converts, call, duty);
+}
+absl::Status RunGradient(const KernelGradient& gradient, KernelSet::State& state, const Duty& duty) {
+  const ConvCall& call = gradient.call;
+  const ChannelKernels& kernels = ChannelKernelsOf(state.target().isa);
+  return call.input == DType::kF64 ? Weights<double>(kernels, kernels.f64, call, duty)
+                                   : Weights<float>(kernels, kernels.f32, call, duty);
+}
+
 }  // namespace
 
 const ChannelKernels& ChannelKernelsOf(Isa vectors) {
@@ -521,24 +557,7 @@ const ChannelKernels& ChannelKernelsOf(Isa vectors) {
   }
 }
 
-bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_from, int64_t group_to) {
-  const bool half = input == DType::kBF16 || input == DType::kF16;
-  const bool same = input == output && (half || input == DType::kF32 || input == DType::kF64);
-  return (same || (half && output == DType::kF32)) && groups > 1 && group_from * group_to > 0 &&
-         (group_from == 1 || group_from * group_to < 64);
-}
-
-absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, const Duty& duty) {
-  const ChannelKernels& kernels = ChannelKernelsOf(state.target().isa);
-  const bool converts = state.target().has_bf16_dot;
-  return call.input == DType::kF64 ? Gather<double>(kernels, kernels.f64, converts, call, duty)
-                                   : Gather<float>(kernels, kernels.f32, converts, call, duty);
-}
-
-absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, const Duty& duty) {
-  const ChannelKernels& kernels = ChannelKernelsOf(state.target().isa);
-  return call.input == DType::kF64 ? Weights<double>(kernels, kernels.f64, call, duty)
-                                   : Weights<float>(kernels, kernels.f32, call, duty);
-}
+constinit const GatherImplementation kGatherDepthwise = {.name = "conv depthwise", .refuses = RefusesGather, .run = Run};
+constinit const KernelGradientImplementation kKernelGradientDepthwise = {"conv depthwise", RefusesGradient, RunGradient};
 
 }  // namespace weft::cpu

@@ -39,15 +39,7 @@ struct GatherCall {
 
 absl::Status RunGather(KernelSet::State& state, const GatherCall& call, const Duty& duty);
 
-// The gradient of the kernel (conv_weights.cc); false in *served where the plain loops must do it. bf16 only in pairs.
-absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty, bool* served);
-bool WeightsInPairs(const ConvCall& call, const TypePlan& types);
-
-// The same three directions with lanes across channels (conv_depthwise.cc): groups of a few channels fill a fraction of
-// a tile. The first tells whether that is the better way for so many channels a group:
-bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_from, int64_t group_to);
-// The operands as they are in memory: halves are widened line by line.
-absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, const Duty& duty);
-absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, const Duty& duty);
+// The gradient of the kernel, of which there is something (conv_weights.cc). bf16 only in pairs.
+absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty);
 
 }  // namespace weft::cpu

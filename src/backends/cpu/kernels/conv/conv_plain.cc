@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "src/backends/cpu/kernels/conv/conv_plain.h"
+#include "src/backends/cpu/kernels/conv/gathers.h"
 #include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/backends/cpu/kernels/tiles/geometry.h"
 #include "src/runtime/integer_sums.h"
@@ -170,8 +170,6 @@ absl::Status NoBatchGroups() {
                      "convolution of the same kind: rewrite it with feature groups");
 }
 
-}  // namespace
-
 #define WEFT_PLAIN_DIRECTION(direction, count)                                                                         \
   const Walk walk(call);                                                                                               \
   bool known = false;                                                                                                  \
@@ -205,5 +203,25 @@ absl::Status PlainConvBackwardWeights(const ConvCall& call, ThreadPool& pool) {
   WEFT_PLAIN_DIRECTION(BackwardWeights, walk.geometry.window);
 }
 #undef WEFT_PLAIN_DIRECTION
+
+const char* Refuses(const Gathering& gathering) { return gathering.tiles ? "tiles serve the types" : nullptr; }
+const char* RefusesGradient(const KernelGradient& gradient) {
+  const bool nothing = kKernelGradientTiles.refuses(gradient) != nullptr;
+  return gradient.tiles && !nothing ? "tiles serve the types" : nullptr;
+}
+
+absl::Status Run(const Gathering& gathering, KernelSet::State&, const Duty& duty) {
+  if (duty.pool == nullptr) return absl::OkStatus();
+  const ConvCall& call = gathering.call;
+  return gathering.forward ? PlainConv(call, *duty.pool) : PlainConvBackwardData(call, *duty.pool);
+}
+absl::Status RunGradient(const KernelGradient& gradient, KernelSet::State&, const Duty& duty) {
+  return duty.pool == nullptr ? absl::OkStatus() : PlainConvBackwardWeights(gradient.call, *duty.pool);
+}
+
+}  // namespace
+
+constinit const GatherImplementation kGatherPlain = {.name = "conv plain", .refuses = Refuses, .run = Run};
+constinit const KernelGradientImplementation kKernelGradientPlain = {"conv plain", RefusesGradient, RunGradient};
 
 }  // namespace weft::cpu

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/conv/conv_gather.h"
+#include "src/backends/cpu/kernels/conv/gathers.h"
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
@@ -467,14 +468,11 @@ bool WeightsInPairs(const ConvCall& call, const TypePlan& types) {
          call.in_channels / call.feature_groups >= kLeastPairedChannels;
 }
 
-absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty, bool* served) {
+absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty) {
   TypePlan types;
-  const Geometry geometry = PadRank(call.spatial_rank, call.dims);
-  const int64_t size = geometry.window * (call.in_channels / call.feature_groups) * call.out_channels;
-  *served = PlanTypes(state.target(), call.input, call.output, &types) &&
-            (types.direct || WeightsInPairs(call, types)) && call.batch * geometry.out > 0 && geometry.in > 0 &&
-            size > 0;
-  if (!*served) return absl::OkStatus();
+  if (!PlanTypes(state.target(), call.input, call.output, &types) || !(types.direct || WeightsInPairs(call, types))) {
+    return InternalError("the gradient of a kernel of types that no tile adds");
+  }
   return Weights(state, call, types).Run(duty);
 }
 

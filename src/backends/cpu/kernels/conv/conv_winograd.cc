@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/backends/cpu/kernels/conv/gathers.h"
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
@@ -289,9 +290,8 @@ class Winograd {
   std::atomic<bool> out_of_memory_{false};
 };
 
-}  // namespace
-
-bool WinogradServes(const GatherCall& call) {
+// By its types, its shape and its permission alone.
+bool Serves(const GatherCall& call) {
   if (call.winograd == UseWinograd::kNever) return false;
   bool fits = call.input == DType::kF32 && call.output == DType::kF32 && call.groups == 1 && TilesOf(call) > 0 &&
               call.group_from > 0 && call.group_to > 0 && IsThree(call.geometry.dims[kY]) &&
@@ -303,15 +303,21 @@ bool WinogradServes(const GatherCall& call) {
          tiles >= (call.forward ? kLeastTilesForward : kLeastTiles);
 }
 
-absl::Status RunWinograd(KernelSet::State& state, const GatherCall& call, const Duty& duty) {
-  return Winograd(state, call, duty.pool != nullptr ? duty.pool->threads() : duty.threads).Run(duty);
+const char* Refuses(const Gathering& gathering) {
+  return gathering.tiles && Serves(gathering.gather) ? nullptr : "it is not allowed, does not fit, or is not worth it";
 }
 
-int64_t WinogradPackedBytes(const CpuTarget& target, const GatherCall& call) { return Packing{target, call}.Bytes(); }
-std::vector<int64_t> WinogradPackedForm(const CpuTarget& target, const GatherCall& call) {
+absl::Status Run(const Gathering& gathering, KernelSet::State& state, const Duty& duty) {
+  const int threads = duty.pool != nullptr ? duty.pool->threads() : duty.threads;
+  return Winograd(state, gathering.gather, threads).Run(duty);
+}
+
+int64_t PackedBytes(const Gathering& gathering) { return Packing{gathering.target, gathering.gather}.Bytes(); }
+std::vector<int64_t> PackedForm(const Gathering& gathering) {
+  const GatherCall& call = gathering.gather;
   // No other form begins so.
   constexpr int64_t kTransformed = -1;
-  const Packing packing{target, call};
+  const Packing packing{gathering.target, call};
   return {kTransformed,
           packing.columns.lanes,
           packing.columns.panels,
@@ -323,10 +329,19 @@ std::vector<int64_t> WinogradPackedForm(const CpuTarget& target, const GatherCal
           call.geometry.dims[kY].reversed,
           call.geometry.dims[kX].reversed};
 }
-absl::Status PackWinograd(const CpuTarget& target, const GatherCall& call, void* packed, ThreadPool& pool) {
-  const Packing packing{target, call};
+absl::Status PackKernel(const Gathering& gathering, char* packed, ThreadPool& pool) {
+  const Packing packing{gathering.target, gathering.gather};
   return packing.PackAll(packed, pool) ? absl::OkStatus()
                                        : OutOfScratch("a convolution's transformed kernel", Packing::kSpaceBytes);
 }
+
+}  // namespace
+
+constinit const GatherImplementation kGatherWinograd = {.name = "conv winograd",
+                                                        .refuses = Refuses,
+                                                        .run = Run,
+                                                        .packed_bytes = PackedBytes,
+                                                        .packed_form = PackedForm,
+                                                        .pack = PackKernel};
 
 }  // namespace weft::cpu

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "src/backends/cpu/kernels/conv/conv_gather.h"
-
 namespace weft::cpu {
 
 inline constexpr int kWinogradTile = 4, kWinogradPatch = 6;  // output and input pixels along a side
@@ -22,14 +20,5 @@ struct WinogradKernels {
   void (*output)(const float* from, int64_t step, int64_t channels, float* const* pixels) = nullptr;
 };
 extern const WinogradKernels kWinogradPortable, kWinogradAvx2, kWinogradAvx512;
-
-// Tells whether this call runs so: by its types, its shape and its permission alone.
-bool WinogradServes(const GatherCall& call);
-absl::Status RunWinograd(KernelSet::State& state, const GatherCall& call, const Duty& duty);
-
-// The transformed kernel, as PackedBytesOfW and PackedFormOfW say it.
-int64_t WinogradPackedBytes(const CpuTarget& target, const GatherCall& call);
-std::vector<int64_t> WinogradPackedForm(const CpuTarget& target, const GatherCall& call);
-absl::Status PackWinograd(const CpuTarget& target, const GatherCall& call, void* packed, ThreadPool& pool);
 
 }  // namespace weft::cpu

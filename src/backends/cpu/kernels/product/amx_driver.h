@@ -80,8 +80,4 @@ absl::Status RunTiles(KernelSet::State& state, const TileProduct& product, const
 bool IsLong(const TileProduct& product);
 absl::Status RunLong(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt);
 
-// Entry points call these where AmxServes.
-absl::Status RunTileGemm(KernelSet::State& state, const GemmCall& call, const Duty& duty);
-void PackTileB(const CpuTarget& target, const GemmCall& call, void* packed, ThreadPool& pool);
-
 }  // namespace weft::cpu

@@ -1,6 +1,7 @@
 // Matrix products of bf16 and of bytes whose operands are matrices.
 #include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
+#include "src/backends/cpu/kernels/product/product.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -64,11 +65,9 @@ absl::Status RunMember(KernelSet::State& state, const GemmCall& call, int64_t me
   return RunTiles(state, product, duty, dealt);
 }
 
-}  // namespace
-
-absl::Status RunTileGemm(KernelSet::State& state, const GemmCall& call, const Duty& duty) {
-  int64_t members = 1;
-  for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
+absl::Status Run(const Product& product, KernelSet&, KernelSet::State& state, const Duty& duty) {
+  const GemmCall& call = product.call;
+  const int64_t members = Members(call);
   const int threads = duty.pool != nullptr ? duty.pool->threads() : duty.threads;
   const double work = 2.0 * static_cast<double>(call.m) * static_cast<double>(call.n) * static_cast<double>(call.k + 8);
   const bool dealt = members > 1 && (members >= 2 * threads || work < kDealtWork);
@@ -91,8 +90,22 @@ absl::Status RunTileGemm(KernelSet::State& state, const GemmCall& call, const Du
   return failure;
 }
 
-void PackTileB(const CpuTarget& target, const GemmCall& call, void* packed, ThreadPool& pool) {
-  const Matrices operands(target, call, nullptr, static_cast<const char*>(call.b.data));
+const char* Refuses(const Product& product) {
+  return product.amx ? nullptr : "the target has no AMX tiles for the types";
+}
+
+int64_t PackedBytes(const Product& product) {
+  return TilePackedBytes(product.call.k, product.call.n, BytesOf(product.call.input));
+}
+// AMX's tiles and the dot products of AVX-512 both take pairs or fours, laid out each in their own way.
+std::vector<int64_t> PackedForm(const Product& product) {
+  constexpr int64_t kTileForm = -1;
+  const GemmCall& call = product.call;
+  return {kTileForm, call.k, call.n, call.b.row_stride, call.b.col_stride};
+}
+void PackB(const Product& product, void* packed, ThreadPool& pool) {
+  const GemmCall& call = product.call;
+  const Matrices operands(product.target, call, nullptr, static_cast<const char*>(call.b.data));
   const int64_t bytes = TilePackedBytes(call.k, kTileSide, BytesOf(call.input));
   pool.ParallelRanges(CeilDiv(call.n, kTileSide), [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
@@ -101,5 +114,9 @@ void PackTileB(const CpuTarget& target, const GemmCall& call, void* packed, Thre
     }
   });
 }
+
+}  // namespace
+
+constinit const ProductImplementation kProductAmx = {"gemm amx", Refuses, Run, PackedBytes, PackedForm, PackB};
 
 }  // namespace weft::cpu

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
+#include "src/backends/cpu/kernels/product/product.h"
 #include "src/backends/cpu/kernels/tiles/pairwise.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
@@ -278,6 +279,22 @@ const FewRowsKernels& KernelsOf(const CpuTarget& target) {
   }
 }
 
+const char* Refuses(const Product& product) {
+  if (product.amx || !product.registers) return "no register tile serves the types, or AMX's do";
+  return HasFewRows(product.call, product.types) ? nullptr : "A has many rows, or tiles read B in place";
+}
+
+absl::Status Run(const Product& product, KernelSet&, KernelSet::State&, const Duty& duty) {
+  const bool turned = Turns(product.call);
+  const GemmCall call = turned ? Turned(product.call) : product.call;
+  const TypePlan& types = product.types;
+  const FewRowsKernels& kernels = KernelsOf(product.target);
+  if (types.pack == PackKind::kPairs) return Stream<float, PairBF16>(kFewRowsPairs, call, types, turned).Run(duty);
+  if (types.source_bytes == 8) return Stream<double>(kernels.f64, call, types, turned).Run(duty);
+  const auto& loops = call.input == DType::kF32 ? kernels.f32 : call.input == DType::kBF16 ? kernels.bf16 : kernels.f16;
+  return Stream<float>(loops, call, types, turned).Run(duty);
+}
+
 }  // namespace
 
 bool HasFewRows(const GemmCall& original, const TypePlan& types) {
@@ -290,14 +307,6 @@ bool HasFewRows(const GemmCall& original, const TypePlan& types) {
   return call.m <= kFewInPlace && call.k * call.n * types.source_bytes >= kLeastDirectBytes;
 }
 
-absl::Status RunFewRows(const CpuTarget& target, const GemmCall& original, const TypePlan& types, const Duty& duty) {
-  const bool turned = Turns(original);
-  const GemmCall call = turned ? Turned(original) : original;
-  const FewRowsKernels& kernels = KernelsOf(target);
-  if (types.pack == PackKind::kPairs) return Stream<float, PairBF16>(kFewRowsPairs, call, types, turned).Run(duty);
-  if (types.source_bytes == 8) return Stream<double>(kernels.f64, call, types, turned).Run(duty);
-  const auto& loops = call.input == DType::kF32 ? kernels.f32 : call.input == DType::kBF16 ? kernels.bf16 : kernels.f16;
-  return Stream<float>(loops, call, types, turned).Run(duty);
-}
+constinit const ProductImplementation kProductFewRows = {"gemm few rows", Refuses, Run};
 
 }  // namespace weft::cpu

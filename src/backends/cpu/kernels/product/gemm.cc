@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/backends/cpu/kernels/chosen.h"
-#include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/backends/cpu/kernels/product/gemm_ahead.h"
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
+#include "src/backends/cpu/kernels/product/product.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
@@ -500,158 +499,67 @@ class Driver {
   std::atomic<int64_t> wanted_{0};
 };
 
-absl::Status Check(const GemmCall& call) {
-  if (call.m < 0 || call.n < 0 || call.k < 0) {
-    return UserError("matrix product with negative sizes ", call.m, " x ", call.k, " x ", call.n);
-  }
-  if (call.batch_rank < 0 || call.batch_rank > kMaxBatchDims) {
-    return UserError("matrix product with ", call.batch_rank, " batch dimensions; at most ", kMaxBatchDims);
-  }
-  if (call.epilogue.consume != nullptr && Members(call) != 1) return UserError("consuming a batch of matrix products");
-  const Epilogue& epilogue = call.epilogue;
-  if (epilogue.parts != 1 && (epilogue.parts < 1 || epilogue.run == nullptr || epilogue.consume != nullptr ||
-                              Members(call) != 1 || call.n % epilogue.parts != 0)) {
-    return UserError("an epilogue of ", epilogue.parts, " parts of ", call.n, " columns");
-  }
-  if (call.accumulate && call.output != DType::kF32 && call.output != DType::kF64) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "accumulating into ", NameOf(call.output),
-                       " is not supported; f32 and f64 are");
-  }
+const char* Refuses(const Product& product) {
+  return product.registers && !product.amx ? nullptr : "no register tile serves the types, or AMX's do";
+}
+const char* RefusesVnni(const Product& product) {
+  return IsQuads(product.types.pack) ? Refuses(product) : "the target has no dot product of bytes, or these are none";
+}
+
+absl::Status Run(const Product& product, KernelSet&, KernelSet::State& state, const Duty& duty) {
+  GemmPlan own;
+  if (product.plan == nullptr) WEFT_RETURN_IF_ERROR(PlanGemm(state, product.call, product.types, &own));
+  Driver driver(state, product.call, product.plan != nullptr ? *product.plan : own);
+  if (duty.pool != nullptr) return driver.Run(*duty.pool);
+  driver.AddNeeds(duty.threads, *duty.needs);
   return absl::OkStatus();
 }
 
-// k = 0: a sum of nothing.
-void WriteZeros(const GemmCall& call) {
-  const int64_t stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
-  const int64_t bytes = BytesOf(call.output);
-  for (int64_t index = 0; index < Members(call); ++index) {
-    char* c = static_cast<char*>(call.c) + OffsetsOf(call, index).c * bytes;
-    for (int64_t row = 0; row < call.m && !call.accumulate; ++row)
-      std::memset(c + row * stride * bytes, 0, call.n * bytes);
-    if (call.epilogue.consume != nullptr) {
-      call.epilogue.consume(call.epilogue.context, call.c, 0, call.m, 0, call.n);
-    } else if (call.epilogue.run != nullptr) {
-      call.epilogue.run(call.epilogue.context, index, 0, call.m, 0, call.n);
+int64_t PackedBytes(const Product& product) {
+  const GemmPlan plan = CutGemm(product.target, product.call, product.types);
+  return plan.direct_b ? 0 : plan.PackedOffset(plan.k_blocks, 0);
+}
+std::vector<int64_t> PackedForm(const Product& product) {
+  const GemmCall& call = product.call;
+  const GemmPlan plan = CutGemm(product.target, call, product.types);
+  return {static_cast<int64_t>(product.types.pack),
+          plan.columns.lanes,
+          plan.columns.panels,
+          plan.k_block,
+          call.k,
+          call.n,
+          call.b.row_stride,
+          call.b.col_stride};
+}
+void PackB(const Product& product, void* packed, ThreadPool& pool) {
+  const GemmCall& call = product.call;
+  const GemmPlan plan = CutGemm(product.target, call, product.types);
+  pool.ParallelRanges(plan.columns.panels, [&](int64_t begin, int64_t end, int) {
+    for (int64_t block = 0; block < plan.k_blocks; ++block) {
+      Driver::PackPanels(product.target, plan, call.b, static_cast<Bytes>(call.b.data), block, 0, begin, end,
+                         static_cast<char*>(packed) + plan.PackedOffset(block, 0));
     }
-  }
-}
-
-// A batch whose members lie behind each other in A and C and share B is one taller product.
-GemmCall FoldBatch(const GemmCall& call) {
-  const int64_t c_stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
-  if (call.batch_rank != 1 || call.epilogue.run != nullptr || call.epilogue.consume != nullptr ||
-      call.b.batch_strides[0] != 0)
-    return call;
-  if (call.a.batch_strides[0] != call.m * call.a.row_stride || call.c_batch_strides[0] != call.m * c_stride)
-    return call;
-  GemmCall folded = call;
-  folded.m *= call.batch_sizes[0];
-  folded.batch_rank = 0;
-  return folded;
-}
-
-// Whether the driver deals out columns of C, the same of each of so many parts.
-bool RunsParts(const CpuTarget& target, const GemmCall& call, int64_t parts, int threads) {
-  TypePlan types;
-  if (call.k == 0 || IsLong(call) || AmxServes(target, call.input, call.output) ||
-      !PlanTypes(target, call.input, call.output, &types))
-    return false;
-  return !HasFewRows(call, types) && Driver::ServesParts(CutGemm(target, call, types), Members(call), parts, threads);
-}
-absl::Status RunThenParts(KernelSet& kernels, const GemmCall& call, ThreadPool& pool) {
-  const Epilogue& epilogue = call.epilogue;
-  GemmCall product = call;
-  product.epilogue = {};
-  WEFT_RETURN_IF_ERROR(kernels.Gemm(product, pool));
-  pool.ParallelRanges(call.m, [&](int64_t begin, int64_t end, int) {
-    epilogue.run(epilogue.context, 0, begin, end - begin, 0, call.n / epilogue.parts);
   });
-  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
-  WEFT_RETURN_IF_ERROR(Check(original));
-  const GemmCall call = FoldBatch(original);
-  const int64_t parts = call.epilogue.parts;
-  if (parts > 1 && !RunsParts(target(), call, parts, pool.threads())) return RunThenParts(*this, call, pool);
-  if (call.m == 0 || call.n == 0 || Members(call) == 0) return absl::OkStatus();
-  if (call.k == 0) {
-    WriteZeros(call);
-    return absl::OkStatus();
-  }
-  TypePlan types;
-  const bool tiles = AmxServes(target(), call.input, call.output);
-  if (!tiles && !PlanTypes(target(), call.input, call.output, &types)) return PlainGemm(call, pool);
-  if (!tiles && HasFewRows(call, types)) return RunFewRows(target(), call, types, {&pool});
-  if (IsLong(call)) return RunLong(*this, call, {&pool});
-  if (tiles) return RunTileGemm(*state_, call, {&pool});
-  GemmPlan plan;
-  WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
-  return Driver(*state_, call, plan).Run(pool);
+constinit const ProductImplementation kProductTilesVnni = {
+    "gemm tiles vnni", RefusesVnni, Run, PackedBytes, PackedForm, PackB};
+constinit const ProductImplementation kProductTiles = {"gemm tiles", Refuses, Run, PackedBytes, PackedForm, PackB};
+
+bool DealsParts(const Product& product, int64_t parts, int threads) {
+  const ProductImplementation& chosen = ChooseProduct(product);
+  return (&chosen == &kProductTiles || &chosen == &kProductTilesVnni) &&
+         Driver::ServesParts(CutGemm(product.target, product.call, product.types), Members(product.call), parts, threads);
 }
 
-absl::Status KernelSet::GemmPair(const GemmCall& first, const GemmCall& second, ThreadPool& pool) {
-  WEFT_RETURN_IF_ERROR(Check(first));
-  WEFT_RETURN_IF_ERROR(Check(second));
-  const int64_t parts = second.epilogue.parts;
-  const bool alike =
-      first.m == second.m && first.n == second.n && first.input == second.input && first.output == second.output;
-  if (!alike || first.m == 0 || first.n == 0 || !RunsParts(target(), first, parts, pool.threads()) ||
-      !RunsParts(target(), second, parts, pool.threads())) {
-    WEFT_RETURN_IF_ERROR(Gemm(first, pool));
-    return Gemm(second, pool);
-  }
-  TypePlan types;
-  PlanTypes(target(), first.input, first.output, &types);
+absl::Status RunPair(const Product& first, const Product& second, KernelSet::State& state, ThreadPool& pool) {
   GemmPlan plan, other;
-  WEFT_RETURN_IF_ERROR(PlanGemm(*state_, first, types, &other));
-  WEFT_RETURN_IF_ERROR(PlanGemm(*state_, second, types, &plan));
-  Driver before(*state_, first, other);
-  return Driver(*state_, second, plan, &before).Run(pool);
-}
-
-absl::Status KernelSet::PackB(const GemmCall& call, void* packed, ThreadPool& pool) const {
-  TypePlan types;
-  if (PackedBytesOfB(target(), call) == 0 || !PlanTypes(target(), call.input, call.output, &types)) {
-    return InternalError("packing an operand of a product that reads it in place");
-  }
-  if (AmxServes(target(), call.input, call.output)) {
-    PackTileB(target(), call, packed, pool);
-    return absl::OkStatus();
-  }
-  const GemmPlan plan = CutGemm(target(), call, types);
-  pool.ParallelRanges(plan.columns.panels, [&](int64_t begin, int64_t end, int) {
-    for (int64_t block = 0; block < plan.k_blocks; ++block) {
-      Driver::PackPanels(target(), plan, call.b, static_cast<Bytes>(call.b.data), block, 0, begin, end,
-                         static_cast<char*>(packed) + plan.PackedOffset(block, 0));
-    }
-  });
-  return absl::OkStatus();
-}
-
-absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, ScratchNeeds& needs) {
-  WEFT_RETURN_IF_ERROR(Check(original));
-  const GemmCall call = FoldBatch(original);
-  TypePlan types;
-  if (call.m == 0 || call.n == 0 || Members(call) == 0 || call.k == 0) return absl::OkStatus();
-  const bool tiles = AmxServes(target(), call.input, call.output);
-  if (!tiles && !PlanTypes(target(), call.input, call.output, &types)) {
-    Chose("gemm plain");
-    return absl::OkStatus();
-  }
-  const Duty duty{nullptr, &needs, threads};
-  const bool few = !tiles && HasFewRows(call, types), long_sums = !few && IsLong(call);
-  const char* const by_tiles = IsQuads(types.pack) ? "gemm tiles vnni" : "gemm tiles";
-  Chose(few ? "gemm few rows" : long_sums ? tiles ? "gemm long amx" : "gemm long" : tiles ? "gemm amx" : by_tiles);
-  if (few) return RunFewRows(target(), call, types, duty);
-  if (long_sums) return RunLong(*this, call, duty);
-  if (tiles) return RunTileGemm(*state_, call, duty);
-  GemmPlan plan;
-  WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
-  Driver(*state_, call, plan).AddNeeds(threads, needs);
-  return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(PlanGemm(state, first.call, first.types, &other));
+  WEFT_RETURN_IF_ERROR(PlanGemm(state, second.call, second.types, &plan));
+  Driver before(state, first.call, other);
+  return Driver(state, second.call, plan, &before).Run(pool);
 }
 
 }  // namespace weft::cpu

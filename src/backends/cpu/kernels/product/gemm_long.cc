@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
+#include "src/backends/cpu/kernels/product/product.h"
 #include "src/backends/cpu/kernels/tiles/pairwise.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
@@ -115,19 +116,29 @@ class LongProduct {
   const int64_t stretches_;
 };
 
-}  // namespace
-
 bool IsLong(const GemmCall& call) { return call.k > kStretch && IsFloat(call.output) && !call.b_packed; }
 
-absl::Status RunLong(KernelSet& kernels, const GemmCall& call, const Duty& duty) {
-  LongProduct product(call);
-  if (duty.pool != nullptr) return product.Run(kernels, *duty.pool);
-  duty.needs->Once(ScratchSlot::kSums, product.ScratchBytes());
+const char* Refuses(const Product& product) { return IsLong(product.call) ? nullptr : "K is not long"; }
+const char* RefusesAmx(const Product& product) {
+  return product.amx ? Refuses(product) : "the target has no AMX tiles for the types";
+}
+
+absl::Status Run(const Product& product, KernelSet& kernels, KernelSet::State&, const Duty& duty) {
+  const GemmCall& call = product.call;
+  LongProduct sums(call);
+  if (duty.pool != nullptr) return sums.Run(kernels, *duty.pool);
+  duty.needs->Once(ScratchSlot::kSums, sums.ScratchBytes());
   // The last one is shorter.
   for (const int64_t index : {int64_t{0}, CeilDiv(call.k, kStretch) - 1}) {
-    WEFT_RETURN_IF_ERROR(kernels.PrepareGemm(product.Stretch(index, nullptr), duty.threads, *duty.needs));
+    WEFT_RETURN_IF_ERROR(kernels.PrepareGemm(sums.Stretch(index, nullptr), duty.threads, *duty.needs));
   }
   return absl::OkStatus();
 }
+
+}  // namespace
+
+// Its stretches are products by themselves, on AMX's tiles or others.
+constinit const ProductImplementation kProductLongAmx = {"gemm long amx", RefusesAmx, Run};
+constinit const ProductImplementation kProductLong = {"gemm long", Refuses, Run};
 
 }  // namespace weft::cpu

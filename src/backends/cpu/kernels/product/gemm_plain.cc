@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/backends/cpu/kernels/product/gemm_plan.h"
+#include "src/backends/cpu/kernels/product/product.h"
 #include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
@@ -35,18 +36,27 @@ void Rows(const GemmCall& call, int64_t begin, int64_t end) {
   }
 }
 
-}  // namespace
+const char* Refuses(const Product& product) {
+  return product.amx || product.registers ? "tiles serve the types" : nullptr;
+}
 
-absl::Status PlainGemm(const GemmCall& call, ThreadPool& pool) {
+absl::Status Run(const Product& product, KernelSet&, KernelSet::State&, const Duty& duty) {
+  if (duty.pool == nullptr) return absl::OkStatus();
+  const GemmCall& call = product.call;
   const bool served = call.input == call.output && !IsFloat(call.input);
   const int64_t rows = call.m * Members(call);
   const bool known = served && VisitElement(call.input, [&]<typename T>() {
                        if (rows * call.n * call.k < 20'000) return Rows<T>(call, 0, rows);
-                       pool.ParallelRanges(rows, [&](int64_t begin, int64_t end, int) { Rows<T>(call, begin, end); });
+                       duty.pool->ParallelRanges(
+                           rows, [&](int64_t begin, int64_t end, int) { Rows<T>(call, begin, end); });
                      });
   if (known) return absl::OkStatus();
   return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend has no matrix product from ",
                      NameOf(call.input), " to ", NameOf(call.output));
 }
+
+}  // namespace
+
+constinit const ProductImplementation kProductPlain = {"gemm plain", Refuses, Run};
 
 }  // namespace weft::cpu

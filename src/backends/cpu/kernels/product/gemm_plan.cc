@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "src/backends/cpu/kernels/product/amx_driver.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -118,34 +117,6 @@ MemberOffsets OffsetsOf(const GemmCall& call, int64_t index) {
     offsets.c += i * call.c_batch_strides[d];
   });
   return offsets;
-}
-
-int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call) {
-  TypePlan types;
-  if (call.batch_rank != 0 || call.m <= 0 || call.n <= 0 || call.k <= 0 || IsLong(call)) return 0;
-  if (AmxServes(target, call.input, call.output)) return TilePackedBytes(call.k, call.n, BytesOf(call.input));
-  if (!PlanTypes(target, call.input, call.output, &types) || HasFewRows(call, types)) return 0;
-  const GemmPlan plan = CutGemm(target, call, types);
-  return plan.direct_b ? 0 : plan.PackedOffset(plan.k_blocks, 0);
-}
-
-std::vector<int64_t> PackedFormOfB(const CpuTarget& target, const GemmCall& call) {
-  // AMX's tiles and the dot products of AVX-512 both take pairs or fours, laid out each in their own way.
-  constexpr int64_t kTileForm = -1;
-  if (AmxServes(target, call.input, call.output)) {
-    return {kTileForm, call.k, call.n, call.b.row_stride, call.b.col_stride};
-  }
-  TypePlan types;
-  if (!PlanTypes(target, call.input, call.output, &types)) return {};
-  const GemmPlan plan = CutGemm(target, call, types);
-  return {static_cast<int64_t>(types.pack),
-          plan.columns.lanes,
-          plan.columns.panels,
-          plan.k_block,
-          call.k,
-          call.n,
-          call.b.row_stride,
-          call.b.col_stride};
 }
 
 }  // namespace weft::cpu

@@ -95,15 +95,5 @@ int64_t Members(const GemmCall& call);
 // Whether B is streamed for a few rows of A (few_rows.h), never packed: by the shape alone, since bits depend on it. A
 // matrix times one column is one row times the matrix.
 bool HasFewRows(const GemmCall& call, const TypePlan& types);
-// What KernelSet::Gemm does with such a call (few_rows.cc).
-absl::Status RunFewRows(const CpuTarget& target, const GemmCall& call, const TypePlan& types, const Duty& duty);
-
-// Whether K is so long that stretches of it are products of their own (gemm_long.cc), and what KernelSet::Gemm does with such a
-// call that streams no B.
-bool IsLong(const GemmCall& call);
-absl::Status RunLong(KernelSet& kernels, const GemmCall& call, const Duty& duty);
-
-// The plain loops for integers, bool and whatever tiles do not serve (gemm_plain.cc).
-absl::Status PlainGemm(const GemmCall& call, ThreadPool& pool);
 
 }  // namespace weft::cpu
