@@ -23,7 +23,7 @@ constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
 
 std::string StemOf(std::string_view name) { return absl::StrCat(".", name.substr(0, kLongestStem), "."); }
 
-// What all processes that see each other's locks have in common: the running kernel. Empty if that cannot be told.
+// Names the running kernel, which all processes that see each other's locks have in common. Empty if that cannot be told.
 const std::string& BootTag() {
   static const std::string& tag = *new std::string([] {
     absl::StatusOr<File> file = File::Open(PosixFileSystem(), "/proc/sys/kernel/random/boot_id", {.read = true});
@@ -200,7 +200,7 @@ absl::Status AtomicFile::Commit(const WaitForDisk& wait) {
     // Creating took the umask's bits away. A file system without permissions may refuse; that is no reason not to save.
     if (mode_.has_value()) (void)file_.SetMode(*mode_);
     if (durability_ == Durability::kPower) WEFT_RETURN_IF_ERROR(Sync(wait));
-    // What closing would find, while the old file is still there.
+    // Flushes now, while the old file is still there: an error that closing would find is found here.
     const int flushed = fs->Flush(file_.fd());
     if (flushed < 0 && flushed != -EINTR) return IoError("close", file_.path(), flushed);
     const int renamed = fs->Rename(place_.folder.fd(), temporary_.c_str(), place_.name.c_str());

@@ -1,4 +1,4 @@
-// What a checkpoint's messages say, as plain structs: between the schema and the writer and readers, so that nothing else
+// Plain structs of a checkpoint's messages: they stand between the schema and the writer and readers, so that nothing else
 // touches message builders. Decoders validate everything that does not need a second message.
 #pragma once
 

@@ -36,7 +36,7 @@ struct FlatTree {
   std::vector<std::pair<std::string, std::string>> tied;  // name, and the name that is stored
 };
 
-// Whether a format has a type for it.
+// Tells whether a format has a type for it.
 bool HasTypeFor(FileFormat format, DType dtype);
 // Everything that a format has no place for is refused here, by name, before a byte is written.
 absl::StatusOr<FlatTree> FlattenFor(FileFormat format, const Tree& tree, const HeldTypes& held, Tied tied);

@@ -16,11 +16,11 @@ namespace {
 // Raised whenever generated code or the meaning of a launch list changes: older cache entries are then not found.
 constexpr int kCodeRevision = 8;
 
-// Of one LLVM module. More, and who waits learns little of how far it is; fewer, and the millisecond that a module costs
-// beside its kernels counts.
+// Kernels of one LLVM module. With more, a caller that waits learns little of the progress; with fewer, the millisecond that a
+// module costs beside its kernels counts.
 constexpr size_t kKernelsPerModule = 16;
 
-// What a loop costs to compile before its first operation, in operations.
+// Compiling a loop costs as much as so many operations before its first one.
 constexpr size_t kLoopWork = 16;
 
 // Loops into modules, of which every thread gets one at least: code generation is most of the cost and runs side by side. The

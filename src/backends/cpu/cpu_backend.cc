@@ -45,8 +45,8 @@ bool FitsMemory(const Program& program) {
   return most <= kNoMemory;
 }
 
-// Of an entry that reads little of a kept operand, by rows: the operand's position. What is gathered out of a panel takes a
-// cache line an element.
+// Returns the position of the kept operand of which an entry reads little, by rows; the number of kept operands if there is none.
+// A gather out of a panel takes a cache line an element.
 size_t KeptForPieces(const LoadedProgram& loaded, const Entry& entry) {
   constexpr int64_t kLeastShare = 16;
   const HostKernel* const kernel = entry.type == Entry::Type::kHost ? loaded.host[entry.code] : nullptr;
@@ -91,7 +91,7 @@ void FindKeptOperands(LoadedProgram& loaded) {
       loaded.kept_of.emplace(one.entry, static_cast<size_t>(loaded.kept.rend() - same - 1));
     }
   }
-  // What anything else reads does not live packed.
+  // An argument that anything else reads does not live packed.
   std::vector<int> plain(loaded.program.arguments.size());
   for (const EntryList& list : loaded.program.lists) {
     for (const Entry& entry : list) {
@@ -140,7 +140,7 @@ void PlanEntries(LoadedProgram& loaded, int threads) {
   }
 }
 
-// What PrepareEntries would generate one after the other, so that it is generated with the loops.
+// Finds the register tiles that PrepareEntries would generate one after the other, so that they are generated with the loops.
 std::vector<int> MissingMicroKernels(const Program& program, int threads, KernelSet& kernels) {
   if (!FitsMemory(program)) return {};
   return kernels.MissingAfter([&] {
@@ -377,7 +377,7 @@ int64_t CpuBackend::bytes_available(Device*) const {
   const MachineMemory machine = ReadMachineMemory();
   if (machine.available < 0 && budget_->limit() == 0) return -1;
   int64_t bytes = machine.available >= 0 ? machine.available : std::numeric_limits<int64_t>::max();
-  // What was granted and nobody has written to yet, the machine does not miss so far.
+  // Memory that was granted and that nobody has written to is not taken from the machine yet.
   if (machine.total >= 0) bytes = std::min(bytes, machine.total - GetLargeMemoryStats().live_bytes);
   if (budget_->limit() > 0) bytes = std::min(bytes, budget_->limit() - budget_->used());
   return std::max<int64_t>(bytes, 0) + blocks_->kept() + queue_->arena_bytes() + panels_->twice();

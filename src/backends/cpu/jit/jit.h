@@ -81,7 +81,7 @@ class Jit {
   mutable std::shared_ptr<JitSession> session_ ABSL_GUARDED_BY(session_mutex_);
 };
 
-// What compiled code may call: libm in f32 and f64, memory functions, the model of AMX. Sorted by name.
+// Functions that compiled code may call: libm in f32 and f64, memory functions, the model of AMX. Sorted by name.
 struct RuntimeSymbol {
   std::string_view name;
   void* address;

@@ -39,7 +39,7 @@ struct Epilogue {
   int64_t parts = 1;
 };
 
-// What becomes of a forward convolution's sums while they are in registers: rounded if y is bf16, times `factor`, plus
+// A register epilogue: a forward convolution's sums are, while they are in registers, rounded if y is bf16, times `factor`, plus
 // `summand` of the column, rounded; plus what lies in `added`, rounded; bounded. A loop does the same, operation by
 // operation, so that bits do not depend on who does it.
 enum class EndingKind : uint8_t { kNone, kAffine, kAffineAdd };
@@ -96,12 +96,12 @@ struct SumCall {
   GemmCall product;
   const void* before = nullptr;
 };
-// Whether KernelSet::AddSums takes a product: one of few steps of K, whose sums are the bits that KernelSet::Gemm gives.
+// Tells whether KernelSet::AddSums takes a product: one of few steps of K, whose sums are the bits that KernelSet::Gemm gives.
 bool AddsSums(const CpuTarget& target, const GemmCall& call);
 
-// Of B as this call packs it; 0 if it does not: it reads B in place, or is a batch, or nothing that tiles serve.
+// Bytes of B as this call packs it; 0 if it packs none: it reads B in place, or is a batch, or nothing that tiles serve.
 int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call);
-// Of such a call: how it packs B. Calls for which it is equal find the same bytes at the same places.
+// Says how such a call packs B. Calls for which it is equal find the same bytes at the same places.
 std::vector<int64_t> PackedFormOfB(const CpuTarget& target, const GemmCall& call);
 // Elements of B if they lie one after another, by rows or by columns, and UnpackB gives all of them back with their bits; else 0.
 int64_t UnpackableB(const CpuTarget& target, const GemmCall& call);
@@ -118,7 +118,7 @@ struct SpatialDim {
   int64_t stride = 1, pad_lo = 0, pad_hi = 0, lhs_dilation = 1, rhs_dilation = 1;
   bool reversed = false;
 };
-// Whether 3x3 convolutions of f32 and their input gradients may be computed on transformed tiles (conv_winograd.h): fewer products,
+// Says whether 3x3 convolutions of f32 and their input gradients may be computed on transformed tiles (conv_winograd.h): fewer products,
 // other bits.
 enum class UseWinograd : uint8_t { kNever, kWhereFaster, kWhereItFits };
 struct ConvCall {
@@ -141,11 +141,11 @@ struct ConvCall {
   void* y = nullptr;
   // On the written operand's rows: Conv counts output pixels and out_channels, and so on.
   Epilogue epilogue;
-  // Of Conv: the same as the epilogue, which is there too and runs where this cannot. Then y holds nothing defined.
+  // Conv's register epilogue does the same as the epilogue, which is there too and runs where this cannot. Then y holds nothing defined.
   Ending ending;
 };
 
-// Of W as Conv packs it, and how; as PackedBytesOfB and PackedFormOfB say it of products.
+// Bytes of W as Conv packs it, and how; as PackedBytesOfB and PackedFormOfB say it of products.
 int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call);
 std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call);
 // Elements of W if UnpackW gives all of them back with their bits; else 0.
@@ -177,7 +177,7 @@ struct PoolBackwardCall {
   void* dx = nullptr;
 };
 
-// Whether its gradient adds what an element of bf16 or f16 was given in f32 and rounds it once; else after each addition.
+// Tells whether its gradient adds what an element of bf16 or f16 was given in f32 and rounds it once; else after each addition.
 bool RoundsOnce(const PoolCall& call);
 
 // The number of output positions along a dimension, by StableHLO's rule; 0 where the window does not fit.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kGroup = 4096;  // elements of rows that are walked column by column: they stay in L1
 
-// Whether rows share something along them, like the bias of a layer: an elementwise kernel of two dimensions.
+// Tells whether rows share something along them, like the bias of a layer: an elementwise kernel of two dimensions.
 bool SharesAlongRows(const LoopKernel& kernel) {
   if (kernel.dims.size() != 2 || kernel.reduces() || kernel.vector_dim != 1) return false;
   bool shares = false;
@@ -460,7 +460,7 @@ class LoopEmitter : ExpressionCode {
       if (!s.row) roots.push_back(s.expr);
     }
     const std::vector<bool> needed = Needed(roots, -1);
-    // What does not change along the reduction is loaded once.
+    // Values that do not change along the reduction are loaded once.
     std::vector<Scope> tops(panel.size(), outer);
     for (size_t u = 0; u < panel.size(); ++u) {
       Compute(needed, tops[u], panel[u], 0, [](const Dependence& d) { return !d.reduced && d.stage == 0; });

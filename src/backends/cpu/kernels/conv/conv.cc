@@ -123,7 +123,7 @@ GemmCall WeightsProduct(const ConvCall& call) {
   return gemm;
 }
 
-// Whether the gradient of a kernel is one product, rather than sums of pairs of pixels that lie side by side before.
+// Tells whether the gradient of a kernel is one product, rather than sums of pairs of pixels that lie side by side before.
 bool IsOneProduct(const CpuTarget& target, const ConvCall& call) {
   TypePlan types;
   return IsProduct(call) && (AmxServes(target, call.input, call.output) ||

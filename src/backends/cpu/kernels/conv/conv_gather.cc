@@ -97,7 +97,7 @@ class Gather {
   }
 
  private:
-  // Of the packed kernel, over all groups; tiles are too short for the divisions that say it.
+  // A panel of the packed kernel, found by its number over all groups; tiles are too short for the divisions that find it.
   struct Panel {
     int64_t group = 0;
     int64_t first = 0, end = 0;  // channels
@@ -168,7 +168,7 @@ class Gather {
     }
   }
 
-  // What a thread works with.
+  // A thread's tables.
   struct Own {
     const void** a = nullptr;      // pointers of one block's taps
     int64_t* b_offsets = nullptr;  // into the panel, for joined and single taps
@@ -266,7 +266,7 @@ class Gather {
     }
   }
 
-  // Whether these pixels share a line and all inner taps of all of them lie inside: then they differ by a constant.
+  // Tells whether these pixels share a line and all inner taps of all of them lie inside: then they differ by a constant.
   bool InsideLine(const Phase& phase, const Cursor& first, int64_t rows) const {
     const PhaseDim& inner = phase.dims[kInner];
     if (first.at[kInner] + rows > inner.count) return false;
@@ -371,7 +371,7 @@ class Gather {
   }
 
   int64_t TableBytes(const Phase& phase) const { return phase.block_taps * (mr_ + 2) * 8 + 64; }
-  // Of a group of tiles in a chunk's columns, in f32 where they shall be narrower.
+  // Row stride of the f32 sums of a group of tiles in a chunk's columns, where the results are narrower.
   int64_t WideStride(const Phase& phase) const {
     const int64_t chunk = phase.chunk_panels * columns_.MaxVectors() * columns_.lanes;
     return std::min(chunk, call_.ToChannels()) * 4;
@@ -431,7 +431,7 @@ class Gather {
     args->denormals_vanish = denormals_vanish_;
   }
 
-  // What a tile is told anew for each panel: where it lies in the kernel and in the results.
+  // Sets the arguments of a tile that differ by panel: where it lies in the kernel and in the results.
   void SetPanel(const Phase& phase, const Panel& panel, int64_t steps_before, int64_t tap_steps, int64_t first_channel,
                 const int64_t* kept, int64_t* b_offsets, bool ends, MicroArgs* args) const {
     const int64_t step_bytes = panel.vectors * columns_.lanes * element_;
@@ -455,7 +455,7 @@ class Gather {
     return rows;
   }
 
-  // What is read after a block of these panels, and so asked for meanwhile: their next one, or the first of the next chunk.
+  // The block that is read after one of these panels, and so prefetched meanwhile: their next one, or the first of the next chunk.
   struct Next {
     bool asks = false;
     int64_t on = 0;                // from a panel to that of the next chunk, bytes of a packed step
@@ -479,7 +479,7 @@ class Gather {
     AskAhead(at, next.steps * args->b_stride, tile, tiles, args);
   }
 
-  // Whether it pays to ask for what a tile writes or adds: not for sums that wait for more, in a near cache, nor where a tile is
+  // Tells whether it pays to prefetch what a tile writes or adds: not for sums that wait for more, in a near cache, nor where a tile is
   // done with a few steps; what is only written by a 1x1 convolution comes as fast by itself.
   bool FetchesResults(const Phase& phase, const KBlock& block, bool ends, bool wide) const {
     constexpr int64_t kLeastSteps = 64;
@@ -495,7 +495,7 @@ class Gather {
     }
   }
 
-  // Whether tiles follow each other through memory that the processor alone asks for too late: more than a cache of all cores
+  // Tells whether tiles follow each other through memory that the processor alone prefetches too late: more than a cache of all cores
   // holds, or, from there, pixels of few channels, each a stream of its own, under columns enough to pay for it.
   bool ReadsFar(const Phase& phase, const KBlock& block) const {
     constexpr int64_t kMemoryBytes = 16 << 20, kFarBytes = 2 << 20, kShortBytes = 512, kManyColumns = 256;
@@ -642,7 +642,7 @@ class Gather {
     }
   }
 
-  // Of all output pixels, the one that lies there.
+  // Returns the number of the output pixel that lies there.
   int64_t RowAt(const void* c) const {
     const int64_t bytes = call_.ToChannels() * (call_.types.narrow ? 2 : call_.types.accumulator_bytes);
     return (static_cast<const char*>(c) - static_cast<const char*>(call_.to)) / bytes;

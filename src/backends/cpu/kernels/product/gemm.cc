@@ -25,9 +25,9 @@ constexpr int64_t kPackedTiles = 8;
 constexpr int64_t kNearPanelBytes = 256 << 10, kPackedPanelBytes = 3 << 20;
 // So many steps of K at a time.
 constexpr int64_t kPackedSteps = 64;
-// Of A, that stays in L2.
+// So many bytes of A stay in L2.
 constexpr int64_t kNearBytes = 448 << 10;
-// Of C, that is in memory again when the next block of K comes to it.
+// A C of so many bytes is in memory again when the next block of K comes to it.
 constexpr int64_t kFarBytes = 8 << 20;
 // Rows that an epilogue consumes stay in L1.
 constexpr int64_t kConsumedBytes = 28 << 10;
@@ -95,7 +95,7 @@ class Driver {
                                                           : absl::OkStatus();
   }
 
-  // What all calls of Scratch below ask for, at most.
+  // Adds what all calls of Scratch below ask for, at most.
   void AddNeeds(int threads, ScratchNeeds& needs) const {
     if (plan_.Widens()) {
       if (DealsMembers(threads)) needs.Each(ScratchSlot::kOutput, WideBytes());
@@ -131,14 +131,14 @@ class Driver {
   // Whole members of the batch to the threads, rather than parts of each.
   bool DealsMembers(int threads) const { return members_ > 1 && (members_ >= 2 * threads || work_ < kInlineWork); }
 
-  // Of C in f32 where it shall be narrower.
+  // Bytes of C in f32 where the result is narrower.
   int64_t WideBytes() const { return plan_.m * plan_.n * 4; }
-  // Of the rows of A that one tile reads, so many steps of K; and that tiles packed together do.
+  // Bytes of the rows of A that one tile reads, so many steps of K; and that tiles packed together read.
   int64_t PackedTileBytes(int64_t length) const {
     return PackedSteps(RowsOf(plan_.types.pack), length) * CeilDiv(plan_.m, plan_.tiles) * element_;
   }
   int64_t PackedRowsBytes(int64_t length) const { return packed_tiles_ * PackedTileBytes(length); }
-  // Of the rows of C that an epilogue consumes together.
+  // Bytes of the rows of C that an epilogue consumes together.
   int64_t ConsumedBytes() const { return group_tiles_ * CeilDiv(plan_.m, plan_.tiles) * c_stride_ * output_bytes_; }
 
   void* Scratch(ScratchSlot slot, int64_t bytes) {
@@ -232,7 +232,7 @@ class Driver {
   }
 
  public:
-  // Whether parts of C are panels alike, which the threads share as evenly as all of them.
+  // Tells whether parts of C are panels alike, which the threads share as evenly as all of them.
   static bool ServesParts(const GemmPlan& plan, int64_t members, int64_t parts, int threads) {
     const ColumnCut& cut = plan.columns;
     if (members != 1 || plan.Widens() || plan.n % (parts * cut.lanes) != 0 || cut.panels % parts != 0) return false;

@@ -59,7 +59,7 @@ struct GemmPlan {
   int64_t chunk_panels = 1;  // panels of B that stay in L2 together
   TileSet set;
 
-  // Whether C waits in f32 to be narrowed.
+  // Tells whether C waits in f32 to be narrowed.
   bool Widens() const { return types.narrow && !rounds; }
   int64_t TileBytes() const { return rounds ? 2 : types.accumulator_bytes; }  // of an element of C as tiles write it
   int64_t BlockStart(int64_t block) const { return block * k_block < k ? block * k_block : k; }
@@ -92,7 +92,7 @@ struct MemberOffsets {
 MemberOffsets OffsetsOf(const GemmCall& call, int64_t index);
 int64_t Members(const GemmCall& call);
 
-// Whether B is streamed for a few rows of A (few_rows.h), never packed: by the shape alone, since bits depend on it. A
+// Tells whether B is streamed for a few rows of A (few_rows.h), never packed: by the shape alone, since bits depend on it. A
 // matrix times one column is one row times the matrix.
 bool HasFewRows(const GemmCall& call, const TypePlan& types);
 

@@ -38,7 +38,7 @@ class Layout {
     while (Column(panel) > column) --panel;
     return panel;
   }
-  // Of an element of K, which lies in that block, and the panel's first column.
+  // Returns where an element of K, which lies in that block, and of the panel's first column lies.
   int64_t Offset(int64_t block, int64_t panel, int64_t k) const {
     const int64_t base =
         tiles_ ? panel * TilePackedBytes(k_, kTileSide, kPairElement) : plan_.PackedOffset(block, panel);

@@ -44,7 +44,7 @@ MicroSpec TileBlock(MicroType type, int rows, int columns);
 MicroSpec TileBegin();
 MicroSpec TileEnd();
 
-// What CompileMicro does for these.
+// CompileMicro for these.
 absl::StatusOr<std::string> CompileTiles(const Jit& jit, const MicroSpec& spec, Jit::Form form);
 
 }  // namespace weft::cpu

@@ -22,7 +22,7 @@ void Put(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Of MissingAfter on this thread: what it has found so far.
+// Tiles that MissingAfter has found so far on this thread.
 thread_local std::set<int>* missing = nullptr;
 void NotThere(const MicroArgs*) {}
 

@@ -1,4 +1,4 @@
-// What the drivers (gemm.cc, conv*.cc, pool2d.cc) share behind kernels.h: the table of generated tiles, types and cuts.
+// The table of generated tiles, types and cuts, which the drivers of all families share behind kernels.h.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct KernelSet::State {
   std::vector<std::unique_ptr<JitLibrary>> libraries ABSL_GUARDED_BY(mutex);
 };
 
-// What a driver does with a call: runs it on `pool`, or, where that is null, fetches its tiles and says what scratch a run
+// The mode of a driver: it runs a call on `pool`, or, where that is null, fetches its tiles and says what scratch a run
 // would ask for. One function does both, so that what is said and what is asked for cannot drift apart.
 struct Duty {
   ThreadPool* pool = nullptr;

@@ -452,7 +452,7 @@ class Emitter {
     }
     return two;
   }
-  // What TwoWidened has made, converted, in the order of before.
+  // Puts what TwoWidened has made, converted, into the order of before.
   Value* InOrder(Value* both) {
     auto* fours = llvm::FixedVectorType::get(b_.getInt64Ty(), lanes_ / 2);
     Value* ordered = b_.CreateShuffleVector(b_.CreateBitCast(both, fours), std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7});
@@ -649,7 +649,7 @@ class Emitter {
   llvm::BasicBlock* stored_ = nullptr;        // behind every ending
   Value *mask_ = nullptr, *lacks_ = nullptr;  // elements of a last four, which is read with those before it
   std::vector<Value*> rows_;
-  // Of an ending.
+  // The values of a register epilogue.
   Value *least_ = nullptr, *most_ = nullptr, *positive_ = nullptr;
   Value *factors_ = nullptr, *summands_ = nullptr, *to_ = nullptr, *added_ = nullptr;
   Value* sums_ = nullptr;  // where they are kept

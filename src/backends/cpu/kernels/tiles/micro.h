@@ -76,7 +76,7 @@ struct MicroArgs {
   const void* b = nullptr;
   const int64_t* b_offsets = nullptr;  // [taps], added to b
   int64_t b_stride = 0;
-  // What a later tile reads, asked for as this one runs: so many bytes on with each step. None: nothing is.
+  // A later tile reads this; it is prefetched as this one runs, so many bytes on with each step. Null: nothing is.
   const void* ahead = nullptr;
   int64_t ahead_step = 0;
   void* const* c = nullptr;  // [mr] rows of C
@@ -96,7 +96,7 @@ struct MicroArgs {
 
 inline constexpr int64_t kLine = 64;  // bytes of the caches
 
-// Whether tiles ask for what comes after the panel that they read, of a packed operand of so many bytes: a small one is in L2
+// Tells whether tiles prefetch what comes after the panel that they read, of a packed operand of so many bytes: a small one is in L2
 // soon, and few tiles would ask for much each, while they load much themselves.
 inline bool AsksAhead(int64_t bytes, int64_t tiles) { return bytes >= 192 << 10 && tiles >= 8; }
 // Tile `index` of `tiles` that read the same panel asks for its share of the next one, whose first line is `next`: a burst of

@@ -10,7 +10,7 @@
 
 namespace weft::cpu {
 
-// What the packed elements are.
+// The type and order of packed elements.
 enum class PackKind : uint8_t {
   kF32,
   kF64,    // copied, as integers of their width are
