@@ -9,40 +9,15 @@ usage: python3 bindings/generate           write the files that differ
 api.json and lookup.json are written by hand. ops.json comes from the operation table: build the target `opdump` and run it
 (`build/dev/bin/opdump > include/c_api/ops.json`). Needs nothing but Python's standard library.
 """
-import json
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-OPS = os.path.join(ROOT, "include", "c_api", "ops.json")
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from generator import (attributes, bodies, cpp, ffi, fluent, fuzz, goldens, headers, languages, lookup, model,  # noqa: E402
-                       options, python_package, reference, text)
-
-
-def derived(api):
-    """What follows from the complete description."""
-    files = {}
-    for module in (headers, options, fluent, bodies, goldens, reference, ffi, fuzz, cpp, python_package, languages):
-        for path, content in module.files(api).items():
-            assert path not in files, path
-            files[path] = content
-    return files
-
-
-def outputs():
-    api = model.load(os.path.join(HERE, "api.json"), OPS)
-    files = text.files(api)
-    files.update(derived(model.Api(json.loads(files[text.PATH]))))
-    with open(os.path.join(HERE, "api.json"), encoding="utf-8") as f:
-        files.update(options.library_files(json.load(f)["options"]))
-    with open(OPS, encoding="utf-8") as f:
-        files.update(attributes.files(json.load(f)["ops"]))  # the library's own, internal operations too
-    files.update(lookup.files(ROOT))
-    return files
+from generator import outputs  # noqa: E402
 
 
 def main():
@@ -54,7 +29,7 @@ def main():
         print(__doc__, file=sys.stderr)
         sys.exit(2)
     different = []
-    for path, content in outputs().items():
+    for path, content in outputs.outputs().items():
         full = os.path.join(ROOT, path)
         old = None
         if os.path.exists(full):

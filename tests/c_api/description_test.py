@@ -4,6 +4,7 @@ import copy
 import ctypes
 import json
 import os
+import subprocess
 import sys
 import unittest
 
@@ -188,11 +189,31 @@ class Use(unittest.TestCase):
         self.assertEqual(at, function(None))
         self.assertLess(length.value, 1800 * 1000)  # some 3,700 bytes an operation and 1,000 each further function
 
+    def test_threads_that_come_first_together_get_one_text(self):
+        """Nobody waits for another thread, which a forked child would not have; a process of its own, whose first calls these are."""
+        program = (
+            "import ctypes, os, threading\n"
+            "function = ctypes.CDLL(os.environ['WEFT_LIB']).weft_api_json\n"
+            "function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_void_p]\n"
+            "together, got = threading.Barrier(8), []\n"
+            "def call():\n"
+            "    length = ctypes.c_size_t()\n"
+            "    together.wait()\n"
+            "    at = function(ctypes.byref(length))\n"
+            "    got.append((at, length.value, hash(ctypes.string_at(at))))\n"
+            "threads = [threading.Thread(target=call) for _ in range(8)]\n"
+            "for thread in threads: thread.start()\n"
+            "for thread in threads: thread.join()\n"
+            "assert len(got) == 8 and len(set(got)) == 1, got\n"
+            "print(got[0][1])\n")
+        for _ in range(5):
+            said = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+            self.assertEqual(len(text_of(PATH).encode()), int(said))
+
     def test_everything_follows_from_this_text_alone(self):
-        sys.path.insert(0, FOLDER)
-        import generate
-        from generator import model
-        for path, text in generate.derived(model.load_description(PATH)).items():
+        sys.path.insert(0, os.path.join(SOURCE, "bindings", "generate"))
+        from generator import model, outputs
+        for path, text in outputs.derived(model.load_description(PATH)).items():
             self.assertEqual(text_of(os.path.join(SOURCE, path)), text, path)
 
 
