@@ -139,9 +139,15 @@ WEFT_API WEFT_MUST_USE weft_error* weft_dataset_from_memory(int64_t count, const
 WEFT_API WEFT_MUST_USE weft_error* weft_dataset_from_tensors(weft_tensor* const* tensors, size_t count,
     weft_dataset** out) WEFT_NOEXCEPT;
 
-/* A data set in a file, which is read whole: IDX (plain or gzip), .npy, .npz, safetensors, Weft's checkpoints, or a
- * table of numbers as text (RFC 4180: cells, lines, a first line of names). The bytes decide, not the name. Each tensor
- * is a field and has its name, a table is one field of [columns]; items are the parts along the first dimension.
+/* A data set in a file, which is read whole: IDX, .npy, .npz, safetensors, Weft's checkpoints, TFRecord of
+ * tf.train.Example, a tar archive of parts of items as WebDataset has them, or a table of numbers as text (RFC 4180:
+ * cells, lines, a first line of names). The bytes decide, not the name; IDX, TFRecord, tar and text may be gzip. Each
+ * tensor is a field and has its name, a table is one field of [columns]; items are the parts along the first dimension.
+ * Each feature of a TFRecord is a field: f32, i64, or the bytes of its texts as u8, all records with equally many.
+ * Files of a tar archive that follow each other and whose names are equal up to the first dot are an item, its fields
+ * named by what is behind the dot: arrays of NumPy (npy), whole numbers (cls, id, index, count) as i64, else u8. A path
+ * that is no file and has * ? or [ in its last part stands for all files that match (POSIX fnmatch), by name, their
+ * items one after the other.
  *   path: path_length bytes
  *   csv: may be NULL; of tables of numbers
  *   out: yours: release it

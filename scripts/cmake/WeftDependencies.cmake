@@ -97,7 +97,7 @@ target_link_libraries(weft_absl INTERFACE
   absl::base absl::core_headers absl::status absl::statusor absl::strings absl::str_format absl::span
   absl::synchronization absl::flat_hash_map absl::flat_hash_set absl::inlined_vector absl::node_hash_map
   absl::fixed_array absl::hash absl::time absl::cleanup absl::int128 absl::function_ref absl::any_invocable
-  absl::bits absl::btree)
+  absl::bits absl::btree absl::crc32c)
 
 # The tool and the library must be one version, and the library's own tool would be instrumented in
 # sanitizer builds: so the schema compiler is the system's if it matches, else the default build's.

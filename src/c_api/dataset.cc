@@ -8,9 +8,13 @@
 #include "serialization/interchange/tensor_file.h"
 #include "src/c_api/callbacks.h"
 #include "src/c_api/data_objects.h"
+#include "src/c_api/dataset_tar.h"
 #include "src/c_api/options.h"
 #include "src/data/csv.h"
 #include "src/data/idx.h"
+#include "src/data/tar.h"
+#include "src/data/tfrecord.h"
+#include "src/data/whole_file.h"
 #include "src/runtime/machine_memory.h"
 #include "weft.h"
 
@@ -71,19 +75,22 @@ absl::Status Give(absl::StatusOr<Ref<data::Dataset>> dataset, weft_dataset** out
 
 // --- Files ----------------------------------------------------------------------------------------------------------------
 
-enum class Kind : uint8_t { kIdx, kTable, kTensors };
+enum class Kind : uint8_t { kIdx, kTable, kTensors, kExamples, kTar };
 
 absl::StatusOr<Kind> KindOf(const std::string& path) {
-  FileInfo info;
-  WEFT_ASSIGN_OR_RETURN(File file, File::OpenToRead(PosixFileSystem(), path, &info));
-  std::array<unsigned char, 16> first = {};
-  const size_t count = std::min<size_t>(first.size(), static_cast<size_t>(std::max<int64_t>(info.size, 0)));
-  WEFT_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(first)).first(count)));
-  const auto is = [&](size_t i, unsigned char byte) { return i < count && first[i] == byte; };
+  constexpr size_t kOfText = 16;  // first bytes that tell a text
+  WEFT_ASSIGN_OR_RETURN(const std::string first, data::ReadFirstBytes(PosixFileSystem(), path, data::kTarBlock));
+  if (data::IsTfRecord(first)) return Kind::kExamples;
+  if (data::IsTar(first)) return Kind::kTar;
+  const size_t count = std::min(first.size(), kOfText);
+  const auto is = [&](size_t i, unsigned char byte) { return i < count && static_cast<unsigned char>(first[i]) == byte; };
   if ((is(0, 0x1F) && is(1, 0x8B)) || (is(0, 0) && is(1, 0) && count >= 4 && first[2] >= 8 && first[2] <= 14)) {
     return Kind::kIdx;
   }
-  const auto of_text = [](unsigned char c) { return c >= 0x20 || c == '\t' || c == '\r' || c == '\n'; };
+  const auto of_text = [](char letter) {
+    const auto c = static_cast<unsigned char>(letter);
+    return c >= 0x20 || c == '\t' || c == '\r' || c == '\n';
+  };
   const bool known = is(0, 0x93) || is(0, 0xD7) || (is(0, 'P') && is(1, 'K')) || (is(0, 'G') && is(1, 'G'));
   return !known && std::all_of(first.begin(), first.begin() + count, of_text) ? Kind::kTable : Kind::kTensors;
 }
@@ -135,14 +142,31 @@ absl::StatusOr<Ref<data::Dataset>> OpenTensors(const std::string& path) {
   return data::FromTensors(std::move(fields));
 }
 
-absl::StatusOr<Ref<data::Dataset>> Open(const std::string& path, const data::CsvOptions& csv) {
+absl::StatusOr<Ref<data::Dataset>> OpenExamples(const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const std::string bytes, data::ReadWholeFile(PosixFileSystem(), path));
+  WEFT_ASSIGN_OR_RETURN(std::vector<data::NamedTensor> fields, data::ReadExamples(path, bytes));
+  return data::FromTensors(std::move(fields));
+}
+
+absl::StatusOr<Ref<data::Dataset>> OpenOne(const std::string& path, const data::CsvOptions& csv) {
   WEFT_ASSIGN_OR_RETURN(const Kind kind, KindOf(path));
+  if (kind == Kind::kExamples) return OpenExamples(path);
+  if (kind == Kind::kTar) return OpenTarItems(path);
   if (kind == Kind::kTable) return OpenTable(path, csv);
   if (kind == Kind::kTensors) return OpenTensors(path);
   WEFT_ASSIGN_OR_RETURN(HostTensor values, ReadIdx(PosixFileSystem(), path));
   std::vector<data::NamedTensor> fields;
   fields.push_back({"", std::move(values)});
   return data::FromTensors(std::move(fields));
+}
+
+absl::StatusOr<Ref<data::Dataset>> Open(const std::string& path, const data::CsvOptions& csv) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> files, data::FilesOf(PosixFileSystem(), path));
+  std::vector<Ref<data::Dataset>> parts;
+  for (const std::string& file : files) {
+    WEFT_ASSIGN_OR_RETURN(parts.emplace_back(), OpenOne(file, csv));
+  }
+  return data::Join(std::move(parts), files);
 }
 
 }  // namespace

@@ -9,12 +9,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/charconv.h"
+#include "src/data/whole_file.h"
 #include "src/runtime/status.h"
 
 namespace weft::data {
 namespace {
 
-constexpr int64_t kMaxFileBytes = int64_t{4} << 30, kMostColumns = 1 << 20;
+constexpr size_t kMaxFileBytes = size_t{4} << 30;
+constexpr int64_t kMostColumns = 1 << 20;
 
 // Cells of one line after the other.
 class Lines {
@@ -122,14 +124,11 @@ absl::Status ReadRows(const std::string& path, Lines& lines, DType dtype, CsvTab
 }  // namespace
 
 absl::StatusOr<CsvTable> ReadCsv(FileSystem* fs, const std::string& path, const CsvOptions& options) {
-  FileInfo info;
-  WEFT_ASSIGN_OR_RETURN(File file, File::OpenToRead(fs, path, &info));
-  if (info.size > kMaxFileBytes) {
-    return UserError("'", path, "' is ", info.size, " bytes; tables of at most ", kMaxFileBytes, " are read");
+  WEFT_ASSIGN_OR_RETURN(const std::string raw, ReadWholeFile(fs, path));
+  if (raw.size() > kMaxFileBytes) {
+    return UserError("'", path, "' is ", raw.size(), " bytes; tables of at most ", kMaxFileBytes, " are read");
   }
-  std::vector<char> raw(static_cast<size_t>(info.size));
-  WEFT_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(raw))));
-  std::string_view text(raw.data(), raw.size());
+  std::string_view text = raw;
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a mark of UTF-8
   Lines lines(path, text, options.separator);
   CsvTable table;

@@ -18,7 +18,7 @@ struct CsvTable {
   HostTensor rows;                 // [rows, columns]
 };
 
-// The whole file. A first line of which no cell is a number has the names. A cell that is no number of the type, an
+// The whole file, inflated if it is gzip. A first line of which no cell is a number has the names. A cell that is no number of the type, an
 // empty one and a line with another number of cells are errors with line and column. Numbers are read alike in every
 // locale. Thread rule: any thread.
 absl::StatusOr<CsvTable> ReadCsv(FileSystem* fs, const std::string& path, const CsvOptions& options);

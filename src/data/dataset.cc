@@ -57,6 +57,40 @@ class ZippedDataset final : public Dataset {
   const std::vector<Ref<Dataset>> parts_;
 };
 
+class JoinedDataset final : public Dataset {
+ public:
+  JoinedDataset(int64_t count, int64_t most_at_once, std::vector<int64_t> ends, std::vector<Ref<Dataset>> parts)
+      : Dataset(count, parts.front()->fields(), most_at_once), ends_(std::move(ends)), parts_(std::move(parts)) {}
+
+  absl::Status Read(std::span<const int64_t> items, std::span<std::byte* const> into,
+                    std::span<uint64_t> written) override {
+    std::ranges::fill(written, 0);
+    std::vector<int64_t> own;
+    std::vector<std::byte*> to(into.begin(), into.end());
+    std::vector<uint64_t> bytes(written.size());
+    for (size_t i = 0; i < items.size();) {
+      const size_t part = PartOf(items[i]);
+      own.clear();
+      for (; i < items.size() && PartOf(items[i]) == part; ++i) own.push_back(items[i] - Begin(part));
+      WEFT_RETURN_IF_ERROR(parts_[part]->Read(own, to, bytes));
+      for (size_t f = 0; f < to.size(); ++f) {
+        to[f] += own.size() * static_cast<size_t>(fields()[f].row_bytes);
+        written[f] += bytes[f];
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t Begin(size_t part) const { return part == 0 ? 0 : ends_[part - 1]; }
+  size_t PartOf(int64_t item) const {
+    return static_cast<size_t>(std::ranges::upper_bound(ends_, item) - ends_.begin());
+  }
+
+  const std::vector<int64_t> ends_;  // of the parts, in items
+  const std::vector<Ref<Dataset>> parts_;
+};
+
 }  // namespace
 
 absl::StatusOr<Field> MakeField(std::string name, DType dtype, std::span<const int64_t> dims) {
@@ -130,6 +164,31 @@ absl::StatusOr<Ref<Dataset>> Zip(std::vector<Ref<Dataset>> datasets) {
     if (part.most_at_once() != 0) most = most == 0 ? part.most_at_once() : std::min(most, part.most_at_once());
   }
   return Ref<Dataset>(new ZippedDataset(std::move(fields), most, std::move(datasets)));
+}
+
+absl::StatusOr<Ref<Dataset>> Join(std::vector<Ref<Dataset>> datasets, std::span<const std::string> names) {
+  if (datasets.empty()) return UserError("there are no data sets");
+  if (datasets.size() == 1) return std::move(datasets[0]);
+  int64_t count = 0, most = 0;
+  std::vector<int64_t> ends;
+  for (size_t i = 0; i < datasets.size(); ++i) {
+    const Dataset& part = *datasets[i];
+    const std::vector<Field>& fields = part.fields();
+    const std::vector<Field>& first = datasets[0]->fields();
+    if (fields.size() != first.size()) {
+      return UserError("'", names[i], "' has ", fields.size(), " fields, '", names[0], "' has ", first.size());
+    }
+    for (size_t f = 0; f < fields.size(); ++f) {
+      const Field &a = fields[f], &b = first[f];
+      if (a.name == b.name && a.dtype == b.dtype && a.dims == b.dims) continue;
+      return UserError("field ", f, " is '", a.name, "', ", NameOf(a.dtype), DimsToString(a.dims), ", in '", names[i],
+                       "' and '", b.name, "', ", NameOf(b.dtype), DimsToString(b.dims), ", in '", names[0], "'");
+    }
+    if (__builtin_add_overflow(count, part.count(), &count)) return UserError("more items than can be counted");
+    ends.push_back(count);
+    if (part.most_at_once() != 0) most = most == 0 ? part.most_at_once() : std::min(most, part.most_at_once());
+  }
+  return Ref<Dataset>(new JoinedDataset(count, most, std::move(ends), std::move(datasets)));
 }
 
 std::string ItemsText(std::span<const int64_t> items) {

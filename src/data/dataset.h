@@ -64,6 +64,8 @@ struct NamedTensor {
 absl::StatusOr<Ref<Dataset>> FromTensors(std::vector<NamedTensor> tensors);
 // The fields of several data sets with the same count, side by side.
 absl::StatusOr<Ref<Dataset>> Zip(std::vector<Ref<Dataset>> datasets);
+// The items of several data sets with the same fields, one data set after the other. `names` stand in errors.
+absl::StatusOr<Ref<Dataset>> Join(std::vector<Ref<Dataset>> datasets, std::span<const std::string> names);
 
 // "item 7", "items 7, 3, 12, 9 and 60 more", of none "a batch": for errors.
 std::string ItemsText(std::span<const int64_t> items);

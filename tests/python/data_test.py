@@ -1,15 +1,20 @@
 """Data sets and loaders from Python: what they give, going on, errors of callbacks, Ctrl-C, the end of the process; docs/data.md."""
 
+import gzip
+import io
 import os
 import re
 import signal
+import struct
 import sys
+import tarfile
 import tempfile
 import threading
 import time
 import unittest
 
 import support
+from support import needs_numpy, np
 
 import libweft as wf
 from libweft import _errors as errors
@@ -29,6 +34,49 @@ class Squares:
         if i == self.bad:
             raise KeyError("item %d is gone" % i)
         return i * i, [float(i), 2.0]
+
+
+def crc32c(content):
+    """Castagnoli's, bit by bit (RFC 3720)."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def tfrecord(content):
+    def masked(of):
+        crc = crc32c(of)
+        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    length = struct.pack("<Q", len(content))
+    return length + masked(length) + content + masked(content)
+
+
+def example(features):
+    """tf.train.Example as Protocol Buffers write it."""
+    def varint(value):
+        value &= (1 << 64) - 1
+        out = b""
+        while value > 127:
+            out, value = out + bytes([value & 127 | 128]), value >> 7
+        return out + bytes([value])
+
+    def field(number, content):
+        return varint(number << 3 | 2) + varint(len(content)) + content
+
+    entries = b""
+    for key, value in features.items():
+        if isinstance(value, bytes):
+            feature = field(1, field(1, value))
+        elif value.dtype == np.float32:
+            feature = field(2, field(1, value.tobytes()))
+        else:
+            feature = field(3, field(1, b"".join(varint(int(v)) for v in np.atleast_1d(value))))
+        entries += field(1, field(1, key.encode()) + field(2, feature))
+    return field(1, entries)
 
 
 def rows(loader):
@@ -103,6 +151,72 @@ class Data(unittest.TestCase):
             data = wf.data.Dataset.open(path, dtype="f64", separator=";").zip(wf.data.Dataset.of([5, 6]))
         x, y = wf.data.Loader(data, size=2).next()
         self.assertEqual(([[1, 2], [3, 4]], [5, 6]), (x.tolist(), y.tolist()))
+
+    @needs_numpy
+    def test_records_of_tensorflow_are_a_data_set(self):
+        data = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+        records = [{"x": data[i], "label": np.int64(i - 2), "name": b"item%d" % i} for i in range(4)]
+        with tempfile.TemporaryDirectory() as folder:
+            for name, part in (("s-1.tfrecord", records[:1]), ("s-2.tfrecord.gz", records[1:])):
+                write = gzip.open if name.endswith("gz") else open
+                with write(os.path.join(folder, name), "wb") as f:
+                    f.write(b"".join(tfrecord(example(record)) for record in part))
+            joined = wf.data.Dataset.open(os.path.join(folder, "s-*"))
+            with self.assertRaisesRegex(FileNotFoundError, "no file matches"):
+                wf.data.Dataset.open(os.path.join(folder, "t-*"))
+        self.assertEqual([("label", "i64", ()), ("name", "u8", (5,)), ("x", "f32", (3,))],
+                         [(name, str(t), shape) for name, t, shape in joined.fields])
+        label, name, x = wf.data.Loader(joined, size=4).next()
+        self.assertEqual(([-2, -1, 0, 1], b"item0item1item2item3"), (label.tolist(), bytes(np.asarray(name))))
+        np.testing.assert_array_equal(data, np.asarray(x))
+
+    @needs_numpy
+    def test_tar_archives_as_webdataset_has_them_are_a_data_set(self):
+        images = np.arange(4 * 6, dtype=np.uint8).reshape(4, 2, 3)
+        wide = np.asfortranarray(np.arange(8, dtype=">f8").reshape(4, 2))
+        with tempfile.TemporaryDirectory() as folder:
+            for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+                path = os.path.join(folder, "%d.tar.gz" % form)
+                with tarfile.open(path, "w:gz", format=form) as archive:
+                    for i in range(4):
+                        for extension, value in (("image.npy", images[i]), ("CLS", i - 1), ("w.npy", wide[i:i + 1]), ("raw", b"ab%d" % i)):
+                            member = tarfile.TarInfo("%s/%03d.%s" % ("long" * (30 if form != tarfile.USTAR_FORMAT else 3), i, extension))
+                            content = io.BytesIO()
+                            if extension.endswith("npy"):
+                                np.save(content, value)
+                            else:
+                                content.write(value if isinstance(value, bytes) else b"%d\n" % value)
+                            member.size = content.tell()
+                            archive.addfile(member, io.BytesIO(content.getvalue()))
+                with self.subTest(form=form):
+                    opened = wf.data.Dataset.open(path)
+                    self.assertEqual(["cls", "image.npy", "raw", "w.npy"], [name for name, _, _ in opened.fields])
+                    cls, image, raw, w = wf.data.Loader(opened, size=4).next()
+                    self.assertEqual(([-1, 0, 1, 2], b"ab0ab1ab2ab3"), (cls.tolist(), bytes(np.asarray(raw))))
+                    np.testing.assert_array_equal(images, np.asarray(image))
+                    np.testing.assert_array_equal(wide[:, None], np.asarray(w))
+
+    def test_tar_archives_that_differ_are_refused_by_name(self):
+        def archive(folder, members):
+            path = os.path.join(folder, "a.tar")
+            with tarfile.open(path, "w") as made:
+                for name, content in members:
+                    member = tarfile.TarInfo(name)
+                    member.size = len(content)
+                    made.addfile(member, io.BytesIO(content))
+            return path
+
+        with tempfile.TemporaryDirectory() as folder:
+            for members, text in [
+                ([("a.jpg", b"12"), ("b.jpg", b"123")], r"b\.jpg is u8\[3\], that of 'a' is u8\[2\].*weft_dataset_create"),
+                ([("a.cls", b"1"), ("b.txt", b"1")], "the item 'b' has no .cls"),
+                ([("a.cls", b"1"), ("b.cls", b"1"), ("b.txt", b"1")], "the item 'b' has 2 parts, 'a' has 1"),
+                ([("a.cls", b"one")], r"a\.cls is no whole number: 'one'"),
+                ([("a.npy", b"no array")], r"a\.npy is no array of NumPy"),
+                ([("a", b"1")], "'a' has no extension"),
+            ]:
+                with self.subTest(text), self.assertRaisesRegex(errors.InvalidArgument, text):
+                    wf.data.Dataset.open(archive(folder, members))
 
     def test_the_lock_of_python_is_free_while_a_loader_waits(self):
         loader = wf.data.Loader(wf.data.Dataset.items(Squares(seconds=0.2)), size=2, threads=1)
