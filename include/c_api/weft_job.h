@@ -38,8 +38,10 @@ typedef struct weft_job_options {
   int32_t size; /* how many processes there are; 0: all four numbers are found */
   int32_t local_rank; /* among the processes of this host; read where local_size is not 0 */
   int32_t local_size; /* 0: all processes are on this host */
+  const char* coordinator; /* coordinator_length bytes; where rank 0 of a job over several hosts listens, "host:port", the same for all; NULL: found (WEFT_COORDINATOR, torchrun's MASTER_ADDR and MASTER_PORT + 1, the first host of a TPU VM's list) */
+  uint64_t coordinator_length;
 } weft_job_options;
-#define WEFT_JOB_OPTIONS_INIT {sizeof(weft_job_options), NULL, NULL, 0, NULL, 0, 0, 0, 0, 0, 0}
+#define WEFT_JOB_OPTIONS_INIT {sizeof(weft_job_options), NULL, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, 0}
 WEFT_API void weft_job_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* How tensors are put together on their way. Since 1.2. */

@@ -83,7 +83,9 @@ absl::StatusOr<Kind> KindOf(const std::string& path) {
   if (data::IsTfRecord(first)) return Kind::kExamples;
   if (data::IsTar(first)) return Kind::kTar;
   const size_t count = std::min(first.size(), kOfText);
-  const auto is = [&](size_t i, unsigned char byte) { return i < count && static_cast<unsigned char>(first[i]) == byte; };
+  const auto is = [&](size_t i, unsigned char byte) {
+    return i < count && static_cast<unsigned char>(first[i]) == byte;
+  };
   if ((is(0, 0x1F) && is(1, 0x8B)) || (is(0, 0) && is(1, 0) && count >= 4 && first[2] >= 8 && first[2] <= 14)) {
     return Kind::kIdx;
   }

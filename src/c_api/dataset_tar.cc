@@ -47,7 +47,8 @@ absl::StatusOr<Value> ArrayOf(std::string_view file, const std::string& what) {
   if (header.swapped && width > 1) {
     if (value.own.empty()) value.own = std::string(value.bytes);
     const size_t part = IsComplex(header.dtype) ? width / 2 : width;
-    for (size_t at = 0; at < value.own.size(); at += part) std::reverse(value.own.begin() + at, value.own.begin() + at + part);
+    for (size_t at = 0; at < value.own.size(); at += part)
+      std::reverse(value.own.begin() + at, value.own.begin() + at + part);
   }
   if (!value.own.empty()) value.bytes = value.own;
   return value;
@@ -84,7 +85,8 @@ struct Column {
 absl::Status Append(const data::TarItem& item, const data::TarItem& first, const std::string& path, Column* column) {
   const auto part = std::ranges::find(item.parts, column->extension, &data::TarPart::extension);
   if (part == item.parts.end()) {
-    return UserError("'", path, "': the item '", item.key, "' has no .", column->extension, ", which '", first.key, "' has");
+    return UserError("'", path, "': the item '", item.key, "' has no .", column->extension, ", which '", first.key,
+                     "' has");
   }
   const std::string what = absl::StrCat("'", path, "': ", item.key, ".", column->extension);
   WEFT_ASSIGN_OR_RETURN(Value value, ValueOf(*part, what));
@@ -107,7 +109,8 @@ absl::StatusOr<Ref<data::Dataset>> OpenTarItems(const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<data::TarItem> items, data::ReadTar(path, bytes));
   if (items.empty()) return UserError("'", path, "' has no files");
   if (!MachineHas(static_cast<int64_t>(bytes.size()))) {
-    return absl::ResourceExhaustedError(absl::StrCat("'", path, "' takes ", bytes.size(), " bytes again, which the machine has no memory for"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("'", path, "' takes ", bytes.size(), " bytes again, which the machine has no memory for"));
   }
   std::vector<Column> columns;
   for (const data::TarPart& part : items[0].parts) columns.push_back({part.extension, DType::kU8, {}, {}});
@@ -115,7 +118,8 @@ absl::StatusOr<Ref<data::Dataset>> OpenTarItems(const std::string& path) {
   for (const data::TarItem& item : items) {
     for (Column& column : columns) WEFT_RETURN_IF_ERROR(Append(item, items[0], path, &column));
     if (item.parts.size() != columns.size()) {
-      return UserError("'", path, "': the item '", item.key, "' has ", item.parts.size(), " parts, '", items[0].key, "' has ", columns.size());
+      return UserError("'", path, "': the item '", item.key, "' has ", item.parts.size(), " parts, '", items[0].key,
+                       "' has ", columns.size());
     }
   }
   std::vector<data::NamedTensor> fields;
@@ -123,7 +127,8 @@ absl::StatusOr<Ref<data::Dataset>> OpenTarItems(const std::string& path) {
     Dims dims = {static_cast<int64_t>(items.size())};
     dims.insert(dims.end(), column.dims.begin(), column.dims.end());
     if (dims.size() > kMaxRank) return UserError("'", path, "': .", column.extension, " has rank ", column.dims.size());
-    fields.push_back({column.extension, HostTensor(column.dtype, std::move(dims), std::as_bytes(std::span(column.bytes)))});
+    fields.push_back(
+        {column.extension, HostTensor(column.dtype, std::move(dims), std::as_bytes(std::span(column.bytes)))});
     column.bytes = {};
   }
   return data::FromTensors(std::move(fields));

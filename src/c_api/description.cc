@@ -71,8 +71,7 @@ void Unpack(Unpacked* to) {
 
 const Unpacked* Description() {
   if (const Unpacked* known = g_unpacked.load(std::memory_order_acquire)) return known;
-  void* const memory =
-      mmap(nullptr, sizeof(Unpacked), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory = mmap(nullptr, sizeof(Unpacked), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   auto* own = memory != MAP_FAILED ? static_cast<Unpacked*>(memory) : nullptr;
   if (own == nullptr && !g_last_resort_taken.exchange(true)) own = &g_last_resort;
   const Unpacked* kept = nullptr;

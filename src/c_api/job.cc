@@ -95,6 +95,7 @@ absl::StatusOr<distributed::JobPlace> PlaceOf(const weft_job_options& options) {
   }
   WEFT_ASSIGN_OR_RETURN(wish.id, OptionText(options.id, options.id_length, "id"));
   WEFT_ASSIGN_OR_RETURN(wish.token, OptionText(options.token, options.token_length, "token"));
+  WEFT_ASSIGN_OR_RETURN(wish.coordinator, OptionText(options.coordinator, options.coordinator_length, "coordinator"));
   return distributed::FindJobPlace(wish, [](const char* name) -> const char* { return std::getenv(name); });
 }
 

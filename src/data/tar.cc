@@ -57,7 +57,7 @@ bool HasChecksum(std::string_view block) {
   return said.has_value() && (*said == sum || (of_signs >= 0 && *said == static_cast<uint64_t>(of_signs)));
 }
 
-// What the headers before a member's own say of it.
+// The headers before a member's own say this of it.
 struct Extended {
   std::optional<std::string> path;
   std::optional<uint64_t> size;
@@ -90,7 +90,8 @@ bool ReadPax(std::string_view records, Extended* extended) {
 }
 
 std::string PathIn(std::string_view block) {
-  const std::string_view prefix = TextAt(block, kMagic) == "ustar" && block[kMagic.at + 5] == '\0' ? TextAt(block, kPrefix) : "";
+  const std::string_view prefix =
+      TextAt(block, kMagic) == "ustar" && block[kMagic.at + 5] == '\0' ? TextAt(block, kPrefix) : "";
   return prefix.empty() ? std::string(TextAt(block, kName)) : absl::StrCat(prefix, "/", TextAt(block, kName));
 }
 
@@ -102,7 +103,8 @@ class Grouping {
     const size_t slash = name.rfind('/');
     const size_t dot = name.find('.', slash == std::string::npos ? 0 : slash + 1);
     if (dot == std::string::npos) {
-      return UserError("'", path_, "': the member '", name, "' has no extension, which says what part of an item it is");
+      return UserError("'", path_, "': the member '", name,
+                       "' has no extension, which says what part of an item it is");
     }
     std::string key = name.substr(0, dot), extension = absl::AsciiStrToLower(name.substr(dot + 1));
     if (items_.empty() || items_.back().key != key) items_.push_back({std::move(key), {}});

@@ -186,7 +186,7 @@ std::string_view ListName(DType dtype) {
   }
 }
 
-// What all records have in common, and the values so far.
+// The features that all records have in common, and the values so far.
 class Columns {
  public:
   explicit Columns(const std::string& path) : path_(path) {}
@@ -194,9 +194,11 @@ class Columns {
   absl::Status Add(std::string_view example) {
     std::map<std::string, Feature, std::less<>> features;
     bool good = true;
-    good = ForEachFeature(example, [&](std::string_view key, std::string_view bytes) {
-      good = good && ReadFeature(bytes, &features[std::string(key)]);
-    }) && good;
+    good = ForEachFeature(example,
+                          [&](std::string_view key, std::string_view bytes) {
+                            good = good && ReadFeature(bytes, &features[std::string(key)]);
+                          }) &&
+           good;
     if (!good) {
       return UserError("'", path_, "', record ", records_,
                        " is no tf.train.Example; a data set of other records comes from weft_dataset_create");

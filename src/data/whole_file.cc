@@ -45,7 +45,8 @@ absl::StatusOr<std::string> Inflate(const std::string& path, std::string_view ra
       if (at == raw.size()) break;
       if (inflateReset(&z) != Z_OK) return InternalError("zlib could not go on");
     } else if (result == Z_BUF_ERROR || (result == Z_OK && in == 0)) {
-      return absl::DataLossError(absl::StrCat("'", path, "': the gzip stream ends early, after ", out.size(), " bytes"));
+      return absl::DataLossError(
+          absl::StrCat("'", path, "': the gzip stream ends early, after ", out.size(), " bytes"));
     } else if (result != Z_OK) {
       return absl::DataLossError(absl::StrCat("'", path, "': damaged gzip stream at byte ", at, " (",
                                               z.msg == nullptr ? "unknown" : z.msg, ")"));

@@ -180,7 +180,7 @@ absl::Status BoardMember::TryStart(const Collective& call) {
   }
   own.entered.store(calls_, std::memory_order_release);
   started_ = true;
-  Arrive();
+  Arrive(/*entered=*/true);
   return absl::OkStatus();
 }
 
@@ -213,9 +213,9 @@ bool BoardMember::RunSmall() const {
   return true;
 }
 
-void BoardMember::Arrive() {
+void BoardMember::Arrive(bool entered) {
   cells_[rank_].arrived.store(phases_ + 1, std::memory_order_release);
-  meeting_->Arrive(phases_);
+  Meet(phases_, entered);
 }
 
 // The phase may end while this member gives up; then it has ended for all, and this member goes with the others.

@@ -62,11 +62,16 @@ class BoardMember : public Communicator {
   // The engine's destructor calls this, while its other functions still work.
   void Leave();
 
+  // This member has come to the end of `phase`; `entered`: with a call that it began just now, which its cell shows.
+  virtual void Meet(uint32_t phase, [[maybe_unused]] bool entered) { meeting_->Arrive(phase); }
+
   // Poisons the group with this, or returns what it is poisoned with.
   absl::Status Fail(const absl::Status& why);
+  // Tells whether a wait had better end now; OK: not yet.
+  absl::Status WhyGiveUp(const Patience& patience) const;
   // Comes to the end of the present phase, and waits until it has ended: false if the group was poisoned before it did, as it is
   // when the patience ends.
-  void Arrive();
+  void Arrive(bool entered = false);
   bool Await(const Patience& patience);
   // This member's output of a call, of any kind, from the inputs of all ranks. `stride`: elements from one part of the output to
   // the next.
@@ -81,7 +86,6 @@ class BoardMember : public Communicator {
   bool IsSmall(const Collective& call) const;
   bool RunSmall() const;
   absl::Status CheckAgreement() const;
-  absl::Status WhyGiveUp(const Patience& patience) const;
   absl::Status EndedText(int ended) const;
   absl::Status Late() const;
   std::string NameOfRank(int rank) const;

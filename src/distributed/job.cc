@@ -1,19 +1,52 @@
 // See job.h.
 #include "src/distributed/job.h"
 
+#include "absl/strings/numbers.h"
+
 #include "src/distributed/in_process.h"
 #include "src/distributed/shared_memory.h"
+#include "src/distributed/tcp.h"
 
 namespace weft::distributed {
+namespace {
+
+absl::Status WithSource(const absl::Status& status, const JobPlace& place) {
+  return WithText(status, absl::StrCat(status.message(), " (rank ", place.rank, " by ", place.source, ")"));
+}
+
+absl::StatusOr<TcpOptions> TcpOptionsOf(const JobPlace& place, int64_t deadline_ns) {
+  if (place.coordinator.empty()) {
+    return UserError("a job of ", place.size, " processes of which ", place.local_size, " are on this host (",
+                     place.source, ") needs the address of rank 0: WEFT_COORDINATOR=host:port, the same for all");
+  }
+  TcpOptions options;
+  const size_t colon = place.coordinator.rfind(':');
+  if (colon == std::string::npos || !absl::SimpleAtoi(place.coordinator.substr(colon + 1), &options.port)) {
+    return UserError("the address of rank 0, '", place.coordinator, "', is not host:port");
+  }
+  options.host = place.coordinator.substr(0, colon);
+  if (options.host.size() > 1 && options.host.front() == '[' && options.host.back() == ']') {
+    options.host = options.host.substr(1, options.host.size() - 2);  // IPv6
+  }
+  // Those of another job, or of this one before it was started again, are sent away.
+  options.token = absl::StrCat(place.incarnation, "#", place.token).substr(0, 256);
+  options.rank = place.rank;
+  options.size = place.size;
+  options.deadline_ns = deadline_ns;
+  return options;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Job>> Job::Join(JobPlace place, int64_t deadline_ns) {
   std::unique_ptr<Communicator> group;
   if (place.size == 1) {
     group = std::move(MakeInProcessGroup(1)[0]);
   } else if (place.local_size != place.size) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "a job of ", place.size, " processes of which ",
-                       place.local_size, " are on this host (", place.source,
-                       "): jobs over several hosts are not there yet");
+    WEFT_ASSIGN_OR_RETURN(const TcpOptions options, TcpOptionsOf(place, deadline_ns));
+    absl::StatusOr<std::unique_ptr<Communicator>> joined = JoinTcpGroup(options);
+    if (!joined.ok()) return WithSource(joined.status(), place);
+    group = *std::move(joined);
   } else {
     SharedMemoryOptions options = {.name = absl::StrCat(place.id, "#", place.incarnation),
                                    .token = place.token,
@@ -22,10 +55,7 @@ absl::StatusOr<std::unique_ptr<Job>> Job::Join(JobPlace place, int64_t deadline_
                                    .label = "",
                                    .deadline_ns = deadline_ns};
     absl::StatusOr<std::unique_ptr<Communicator>> joined = JoinSharedMemoryGroup(options);
-    if (!joined.ok()) {
-      return WithText(joined.status(),
-                      absl::StrCat(joined.status().message(), " (rank ", place.rank, " by ", place.source, ")"));
-    }
+    if (!joined.ok()) return WithSource(joined.status(), place);
     group = *std::move(joined);
   }
   return std::unique_ptr<Job>(new Job(std::move(place), std::move(group)));

@@ -12,8 +12,8 @@ namespace weft::distributed {
 // Thread rule: any; calls of several threads come one after the other, and the order must be the same in all processes.
 class Job {
  public:
-  // Waits until all processes of the job have come. Errors of FindJobPlace and JoinSharedMemoryGroup; UNIMPLEMENTED for a job over
-  // several hosts.
+  // Waits until all processes of the job have come. Errors of FindJobPlace, and of JoinSharedMemoryGroup or, for a job over several
+  // hosts, JoinTcpGroup.
   static absl::StatusOr<std::unique_ptr<Job>> Join(JobPlace place, int64_t deadline_ns);
 
   const JobPlace& place() const { return place_; }

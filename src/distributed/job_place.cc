@@ -176,6 +176,23 @@ absl::Status CheckPlace(const JobPlace& place) {
   return absl::OkStatus();
 }
 
+// torchrun itself listens at its port; the next one is ours. A list of hosts begins with rank 0's.
+constexpr int kUsualPort = 29555;
+std::string CoordinatorOf(const Rule& rule, Variable variable) {
+  if (const std::optional<std::string> said = ValueOf("WEFT_COORDINATOR", variable)) return *said;
+  if (rule.lists_hosts) {
+    const std::string hosts = ValueOf(rule.size, variable).value_or("");
+    return absl::StrCat(hosts.substr(0, hosts.find(',')), ":", kUsualPort);
+  }
+  int port = 0;
+  const std::string host = ValueOf(rule.ids[0], variable).value_or("");
+  if (std::string_view(rule.name) != "torchrun" || host.empty() ||
+      !absl::SimpleAtoi(ValueOf(rule.ids[1], variable).value_or(""), &port)) {
+    return "";
+  }
+  return absl::StrCat(host, ":", port + 1);
+}
+
 absl::StatusOr<JobPlace> PlaceOf(const Rule& rule, Variable variable) {
   JobPlace place;
   Reader reader(rule, variable);
@@ -192,6 +209,7 @@ absl::StatusOr<JobPlace> PlaceOf(const Rule& rule, Variable variable) {
   }
   if (place.id.empty()) place.id = ParentProcess();
   place.token = ValueOf(rule.token, variable).value_or("");
+  place.coordinator = CoordinatorOf(rule, variable);
   place.source = absl::StrCat(rule.name, ":", reader.read());
   WEFT_RETURN_IF_ERROR(CheckPlace(place));
   return place;
@@ -205,6 +223,7 @@ absl::StatusOr<JobPlace> PlaceOfWish(const JobWish& wish) {
   place.local_size = wish.local_size < 0 ? wish.size : wish.local_size;
   place.id = wish.id.empty() ? ParentProcess() : wish.id;
   place.token = wish.token;
+  place.coordinator = wish.coordinator;
   place.source = absl::StrCat("the caller: rank ", wish.rank, " of ", wish.size);
   WEFT_RETURN_IF_ERROR(CheckPlace(place));
   return place;
@@ -225,6 +244,7 @@ absl::StatusOr<JobPlace> FindJobPlace(const JobWish& wish, Variable variable) {
       WEFT_ASSIGN_OR_RETURN(JobPlace place, PlaceOf(rule, variable));
       if (!wish.id.empty()) place.id = wish.id;
       if (!wish.token.empty()) place.token = wish.token;
+      if (!wish.coordinator.empty()) place.coordinator = wish.coordinator;
       place.passed = std::move(passed);
       return place;
     }

@@ -19,6 +19,8 @@ struct JobPlace {
   // This name is shared by all processes of the job, and by no other job of this host.
   std::string id;
   std::string token;
+  // Where rank 0 of a job over several hosts listens, "host:port"; empty: nobody has said.
+  std::string coordinator;
   // Which rule found it, with the variables that it read: "weft launch: WEFT_RANK=2 WEFT_WORLD_SIZE=4". Never the token.
   std::string source;
   // The rules before it, and why they do not apply.
@@ -33,6 +35,7 @@ struct JobWish {
   int local_size = -1;
   std::string id;
   std::string token;
+  std::string coordinator;
 };
 
 // The first that applies: the wish, `weft launch`, torchrun, Open MPI, MPICH and Intel MPI, Slurm (a step of srun), Kubernetes'

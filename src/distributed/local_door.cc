@@ -55,18 +55,6 @@ Address AddressOf(const std::string& name) {
 
 OwnedFd Socket() { return OwnedFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
 
-// Tells whether something can be read before the deadline.
-bool Readable(int fd, int64_t deadline_ns) {
-  for (;;) {
-    const int64_t left = deadline_ns == INT64_MAX ? 60'000'000'000 : deadline_ns - MonotonicNow();
-    pollfd entry = {fd, POLLIN, 0};
-    const int ready = poll(&entry, 1, static_cast<int>(std::clamp<int64_t>((left + 999'999) / 1'000'000, 0, 60'000)));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
-    if (deadline_ns != INT64_MAX && MonotonicNow() >= deadline_ns) return false;
-  }
-}
-
 void Send(int to, absl::StatusCode code, std::string_view text, int memory) {
   Answer answer = {kMagic, static_cast<int32_t>(code), {}};
   text.copy(answer.text, sizeof answer.text - 1);
@@ -150,6 +138,17 @@ OwnedFd::~OwnedFd() {
   if (fd_ >= 0) close(fd_);
 }
 int OwnedFd::Release() { return std::exchange(fd_, -1); }
+
+bool Ready(int fd, short events, int64_t deadline_ns) {
+  for (;;) {
+    const int64_t left = deadline_ns == INT64_MAX ? 60'000'000'000 : deadline_ns - MonotonicNow();
+    pollfd entry = {fd, events, 0};
+    const int ready = poll(&entry, 1, static_cast<int>(std::clamp<int64_t>((left + 999'999) / 1'000'000, 0, 60'000)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+    if (deadline_ns != INT64_MAX && MonotonicNow() >= deadline_ns) return false;
+  }
+}
 
 absl::Status HandOut(const SharedMemoryOptions& options, int memory,
                      absl::FunctionRef<void(int rank, pid_t process)> tell) {

@@ -2,6 +2,7 @@
 // and get a file descriptor.
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -26,6 +27,10 @@ class OwnedFd {
  private:
   int fd_;
 };
+
+// Tells whether something can be read, or written, before the deadline (events: POLLIN, POLLOUT).
+bool Ready(int fd, short events, int64_t deadline_ns);
+inline bool Readable(int fd, int64_t deadline_ns) { return Ready(fd, POLLIN, deadline_ns); }
 
 // Rank 0: gives `memory` to each of the other ranks, once; returns when all have it. A process with another token, or
 // with a rank that has come, is sent away with a text. `came` hears of each rank, with the number of its process in

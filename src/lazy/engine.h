@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "src/lazy/run/evaluator.h"
 #include "src/lazy/record/recorder.h"
+#include "src/lazy/run/evaluator.h"
 #include "src/lazy/service/services.h"
 
 namespace weft::lazy {

@@ -309,6 +309,8 @@ static void part_1(void) {
   OFFSET(weft_job_options, size);
   OFFSET(weft_job_options, local_rank);
   OFFSET(weft_job_options, local_size);
+  OFFSET(weft_job_options, coordinator);
+  OFFSET(weft_job_options, coordinator_length);
   SIZE(weft_job_reduce_options);
   OFFSET(weft_job_reduce_options, struct_size);
   OFFSET(weft_job_reduce_options, next);
@@ -409,11 +411,11 @@ static void part_1(void) {
   OFFSET(weft_full_opts, device);
   SIZE(weft_gather_opts);
   OFFSET(weft_gather_opts, struct_size);
-  OFFSET(weft_gather_opts, next);
-  OFFSET(weft_gather_opts, present);
 }
 
 static void part_2(void) {
+  OFFSET(weft_gather_opts, next);
+  OFFSET(weft_gather_opts, present);
   OFFSET(weft_gather_opts, operand_batching_dims);
   OFFSET(weft_gather_opts, operand_batching_dims_count);
   OFFSET(weft_gather_opts, start_indices_batching_dims);
@@ -612,11 +614,11 @@ static void part_2(void) {
   OFFSET(weft_argsort_opts, struct_size);
   OFFSET(weft_argsort_opts, next);
   OFFSET(weft_argsort_opts, present);
-  OFFSET(weft_argsort_opts, axis);
-  OFFSET(weft_argsort_opts, descending);
 }
 
 static void part_3(void) {
+  OFFSET(weft_argsort_opts, axis);
+  OFFSET(weft_argsort_opts, descending);
   OFFSET(weft_argsort_opts, reserved);
   SIZE(weft_searchsorted_opts);
   OFFSET(weft_searchsorted_opts, struct_size);
@@ -815,11 +817,11 @@ static void part_3(void) {
   OFFSET(weft_gelu_opts, present);
   OFFSET(weft_gelu_opts, form);
   OFFSET(weft_gelu_opts, reserved);
-  SIZE(weft_layer_norm_opts);
-  OFFSET(weft_layer_norm_opts, struct_size);
 }
 
 static void part_4(void) {
+  SIZE(weft_layer_norm_opts);
+  OFFSET(weft_layer_norm_opts, struct_size);
   OFFSET(weft_layer_norm_opts, next);
   OFFSET(weft_layer_norm_opts, present);
   OFFSET(weft_layer_norm_opts, axis);
@@ -1018,11 +1020,11 @@ static void part_4(void) {
   OFFSET(weft_huber_opts, next);
   OFFSET(weft_huber_opts, present);
   OFFSET(weft_huber_opts, reduction);
-  OFFSET(weft_huber_opts, reserved_delta);
-  OFFSET(weft_huber_opts, delta);
 }
 
 static void part_5(void) {
+  OFFSET(weft_huber_opts, reserved_delta);
+  OFFSET(weft_huber_opts, delta);
   SIZE(weft_kl_div_opts);
   OFFSET(weft_kl_div_opts, struct_size);
   OFFSET(weft_kl_div_opts, next);
@@ -1221,11 +1223,11 @@ static void part_5(void) {
   OFFSET(weft_index_put_opts, present);
   OFFSET(weft_index_put_opts, accumulate);
   OFFSET(weft_index_put_opts, reserved);
-  SIZE(weft_index_reduce_opts);
-  OFFSET(weft_index_reduce_opts, struct_size);
 }
 
 static void part_6(void) {
+  SIZE(weft_index_reduce_opts);
+  OFFSET(weft_index_reduce_opts, struct_size);
   OFFSET(weft_index_reduce_opts, next);
   OFFSET(weft_index_reduce_opts, present);
   OFFSET(weft_index_reduce_opts, axis);
@@ -1424,11 +1426,11 @@ static void part_6(void) {
   OFFSET(weft_multi_margin_opts, struct_size);
   OFFSET(weft_multi_margin_opts, next);
   OFFSET(weft_multi_margin_opts, present);
-  OFFSET(weft_multi_margin_opts, reduction);
-  OFFSET(weft_multi_margin_opts, reserved_p);
 }
 
 static void part_7(void) {
+  OFFSET(weft_multi_margin_opts, reduction);
+  OFFSET(weft_multi_margin_opts, reserved_p);
   OFFSET(weft_multi_margin_opts, p);
   OFFSET(weft_multi_margin_opts, margin);
   SIZE(weft_multilabel_margin_opts);
@@ -1627,11 +1629,11 @@ static void part_7(void) {
   SIZE(weft_tied);
   VALUE(WEFT_TIED_REFUSE);
   VALUE(WEFT_TIED_TWICE);
-  VALUE(WEFT_TIED_ONCE);
-  SIZE(weft_compress);
 }
 
 static void part_8(void) {
+  VALUE(WEFT_TIED_ONCE);
+  SIZE(weft_compress);
   VALUE(WEFT_COMPRESS_NONE);
   VALUE(WEFT_COMPRESS_ZSTD);
   SIZE(weft_custom_kind);
@@ -1830,11 +1832,11 @@ static void part_8(void) {
   SIZE(weft_max_pool_with_indices_padding);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME);
-  VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT);
-  SIZE(weft_grid_sample_mode);
 }
 
 static void part_9(void) {
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT);
+  SIZE(weft_grid_sample_mode);
   VALUE(WEFT_GRID_SAMPLE_MODE_LINEAR);
   VALUE(WEFT_GRID_SAMPLE_MODE_NEAREST);
   VALUE(WEFT_GRID_SAMPLE_MODE_CUBIC);
@@ -2033,11 +2035,11 @@ static void part_9(void) {
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN);
   VALUE(WEFT_SOFTMAX_HAS_AXIS);
   VALUE(WEFT_SOFTMAX_HAS_SAFE);
-  VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
-  VALUE(WEFT_CATEGORICAL_HAS_AXIS);
 }
 
 static void part_10(void) {
+  VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
+  VALUE(WEFT_CATEGORICAL_HAS_AXIS);
   VALUE(WEFT_CATEGORICAL_HAS_KEEPDIMS);
   VALUE(WEFT_CATEGORICAL_HAS_DTYPE);
   VALUE(WEFT_NORMAL_HAS_MEAN);
@@ -2236,11 +2238,11 @@ static void part_10(void) {
   OFFSET(struct weft_api_v1, option_list);
   OFFSET(struct weft_api_v1, context_set_log);
   OFFSET(struct weft_api_v1, cancel);
-  OFFSET(struct weft_api_v1, device_count);
-  OFFSET(struct weft_api_v1, device_at);
 }
 
 static void part_11(void) {
+  OFFSET(struct weft_api_v1, device_count);
+  OFFSET(struct weft_api_v1, device_at);
   OFFSET(struct weft_api_v1, device_by_name);
   OFFSET(struct weft_api_v1, device_name);
   OFFSET(struct weft_api_v1, device_kind);
@@ -2439,11 +2441,11 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, tensor_shard_count);
   OFFSET(struct weft_api_v1, tensor_shard_at);
   OFFSET(struct weft_api_v1, tensor_sharding_picture);
-  OFFSET(struct weft_api_v1, tensor_copy_to_mesh);
-  OFFSET(struct weft_api_v1, tensor_from_host_sharded);
 }
 
 static void part_12(void) {
+  OFFSET(struct weft_api_v1, tensor_copy_to_mesh);
+  OFFSET(struct weft_api_v1, tensor_from_host_sharded);
   OFFSET(struct weft_api_v1, per_device);
   OFFSET(struct weft_api_v1, all_reduce);
   OFFSET(struct weft_api_v1, all_gather);

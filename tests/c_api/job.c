@@ -146,7 +146,13 @@ static void bad_options_say_what_is_wrong(void) {
   options.rank = 0;
   FAILS_WITH(weft_job_join(&options, &job), WEFT_DEADLINE_EXCEEDED, "rank 1 did not come to the group of 2 before the deadline (rank 0 by the caller: rank 0 of 2)");
   options.local_size = 1;
-  FAILS_WITH(weft_job_join(&options, &job), WEFT_UNIMPLEMENTED, "jobs over several hosts are not there yet");
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "needs the address of rank 0: WEFT_COORDINATOR=host:port");
+  options.coordinator = "here";
+  options.coordinator_length = WEFT_STRLEN;
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "the address of rank 0, 'here', is not host:port");
+  options.coordinator = "localhost:70000";
+  FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "'localhost:70000' is no address of rank 0");
+  options.coordinator = NULL;
   options.size = 0;
   setenv("RANK", "1", 1);
   FAILS_WITH(weft_job_join(&options, &job), WEFT_INVALID_ARGUMENT, "torchrun: RANK is set and WORLD_SIZE is not");

@@ -98,11 +98,24 @@ TEST(Job, RunsAloneAndEndsWhenItIsLeft) {
   EXPECT_EQ(absl::StatusCode::kFailedPrecondition, (*job)->Run({}, {}).code());
 }
 
-TEST(Job, RefusesSeveralHosts) {
-  const auto place = Find({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}});
-  const absl::Status status = Job::Join(*place, INT64_MAX).status();
-  EXPECT_EQ(absl::StatusCode::kUnimplemented, status.code());
-  EXPECT_THAT(status.message(), HasSubstr("8 processes of which 4 are on this host (torchrun: RANK=5"));
+TEST(Job, OfSeveralHostsNeedsAnAddress) {
+  const std::map<std::string, std::string> variables = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
+  const absl::Status status = Job::Join(*Find(variables), INT64_MAX).status();
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("8 processes of which 4 are on this host (torchrun: RANK=5"), HasSubstr("WEFT_COORDINATOR=host:port")));
+  const auto with = [&](std::map<std::string, std::string> more, const JobWish& wish = {}) {
+    more.insert(variables.begin(), variables.end());
+    return Find(more, wish)->coordinator;
+  };
+  EXPECT_EQ("a:1235", with({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1234"}}));
+  EXPECT_EQ("b:5", with({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1234"}, {"WEFT_COORDINATOR", "b:5"}}));
+  EXPECT_EQ("c:6", with({{"WEFT_COORDINATOR", "b:5"}}, {.coordinator = "c:6"}));
+  EXPECT_EQ("h0:29555", Find({{"TPU_WORKER_ID", "1"}, {"TPU_WORKER_HOSTNAMES", "h0,h1"}})->coordinator);
+  for (const char* const wrong : {"here", "here:x", ":1", "here:0", "here:70000"}) {
+    JobPlace place = *Find(variables);
+    place.coordinator = wrong;
+    EXPECT_EQ(absl::StatusCode::kInvalidArgument, Job::Join(place, INT64_MAX).status().code()) << wrong;
+  }
 }
 
 }  // namespace

@@ -1478,6 +1478,8 @@ type JobOptions struct {
 	Size int32
 	LocalRank int32
 	LocalSize int32
+	Coordinator *byte
+	CoordinatorLength uint64
 }
 
 type JobReduceOptions struct {

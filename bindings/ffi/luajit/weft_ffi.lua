@@ -905,6 +905,8 @@ typedef struct weft_job_options {
   int32_t size;
   int32_t local_rank;
   int32_t local_size;
+  const char* coordinator;
+  uint64_t coordinator_length;
 } weft_job_options;
 typedef struct weft_job_reduce_options {
   size_t struct_size;

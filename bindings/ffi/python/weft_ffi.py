@@ -1245,6 +1245,8 @@ class weft_job_options(c.Structure):
         ("size", c.c_int32),
         ("local_rank", c.c_int32),
         ("local_size", c.c_int32),
+        ("coordinator", c.c_char_p),
+        ("coordinator_length", c.c_uint64),
     ]
 
 

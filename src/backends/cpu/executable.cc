@@ -304,8 +304,7 @@ class ListRunner {
   absl::Status Run(uint32_t list) {
     const EntryList& entries = program_.lists[list];
     const char* const* const texts = list < loaded_.texts.size() ? loaded_.texts[list].data() : nullptr;
-    const std::shared_ptr<const void>* const plans =
-        list < loaded_.plans.size() ? loaded_.plans[list].data() : nullptr;
+    const std::shared_ptr<const void>* const plans = list < loaded_.plans.size() ? loaded_.plans[list].data() : nullptr;
     for (size_t e = 0; e < entries.size(); ++e) {
       const Entry& entry = entries[e];
       slot_.entry.store(static_cast<int32_t>(e), std::memory_order_relaxed);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "src/ir/function.h"
-#include "src/lazy/value/generator.h"
 #include "src/lazy/record/mesh_state.h"
+#include "src/lazy/value/generator.h"
 #include "src/runtime/hash_map.h"
 
 namespace weft::lazy {

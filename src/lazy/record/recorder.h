@@ -11,10 +11,10 @@
 #include "absl/functional/function_ref.h"
 #include "src/ir/builder.h"
 #include "src/lazy/record/frame.h"
-#include "src/lazy/value/generator.h"
 #include "src/lazy/record/op_counts.h"
 #include "src/lazy/record/replay.h"
 #include "src/lazy/service/services.h"
+#include "src/lazy/value/generator.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::lazy {

@@ -9,10 +9,10 @@
 #include "absl/functional/function_ref.h"
 #include "src/compiler/compile_queue.h"
 #include "src/lazy/cut/cut_planner.h"
+#include "src/lazy/record/recorder.h"
 #include "src/lazy/run/host_calls.h"
 #include "src/lazy/run/inspector.h"
 #include "src/lazy/run/launcher.h"
-#include "src/lazy/record/recorder.h"
 
 namespace weft::lazy {
 

@@ -8,9 +8,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "src/compiler/program_cache.h"
-#include "src/lazy/service/bad_values.h"
 #include "src/lazy/record/mesh_state.h"
 #include "src/lazy/record/recorder.h"
+#include "src/lazy/service/bad_values.h"
 #include "src/lazy/service/services.h"
 
 namespace weft::lazy {

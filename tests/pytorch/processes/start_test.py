@@ -249,8 +249,8 @@ except KeyboardInterrupt: sys.exit('interrupted')
         self.assertRegex(done.stderr, r"RuntimeError: weft_job_find: torchrun: .*rank 3 is not below the number of processes, 2")
         done = support.run(begin.HEAD + "print(xm.xrt_world_size())", RANK="0")
         self.assertRegex(done.stderr, r"RuntimeError: weft_job_find: torchrun: RANK is set and WORLD_SIZE is not")
-        done = support.run(begin.HEAD + "xm.all_reduce('sum', on(1.0))", TPU_WORKER_ID="0", TPU_WORKER_HOSTNAMES="a,b")
-        self.assertRegex(done.stderr, r"jobs over several hosts are not there yet")
+        done = support.run(begin.HEAD + "xm.all_reduce('sum', on(1.0))", TPU_WORKER_ID="0", TPU_WORKER_HOSTNAMES="a,b", WEFT_COORDINATOR="x")
+        self.assertRegex(done.stderr, r"the address of rank 0, 'x', is not host:port")
         self.assertIsNotNone(re.search(r"\bCPU_NUM_DEVICES='x'", support.run(begin.HEAD, CPU_NUM_DEVICES="x").stderr))
 
 

@@ -1334,6 +1334,8 @@ pub struct weft_job_options {
     pub size: i32,
     pub local_rank: i32,
     pub local_size: i32,
+    pub coordinator: *const c_char,
+    pub coordinator_length: u64,
 }
 
 #[repr(C)]

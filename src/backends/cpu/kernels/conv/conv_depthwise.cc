@@ -307,7 +307,8 @@ class Channels {
       if constexpr (std::is_same_v<T, float>) {
         if (widens_) {
           float* wide = spreads_ ? share.wide : held;
-          kernels_.halves->widen(input_, reinterpret_cast<const uint16_t*>(source), (end - begin) * from_channels_, wide);
+          kernels_.halves->widen(input_, reinterpret_cast<const uint16_t*>(source), (end - begin) * from_channels_,
+                                 wide);
           source = reinterpret_cast<const char*>(wide);
         }
       }
@@ -487,7 +488,8 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
         T* y = share.row;
         if constexpr (std::is_same_v<T, float>) {
           const int64_t count = (unit.end - unit.begin) * lanes;
-          if (halves) kernels.halves->widen(call.input, static_cast<const uint16_t*>(call.y) + unit.row * lanes, count, y);
+          if (halves)
+            kernels.halves->widen(call.input, static_cast<const uint16_t*>(call.y) + unit.row * lanes, count, y);
         }
         if (!halves) y = static_cast<T*>(call.y) + unit.row * lanes;
         channels.ForEachRun(share, unit, own, depth * lanes, y, loops.weights);
@@ -557,7 +559,9 @@ const ChannelKernels& ChannelKernelsOf(Isa vectors) {
   }
 }
 
-constinit const GatherImplementation kGatherDepthwise = {.name = "conv depthwise", .refuses = RefusesGather, .run = Run};
-constinit const KernelGradientImplementation kKernelGradientDepthwise = {"conv depthwise", RefusesGradient, RunGradient};
+constinit const GatherImplementation kGatherDepthwise = {
+    .name = "conv depthwise", .refuses = RefusesGather, .run = Run};
+constinit const KernelGradientImplementation kKernelGradientDepthwise = {"conv depthwise", RefusesGradient,
+                                                                         RunGradient};
 
 }  // namespace weft::cpu

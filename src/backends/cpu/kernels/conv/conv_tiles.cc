@@ -15,8 +15,8 @@ struct Widened {
   const void* second = nullptr;
   float* result = nullptr;
 };
-absl::Status Widen(const HalvesKernels& kernels, DType from, const void* first, int64_t first_count,
-                   const void* second, int64_t second_count, const Duty& duty, Widened* out, int64_t result_count = 0) {
+absl::Status Widen(const HalvesKernels& kernels, DType from, const void* first, int64_t first_count, const void* second,
+                   int64_t second_count, const Duty& duty, Widened* out, int64_t result_count = 0) {
   const int64_t bytes = (first_count + second_count + result_count + 48) * 4;
   if (duty.pool == nullptr) {
     duty.needs->Once(ScratchSlot::kWiden, bytes);
@@ -112,9 +112,7 @@ absl::Status Gather(const Gathering& gathering, KernelSet::State& state, const D
 }
 
 GatherPlan PlanOf(const Gathering& gathering) { return GatherPlan::Make(gathering.target, gathering.gather); }
-int64_t PackedBytes(const Gathering& gathering) {
-  return ReadsCopies(gathering) ? 0 : PlanOf(gathering).PackedBytes();
-}
+int64_t PackedBytes(const Gathering& gathering) { return ReadsCopies(gathering) ? 0 : PlanOf(gathering).PackedBytes(); }
 std::vector<int64_t> PackedForm(const Gathering& gathering) {
   std::vector<int64_t> form = PlanOf(gathering).PackedForm();
   form.push_back(gathering.gather.geometry.window);  // taps that have marks
@@ -152,7 +150,8 @@ ConvCall InLongLines(const ConvCall& call) {
 const char* RefusesGradient(const KernelGradient& gradient) {
   const Geometry geometry = PadRank(gradient.call.spatial_rank, gradient.call.dims);
   const bool some = gradient.call.batch * geometry.out > 0 && geometry.in > 0 && WCount(gradient.call) > 0;
-  return gradient.tiles && some ? nullptr : "no register tile serves the types or the groups, or there is nothing to add";
+  return gradient.tiles && some ? nullptr
+                                : "no register tile serves the types or the groups, or there is nothing to add";
 }
 
 absl::Status Gradient(const KernelGradient& gradient, KernelSet::State& state, const Duty& duty) {

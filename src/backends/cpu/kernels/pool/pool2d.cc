@@ -146,7 +146,9 @@ void PlainForward(const PoolCall& call, const T* image, const int64_t* offsets, 
 struct HalvesLoops {
   HalvesLoops(Isa isa, void (*pixel)(const PoolPixel&))
       : rows(HalvesKernelsOf(isa)),
-        window(isa == Isa::kAvx512 ? &PoolHalvesAvx512 : isa == Isa::kAvx2 ? &PoolHalvesAvx2 : nullptr),
+        window(isa == Isa::kAvx512 ? &PoolHalvesAvx512
+               : isa == Isa::kAvx2 ? &PoolHalvesAvx2
+                                   : nullptr),
         pixel(pixel) {}
   const HalvesKernels& rows;
   int64_t (*window)(const HalvesWindow&);  // null: there are no vectors for it
@@ -163,7 +165,8 @@ void HalvesForward(const HalvesLoops& loops, const PoolCall& call, const uint16_
   pixel.kind = call.kind;
   pixel.x = pixel.y = lines;
   pixel.offsets = kLines;
-  const HalvesWindow window = {call.dtype, call.kind, image, offsets, taps, call.channels, static_cast<float>(call.scale), y};
+  const HalvesWindow window = {
+      call.dtype, call.kind, image, offsets, taps, call.channels, static_cast<float>(call.scale), y};
   const int64_t done = loops.window == nullptr ? 0 : loops.window(window);
   for (int64_t c = done; c < call.channels; c += kChannels) {
     pixel.channels = std::min(kChannels, call.channels - c);
@@ -450,8 +453,7 @@ absl::Status KernelSet::PreparePool(const PoolCall& call, bool backward, Scratch
   if (backward && (call.dtype == DType::kBF16 || call.dtype == DType::kF16) && RoundsOnce(call)) {
     PoolBackwardCall gradient;
     gradient.pool = call;
-    needs.Each(ScratchSlot::kTables,
-               HalvesBackward(gradient, HalvesKernelsOf(target().isa), nullptr, windows).Bytes());
+    needs.Each(ScratchSlot::kTables, HalvesBackward(gradient, HalvesKernelsOf(target().isa), nullptr, windows).Bytes());
   }
   return absl::OkStatus();
 }

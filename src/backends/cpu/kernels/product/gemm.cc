@@ -544,14 +544,15 @@ void PackB(const Product& product, void* packed, ThreadPool& pool) {
 
 }  // namespace
 
-constinit const ProductImplementation kProductTilesVnni = {
-    "gemm tiles vnni", RefusesVnni, Run, PackedBytes, PackedForm, PackB};
+constinit const ProductImplementation kProductTilesVnni = {"gemm tiles vnni", RefusesVnni, Run,
+                                                           PackedBytes,       PackedForm,  PackB};
 constinit const ProductImplementation kProductTiles = {"gemm tiles", Refuses, Run, PackedBytes, PackedForm, PackB};
 
 bool DealsParts(const Product& product, int64_t parts, int threads) {
   const ProductImplementation& chosen = ChooseProduct(product);
   return (&chosen == &kProductTiles || &chosen == &kProductTilesVnni) &&
-         Driver::ServesParts(CutGemm(product.target, product.call, product.types), Members(product.call), parts, threads);
+         Driver::ServesParts(CutGemm(product.target, product.call, product.types), Members(product.call), parts,
+                             threads);
 }
 
 absl::Status RunPair(const Product& first, const Product& second, KernelSet::State& state, ThreadPool& pool) {

@@ -45,11 +45,11 @@ absl::Status Run(const Product& product, KernelSet&, KernelSet::State&, const Du
   const GemmCall& call = product.call;
   const bool served = call.input == call.output && !IsFloat(call.input);
   const int64_t rows = call.m * Members(call);
-  const bool known = served && VisitElement(call.input, [&]<typename T>() {
-                       if (rows * call.n * call.k < 20'000) return Rows<T>(call, 0, rows);
-                       duty.pool->ParallelRanges(
-                           rows, [&](int64_t begin, int64_t end, int) { Rows<T>(call, begin, end); });
-                     });
+  const bool known =
+      served && VisitElement(call.input, [&]<typename T>() {
+        if (rows * call.n * call.k < 20'000) return Rows<T>(call, 0, rows);
+        duty.pool->ParallelRanges(rows, [&](int64_t begin, int64_t end, int) { Rows<T>(call, begin, end); });
+      });
   if (known) return absl::OkStatus();
   return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend has no matrix product from ",
                      NameOf(call.input), " to ", NameOf(call.output));

@@ -24,7 +24,7 @@ struct Product {
 
   const CpuTarget& target;
   const GemmCall& call;  // checked, and not empty
-  bool amx = false;  // AMX's tiles serve the types
+  bool amx = false;      // AMX's tiles serve the types
   TypePlan types;
   bool registers = false;          // register tiles do, and `types` says how
   const GemmPlan* plan = nullptr;  // made before, if there is one
