@@ -27,13 +27,17 @@ struct BoxCall {
   int64_t reducer = kSet;
   bool move_inside = false;  // scatter: hold boxes inside as gather does, instead of dropping elements outside
   // Scatter that adds floats: whether what rounding took from each sum is kept, in an array as large as the result, or, where boxes
-  // are elements, beside each sum in one of twice its size; of a result of so many elements.
-  enum Lost : int64_t { kForgotten, kApart, kBeside };
+  // are elements, beside each sum in one of twice its size; of a result of so many elements. Where parts of the boxes reach parts of
+  // the result of their own: a part's, in scratch.
+  enum Lost : int64_t { kForgotten, kApart, kBeside, kOfRegion };
   int64_t lost = kForgotten, elements = 0;
   // Decoded for each call, thousands of times in a loop: without a heap.
   absl::InlinedVector<Along, 4> batch, window;
   absl::InlinedVector<Component, 4> components;
 };
+
+// Tells whether a scatter has a buffer for what its sums lose.
+inline bool HasSpace(const BoxCall& call) { return call.lost == BoxCall::kApart || call.lost == BoxCall::kBeside; }
 
 std::vector<int64_t> EncodeBoxes(const BoxCall& call);
 BoxCall DecodeBoxes(std::span<const int64_t> params);

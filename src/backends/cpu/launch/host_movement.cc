@@ -1,11 +1,12 @@
-// Copies, gather and scatter on the launch list.
+// Copies and gather on the launch list.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <optional>
 
-#include "src/backends/cpu/kernels/tiles/elements.h"
+#include "src/backends/cpu/launch/box_rows.h"
 #include "src/backends/cpu/launch/box_walk.h"
 #include "src/backends/cpu/launch/host_kernels.h"
+#include "src/backends/cpu/launch/host_scatter.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
@@ -86,9 +87,107 @@ void ForEachPiece(const BoxCall& c, std::span<void* const> tensors, int64_t begi
   }
 }
 
+template <int64_t kBytes>
+void CopyEach(const char* from, const int64_t* at, int64_t count, int64_t bytes, char* to, int64_t step) {
+  for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * step, from + at[i] * bytes, kBytes);
+}
+
+// Copies rows of `size` bytes, which begin at these elements of `bytes` bytes, to places `step` bytes apart.
+void CopyRows(const char* from, const int64_t* at, int64_t count, int64_t bytes, int64_t size, char* to, int64_t step) {
+  constexpr int64_t kLines = 8,
+                    kLinesAhead = 128;  // lines that are asked for before they are read, of a row and in all
+  switch (size) {
+    case 1: return CopyEach<1>(from, at, count, bytes, to, step);
+    case 2: return CopyEach<2>(from, at, count, bytes, to, step);
+    case 4: return CopyEach<4>(from, at, count, bytes, to, step);
+    case 8: return CopyEach<8>(from, at, count, bytes, to, step);
+    case 16: return CopyEach<16>(from, at, count, bytes, to, step);
+    default: break;
+  }
+  const int64_t ahead = kLinesAhead / std::min(kLines, size / 64 + 1);
+  for (int64_t i = 0; i < count; ++i) {
+    if (i + ahead < count) {
+      const char* const later = from + at[i + ahead] * bytes;
+      for (int64_t line = 0; line < std::min(size, kLines * 64); line += 64) __builtin_prefetch(later + line);
+    }
+    std::memcpy(to + i * step, from + at[i] * bytes, static_cast<size_t>(size));
+  }
+}
+
+// Single elements that one number each places, which is held inside.
+template <typename Index, int64_t kBytes>
+void TakeElements(const BoxRows& rows, const char* from, const void* indices, int64_t count, char* to) {
+  const BoxCall::Component& k = rows.corner[0];
+  const Index* const at = static_cast<const Index*>(indices);
+  const int64_t most = std::max<int64_t>(0, k.limit - k.width), step = rows.step * kBytes, next = rows.index_step;
+  const int64_t along = rows.batch.empty() ? 0 : rows.batch.back().operand_stride * kBytes;
+  const int64_t stride = k.operand_stride * kBytes;
+  if (next == 1 && along == 0 && stride == kBytes && step == kBytes) {
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(to + i * kBytes, from + std::clamp<int64_t>(at[i], 0, most) * kBytes, kBytes);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t place = std::clamp<int64_t>(at[i * next], 0, most);
+    std::memcpy(to + i * step, from + i * along + place * stride, kBytes);
+  }
+}
+using Take = void (*)(const BoxRows& rows, const char* from, const void* indices, int64_t count, char* to);
+// Returns null where boxes are no such elements.
+Take TakeOf(const BoxRows& rows, DType index_type, int64_t bytes) {
+  const bool wide = index_type == DType::kI64;
+  if (rows.run != 1 || rows.corner.size() != 1 || (!wide && index_type != DType::kI32)) return nullptr;
+  switch (bytes) {
+    case 1: return wide ? TakeElements<int64_t, 1> : TakeElements<int32_t, 1>;
+    case 2: return wide ? TakeElements<int64_t, 2> : TakeElements<int32_t, 2>;
+    case 4: return wide ? TakeElements<int64_t, 4> : TakeElements<int32_t, 4>;
+    case 8: return wide ? TakeElements<int64_t, 8> : TakeElements<int32_t, 8>;
+    default: return nullptr;
+  }
+}
+
+void GatherRows(const HostCall& call, const BoxCall& c, const BoxRows& rows) {
+  constexpr int64_t kBlock = 1024, kInlineBytes = 32 << 10;
+  const int64_t bytes = BytesOf(c.dtype), size = rows.run * bytes, total = rows.boxes * rows.pieces;
+  const char* const operand = static_cast<const char*>(call.buffers[0]);
+  char* const boxes = static_cast<char*>(call.buffers.back());
+  const auto tensors = call.buffers.subspan(1, call.buffers.size() - 2);
+  const Take take = TakeOf(rows, c.index_type, bytes);
+  const int64_t length = rows.batch.empty() ? 1 : rows.batch.back().size;
+  const auto copy = [&](int64_t begin, int64_t end, int) {
+    int64_t at[kBlock];
+    PieceLook look(static_cast<double>(kBlock * (size + 8)));
+    for (int64_t next = begin; begin < end && !look.Ends(); begin = next) {
+      const int64_t box = begin % rows.boxes;
+      const BoxRows::Piece piece = rows.PieceAt(begin / rows.boxes);
+      next = std::min({begin + kBlock, end, begin - box + rows.boxes});
+      if (take != nullptr) {
+        const BoxCall::Component& k = rows.corner[0];
+        next = std::min(next, begin + length - box % length);
+        const int64_t index = (box * rows.index_step + k.offset) * BytesOf(c.index_type);
+        take(rows, operand + (piece.operand + rows.BaseOf(box)) * bytes,
+             static_cast<const char*>(tensors[k.tensor]) + index, next - begin,
+             boxes + (piece.box + box * rows.step) * bytes);
+        continue;
+      }
+      rows.Find(tensors, c.index_type, box, next - begin, at);
+      CopyRows(operand + piece.operand * bytes, at, next - begin, bytes, size,
+               boxes + (piece.box + box * rows.step) * bytes, rows.step * bytes);
+    }
+  };
+  if (total * size < kInlineBytes) return copy(0, total, 0);
+  call.pool.ParallelRanges(total, copy);
+}
+
 // Buffers: operand, index tensors…, boxes.
 absl::Status RunGather(const HostCall& call) {
   const BoxCall c = DecodeBoxes(call.params);
+  if (call.piece == nullptr) {
+    if (const std::optional<BoxRows> rows = RowsOf(c, true)) {
+      if (rows->run > 0) GatherRows(call, c, *rows);
+      return absl::OkStatus();
+    }
+  }
   const int64_t bytes = BytesOf(c.dtype);
   const char* operand = static_cast<const char*>(call.buffers[0]);
   char* boxes = static_cast<char*>(call.buffers.back());
@@ -107,96 +206,16 @@ absl::Status RunGather(const HostCall& call) {
   return absl::OkStatus();
 }
 
-template <typename T>
-typename ElementRule<T>::Sum CombineElements(int64_t reducer, typename ElementRule<T>::Sum a,
-                                             typename ElementRule<T>::Sum b) {
-  using Sum = typename ElementRule<T>::Sum;
-  switch (reducer) {
-    case 0: return ElementRule<T>::Add(a, b);
-    case 1: return ElementRule<T>::Multiply(a, b);
-    case 2:
-    case 3:
-      if constexpr (std::is_floating_point_v<Sum>) {
-        if (std::isnan(a)) return a;
-        if (std::isnan(b)) return b;
-      }
-      return reducer == 2 ? std::max(a, b) : std::min(a, b);
-    case 4:
-    case 5:
-      if constexpr (std::is_integral_v<Sum>) return static_cast<Sum>(reducer == 4 ? a & b : a | b);
-      return b;
-    default: return b;
-  }
-}
-
-// Sums to which any number of terms may be added: what rounding took is taken from the next term (Kahan).
-template <typename T>
-[[gnu::always_inline]] inline void AddTerm(T term, T& sum, T& lost) {
-  const T rest = term - lost, after = sum + rest, more = (after - sum) - rest;
-  sum = after;
-  lost = more - more == 0 ? more : T{0};  // nothing of infinities
-}
-
-template <typename T>
-void AddCompensated(const BoxCall& c, std::span<void* const> tensors, const T* updates, void* space, T* result) {
-  if (c.lost == BoxCall::kApart) {
-    T* const lost = static_cast<T*>(space);
-    ForEachRunInside(c, tensors, [&](int64_t to, int64_t, int64_t run) { std::fill_n(lost + to, run, T{0}); });
-    ForEachRunInside(c, tensors, [&](int64_t to, int64_t from, int64_t run) {
-      for (int64_t i = 0; i < run; ++i) AddTerm(updates[from + i], result[to + i], lost[to + i]);
-    });
-    return;
-  }
-  struct Both {
-    T sum, lost;
-  };
-  Both* const sums = static_cast<Both*>(space);
-  for (int64_t i = 0; i < c.elements; ++i) sums[i] = {result[i], T{0}};
-  ForEachInside(c, tensors, [&](int64_t to, int64_t from) { AddTerm(updates[from], sums[to].sum, sums[to].lost); });
-  for (int64_t i = 0; i < c.elements; ++i) result[i] = sums[i].sum;
-}
-
-// Buffers: updates, index tensors…, result (which holds the operand already), space for what sums lose. One thread:
-// the order of updates to one place decides the bits.
-absl::Status RunScatter(const HostCall& call) {
-  const BoxCall c = DecodeBoxes(call.params);
-  const auto tensors = call.buffers.subspan(1, call.buffers.size() - 2 - (c.lost != BoxCall::kForgotten));
-  if (c.lost != BoxCall::kForgotten) {
-    const auto add = [&]<typename T>(T) {
-      AddCompensated(c, tensors, static_cast<const T*>(call.buffers[0]), call.buffers.back(),
-                     static_cast<T*>(call.buffers[call.buffers.size() - 2]));
-    };
-    c.dtype == DType::kF64 ? add(double{}) : add(float{});
-    return absl::OkStatus();
-  }
-  if (c.reducer == BoxCall::kSet && c.move_inside) {
-    const int64_t bytes = BytesOf(c.dtype);
-    const char* updates = static_cast<const char*>(call.buffers[0]);
-    char* result = static_cast<char*>(call.buffers.back());
-    ForEachPiece(c, tensors, 0, CountOfBatch(c), [&](int64_t to, int64_t from, int64_t run) {
-      std::memcpy(result + to * bytes, updates + from * bytes, static_cast<size_t>(run * bytes));
-    });
-    return absl::OkStatus();
-  }
-  VisitElement(c.dtype, [&]<typename T>() {
-    using Rule = ElementRule<T>;
-    const T* updates = static_cast<const T*>(call.buffers[0]);
-    T* result = static_cast<T*>(call.buffers.back());
-    if (c.reducer == BoxCall::kSet) {
-      return ForEachRunInside(
-          c, tensors, [&](int64_t to, int64_t from, int64_t run) { std::copy_n(updates + from, run, result + to); });
-    }
-    ForEachInside(c, tensors, [&](int64_t to, int64_t from) {
-      result[to] = Rule::Store(CombineElements<T>(c.reducer, Rule::Load(result[to]), Rule::Load(updates[from])));
-    });
-  });
-  return absl::OkStatus();
-}
-
 constexpr HostKernel kKernels[] = {
-    {"copy", RunCopy},          {"read_run", RunReadRun},
-    {"write_run", RunWriteRun}, {.name = "gather", .run = RunGather, .reads_pieces = true},
-    {"scatter", RunScatter},    {.name = "find_run", .run = nullptr, .find = FindRun},
+    {"copy", RunCopy},
+    {"read_run", RunReadRun},
+    {"write_run", RunWriteRun},
+    {.name = "gather", .run = RunGather, .reads_pieces = true},
+    {.name = "scatter", .run = RunScatter, .prepare = PrepareScatter},
+    {"scatter_rows", RunScatterRows},
+    {"step_rows", RunScatterRows},
+    {"scatter_gathered", RunScatterGathered},
+    {.name = "find_run", .run = nullptr, .find = FindRun},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/backends/cpu/launch/box_rows.h"
 #include "src/backends/cpu/launch/box_walk.h"
 #include "src/backends/cpu/lower/indexed_boxes.h"
 #include "src/backends/cpu/lower/lowering.h"
@@ -75,6 +76,15 @@ absl::Status LowerGather(Lowering& lowering, const Node& node) {
 // How many boxes may add to one place without looking at what rounding takes from their sum.
 constexpr int64_t kPlainSums = 4096;
 
+// Tells whether updates are sorted by the rows of the result that they name, where floats are added up. It pays where a row is long,
+// or where the result is so large that an array beside it costs more than the sorted list.
+bool SortsRows(const BoxRows& rows, int64_t elements, int64_t bytes, bool half) {
+  constexpr int64_t kLongRow = 8, kNearBytes = 256 << 10, kItemBytes = 16;
+  if (!SortOf(rows)) return false;
+  if (kItemBytes * rows.boxes < elements * bytes && rows.pieces * rows.regions == 1) return true;
+  return rows.run >= kLongRow && (half || elements * bytes > kNearBytes);
+}
+
 absl::Status LowerScatter(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1], &updates = node.operands()[2];
   const ops::ScatterAttrs a{node.attrs()};
@@ -83,21 +93,34 @@ absl::Status LowerScatter(Lowering& lowering, const Node& node) {
                               a.scatter_indices_batching_dims());
   call.dtype = x.dtype();
   call.reducer = a.reducer();
-  const double cost = updates.type().bytes() * 500.0 + 1e6;
-  const bool half = IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2;
+  const bool half = IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2, sums = call.reducer <= 1;
   // Sums and products of 16-bit floats run in f32 and are rounded once, however many updates one place gets.
-  if (half && call.reducer <= 1) call.dtype = DType::kF32;
+  if (half && sums) call.dtype = DType::kF32;
   const bool adds = call.reducer == static_cast<int64_t>(ops::Reducer::kSum) &&
                     (call.dtype == DType::kF32 || call.dtype == DType::kF64);
-  if (adds && CountOfBatch(call) > kPlainSums) {
+  const std::optional<BoxRows> rows = RowsOf(call, false);
+  const bool keeps = adds && CountOfBatch(call) > kPlainSums && !(rows && rows->apart);
+  const double cost = updates.type().bytes() * (rows ? 100.0 : 500.0) + 1e6;
+  if (rows && (keeps || (half && sums)) && SortsRows(*rows, x.type().count(), BytesOf(call.dtype), half)) {
+    call.dtype = x.dtype();
+    call.lost = keeps ? BoxCall::kApart : BoxCall::kForgotten;
+    const StorageId out = lowering.Define(Self(node));
+    lowering.Copy(x.type().bytes(), lowering.Of(x), out);
+    const StorageId space = lowering.Temporary(SortOf(*rows)->space_bytes());
+    lowering.Host("scatter_rows", {lowering.Of(updates), lowering.Of(indices)}, {out, space}, EncodeBoxes(call), cost)
+        .writes = updates.type().bytes();
+    return absl::OkStatus();
+  }
+  if (keeps && rows && rows->pieces * rows->regions > 1) {
+    call.lost = BoxCall::kOfRegion;
+  } else if (keeps) {
     const bool dense = ArePoints(call) && x.type().count() <= updates.type().count();
     call.lost = dense ? BoxCall::kBeside : BoxCall::kApart;
     call.elements = x.type().count();
   }
   const auto scatter = [&](StorageId terms, StorageId to) {
     std::vector<StorageId> writes = {to};
-    if (call.lost != BoxCall::kForgotten)
-      writes.push_back(lowering.Temporary(call.lost * call.elements * BytesOf(call.dtype)));
+    if (HasSpace(call)) writes.push_back(lowering.Temporary(call.lost * call.elements * BytesOf(call.dtype)));
     lowering.Host("scatter", {terms, lowering.Of(indices)}, writes, EncodeBoxes(call), cost).writes =
         updates.type().count() * BytesOf(call.dtype);
   };
