@@ -6638,4 +6638,454 @@ WF_INLINE weft_tensor* wf_vecdot_at(weft_scope* s, const char* file, int line, w
 #define wf_vecdot(s, ...) \
   WF_CALL(wf_vecdot_at((s), __FILE__, __LINE__, WF_MAKE(wf_vecdot_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
+typedef struct wf_lu_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_lu WF_DEFAULT(NULL);
+  weft_tensor** out_pivots WF_DEFAULT(NULL);
+  weft_tensor** out_permutation WF_DEFAULT(NULL);
+} wf_lu_args;
+WF_INLINE weft_tensor* wf_lu_at(weft_scope* s, const char* file, int line, wf_lu_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_lu(ctx, a.x, &r0, a.out_pivots != NULL ? &r1 : NULL, a.out_permutation != NULL ? &r2 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_lu != NULL) *a.out_lu = r0;
+  if (a.out_pivots != NULL) *a.out_pivots = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_permutation != NULL) *a.out_permutation = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  return r0;
+}
+#define wf_lu(s, ...) \
+  WF_CALL(wf_lu_at((s), __FILE__, __LINE__, WF_MAKE(wf_lu_args, (.out_lu = NULL, .out_pivots = NULL, .out_permutation = NULL,), __VA_ARGS__)))
+
+typedef struct wf_qr_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_q WF_DEFAULT(NULL);
+  weft_tensor** out_r WF_DEFAULT(NULL);
+  int32_t full_matrices WF_DEFAULT(WF_NO_BOOL);
+} wf_qr_args;
+WF_INLINE weft_tensor* wf_qr_at(weft_scope* s, const char* file, int line, wf_qr_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_qr_opts o = WEFT_QR_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.full_matrices != WF_NO_BOOL) {
+    o.present |= WEFT_QR_HAS_FULL_MATRICES;
+    o.full_matrices = a.full_matrices;
+  }
+  error = weft_qr(ctx, a.x, &o, &r0, a.out_r != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_q != NULL) *a.out_q = r0;
+  if (a.out_r != NULL) *a.out_r = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_qr(s, ...) \
+  WF_CALL(wf_qr_at((s), __FILE__, __LINE__, WF_MAKE(wf_qr_args, (.out_q = NULL, .out_r = NULL, .full_matrices = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_eigh_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_eigenvalues WF_DEFAULT(NULL);
+  weft_tensor** out_eigenvectors WF_DEFAULT(NULL);
+  int32_t lower WF_DEFAULT(WF_NO_BOOL);
+} wf_eigh_args;
+WF_INLINE weft_tensor* wf_eigh_at(weft_scope* s, const char* file, int line, wf_eigh_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_eigh_opts o = WEFT_EIGH_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.lower != WF_NO_BOOL) {
+    o.present |= WEFT_EIGH_HAS_LOWER;
+    o.lower = a.lower;
+  }
+  error = weft_eigh(ctx, a.x, &o, &r0, a.out_eigenvectors != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_eigenvalues != NULL) *a.out_eigenvalues = r0;
+  if (a.out_eigenvectors != NULL) *a.out_eigenvectors = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_eigh(s, ...) \
+  WF_CALL(wf_eigh_at((s), __FILE__, __LINE__, WF_MAKE(wf_eigh_args, (.out_eigenvalues = NULL, .out_eigenvectors = NULL, .lower = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_eigvalsh_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int32_t lower WF_DEFAULT(WF_NO_BOOL);
+} wf_eigvalsh_args;
+WF_INLINE weft_tensor* wf_eigvalsh_at(weft_scope* s, const char* file, int line, wf_eigvalsh_args a) {
+  weft_tensor* out = NULL;
+  weft_eigvalsh_opts o = WEFT_EIGVALSH_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.lower != WF_NO_BOOL) {
+    o.present |= WEFT_EIGVALSH_HAS_LOWER;
+    o.lower = a.lower;
+  }
+  error = weft_eigvalsh(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_eigvalsh(s, ...) \
+  WF_CALL(wf_eigvalsh_at((s), __FILE__, __LINE__, WF_MAKE(wf_eigvalsh_args, (.lower = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_svd_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_u WF_DEFAULT(NULL);
+  weft_tensor** out_s WF_DEFAULT(NULL);
+  weft_tensor** out_vh WF_DEFAULT(NULL);
+  int32_t full_matrices WF_DEFAULT(WF_NO_BOOL);
+} wf_svd_args;
+WF_INLINE weft_tensor* wf_svd_at(weft_scope* s, const char* file, int line, wf_svd_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  int failed;
+  weft_svd_opts o = WEFT_SVD_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.full_matrices != WF_NO_BOOL) {
+    o.present |= WEFT_SVD_HAS_FULL_MATRICES;
+    o.full_matrices = a.full_matrices;
+  }
+  error = weft_svd(ctx, a.x, &o, &r0, a.out_s != NULL ? &r1 : NULL, a.out_vh != NULL ? &r2 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_u != NULL) *a.out_u = r0;
+  if (a.out_s != NULL) *a.out_s = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_vh != NULL) *a.out_vh = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  return r0;
+}
+#define wf_svd(s, ...) \
+  WF_CALL(wf_svd_at((s), __FILE__, __LINE__, WF_MAKE(wf_svd_args, (.out_u = NULL, .out_s = NULL, .out_vh = NULL, .full_matrices = WF_NO_BOOL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_svdvals_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_svdvals(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_svdvals(s, x) wf_svdvals_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_eig_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_eigenvalues WF_DEFAULT(NULL);
+  weft_tensor** out_eigenvectors WF_DEFAULT(NULL);
+} wf_eig_args;
+WF_INLINE weft_tensor* wf_eig_at(weft_scope* s, const char* file, int line, wf_eig_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_eig(ctx, a.x, &r0, a.out_eigenvectors != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_eigenvalues != NULL) *a.out_eigenvalues = r0;
+  if (a.out_eigenvectors != NULL) *a.out_eigenvectors = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_eig(s, ...) \
+  WF_CALL(wf_eig_at((s), __FILE__, __LINE__, WF_MAKE(wf_eig_args, (.out_eigenvalues = NULL, .out_eigenvectors = NULL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_eigvals_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_eigvals(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_eigvals(s, x) wf_eigvals_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_solve_args {
+  WF_BEGIN
+  weft_tensor* a;
+  weft_tensor* b;
+  int32_t left_side WF_DEFAULT(WF_NO_BOOL);
+} wf_solve_args;
+WF_INLINE weft_tensor* wf_solve_at(weft_scope* s, const char* file, int line, wf_solve_args a) {
+  weft_tensor* out = NULL;
+  weft_solve_opts o = WEFT_SOLVE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.left_side != WF_NO_BOOL) {
+    o.present |= WEFT_SOLVE_HAS_LEFT_SIDE;
+    o.left_side = a.left_side;
+  }
+  error = weft_solve(ctx, a.a, a.b, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_solve(s, ...) \
+  WF_CALL(wf_solve_at((s), __FILE__, __LINE__, WF_MAKE(wf_solve_args, (.left_side = WF_NO_BOOL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_inv_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_inv(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_inv(s, x) wf_inv_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_det_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_det(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_det(s, x) wf_det_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_slogdet_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_sign WF_DEFAULT(NULL);
+  weft_tensor** out_logabsdet WF_DEFAULT(NULL);
+} wf_slogdet_args;
+WF_INLINE weft_tensor* wf_slogdet_at(weft_scope* s, const char* file, int line, wf_slogdet_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_slogdet(ctx, a.x, &r0, a.out_logabsdet != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_sign != NULL) *a.out_sign = r0;
+  if (a.out_logabsdet != NULL) *a.out_logabsdet = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_slogdet(s, ...) \
+  WF_CALL(wf_slogdet_at((s), __FILE__, __LINE__, WF_MAKE(wf_slogdet_args, (.out_sign = NULL, .out_logabsdet = NULL,), __VA_ARGS__)))
+
+typedef struct wf_pinv_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double rtol WF_DEFAULT(WF_NO_DOUBLE);
+} wf_pinv_args;
+WF_INLINE weft_tensor* wf_pinv_at(weft_scope* s, const char* file, int line, wf_pinv_args a) {
+  weft_tensor* out = NULL;
+  weft_pinv_opts o = WEFT_PINV_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.rtol != WF_NO_DOUBLE) {
+    o.present |= WEFT_PINV_HAS_RTOL;
+    o.rtol = a.rtol;
+  }
+  error = weft_pinv(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_pinv(s, ...) \
+  WF_CALL(wf_pinv_at((s), __FILE__, __LINE__, WF_MAKE(wf_pinv_args, (.rtol = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_lstsq_args {
+  WF_BEGIN
+  weft_tensor* a;
+  weft_tensor* b;
+  weft_tensor** out_solution WF_DEFAULT(NULL);
+  weft_tensor** out_residuals WF_DEFAULT(NULL);
+  weft_tensor** out_rank WF_DEFAULT(NULL);
+  weft_tensor** out_singular_values WF_DEFAULT(NULL);
+  double rtol WF_DEFAULT(WF_NO_DOUBLE);
+} wf_lstsq_args;
+WF_INLINE weft_tensor* wf_lstsq_at(weft_scope* s, const char* file, int line, wf_lstsq_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  weft_tensor* r3 = NULL;
+  int failed;
+  weft_lstsq_opts o = WEFT_LSTSQ_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.rtol != WF_NO_DOUBLE) {
+    o.present |= WEFT_LSTSQ_HAS_RTOL;
+    o.rtol = a.rtol;
+  }
+  error = weft_lstsq(ctx, a.a, a.b, &o, &r0, a.out_residuals != NULL ? &r1 : NULL, a.out_rank != NULL ? &r2 : NULL, a.out_singular_values != NULL ? &r3 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_solution != NULL) *a.out_solution = r0;
+  if (a.out_residuals != NULL) *a.out_residuals = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_rank != NULL) *a.out_rank = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  if (a.out_singular_values != NULL) *a.out_singular_values = failed ? r0 : weft_scope_adopt(s, NULL, r3);
+  return r0;
+}
+#define wf_lstsq(s, ...) \
+  WF_CALL(wf_lstsq_at((s), __FILE__, __LINE__, WF_MAKE(wf_lstsq_args, (.out_solution = NULL, .out_residuals = NULL, .out_rank = NULL, .out_singular_values = NULL, .rtol = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_matrix_rank_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double rtol WF_DEFAULT(WF_NO_DOUBLE);
+  double atol WF_DEFAULT(WF_NO_DOUBLE);
+  int32_t hermitian WF_DEFAULT(WF_NO_BOOL);
+} wf_matrix_rank_args;
+WF_INLINE weft_tensor* wf_matrix_rank_at(weft_scope* s, const char* file, int line, wf_matrix_rank_args a) {
+  weft_tensor* out = NULL;
+  weft_matrix_rank_opts o = WEFT_MATRIX_RANK_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.rtol != WF_NO_DOUBLE) {
+    o.present |= WEFT_MATRIX_RANK_HAS_RTOL;
+    o.rtol = a.rtol;
+  }
+  if (a.atol != WF_NO_DOUBLE) {
+    o.present |= WEFT_MATRIX_RANK_HAS_ATOL;
+    o.atol = a.atol;
+  }
+  if (a.hermitian != WF_NO_BOOL) {
+    o.present |= WEFT_MATRIX_RANK_HAS_HERMITIAN;
+    o.hermitian = a.hermitian;
+  }
+  error = weft_matrix_rank(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_matrix_rank(s, ...) \
+  WF_CALL(wf_matrix_rank_at((s), __FILE__, __LINE__, WF_MAKE(wf_matrix_rank_args, (.rtol = WF_NO_DOUBLE, .atol = WF_NO_DOUBLE, .hermitian = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_matrix_norm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_matrix_norm_kind kind WF_DEFAULT(WEFT_MATRIX_NORM_KIND_FORCE32);
+  double p WF_DEFAULT(WF_NO_DOUBLE);
+} wf_matrix_norm_args;
+WF_INLINE weft_tensor* wf_matrix_norm_at(weft_scope* s, const char* file, int line, wf_matrix_norm_args a) {
+  weft_tensor* out = NULL;
+  weft_matrix_norm_opts o = WEFT_MATRIX_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.kind != WEFT_MATRIX_NORM_KIND_FORCE32) {
+    o.present |= WEFT_MATRIX_NORM_HAS_KIND;
+    o.kind = a.kind;
+  }
+  if (a.p != WF_NO_DOUBLE) {
+    o.present |= WEFT_MATRIX_NORM_HAS_P;
+    o.p = a.p;
+  }
+  error = weft_matrix_norm(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_matrix_norm(s, ...) \
+  WF_CALL(wf_matrix_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_matrix_norm_args, (.kind = WEFT_MATRIX_NORM_KIND_FORCE32, .p = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_cond_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_cond_kind kind WF_DEFAULT(WEFT_COND_KIND_FORCE32);
+  double p WF_DEFAULT(WF_NO_DOUBLE);
+} wf_cond_args;
+WF_INLINE weft_tensor* wf_cond_at(weft_scope* s, const char* file, int line, wf_cond_args a) {
+  weft_tensor* out = NULL;
+  weft_cond_opts o = WEFT_COND_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.kind != WEFT_COND_KIND_FORCE32) {
+    o.present |= WEFT_COND_HAS_KIND;
+    o.kind = a.kind;
+  }
+  if (a.p != WF_NO_DOUBLE) {
+    o.present |= WEFT_COND_HAS_P;
+    o.p = a.p;
+  }
+  error = weft_cond(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cond(s, ...) \
+  WF_CALL(wf_cond_at((s), __FILE__, __LINE__, WF_MAKE(wf_cond_args, (.kind = WEFT_COND_KIND_FORCE32, .p = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_cholesky_solve_args {
+  WF_BEGIN
+  weft_tensor* factor;
+  weft_tensor* b;
+  int32_t lower WF_DEFAULT(WF_NO_BOOL);
+} wf_cholesky_solve_args;
+WF_INLINE weft_tensor* wf_cholesky_solve_at(weft_scope* s, const char* file, int line, wf_cholesky_solve_args a) {
+  weft_tensor* out = NULL;
+  weft_cholesky_solve_opts o = WEFT_CHOLESKY_SOLVE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.lower != WF_NO_BOOL) {
+    o.present |= WEFT_CHOLESKY_SOLVE_HAS_LOWER;
+    o.lower = a.lower;
+  }
+  error = weft_cholesky_solve(ctx, a.factor, a.b, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cholesky_solve(s, ...) \
+  WF_CALL(wf_cholesky_solve_at((s), __FILE__, __LINE__, WF_MAKE(wf_cholesky_solve_args, (.lower = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_cholesky_inverse_args {
+  WF_BEGIN
+  weft_tensor* factor;
+  int32_t lower WF_DEFAULT(WF_NO_BOOL);
+} wf_cholesky_inverse_args;
+WF_INLINE weft_tensor* wf_cholesky_inverse_at(weft_scope* s, const char* file, int line, wf_cholesky_inverse_args a) {
+  weft_tensor* out = NULL;
+  weft_cholesky_inverse_opts o = WEFT_CHOLESKY_INVERSE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.lower != WF_NO_BOOL) {
+    o.present |= WEFT_CHOLESKY_INVERSE_HAS_LOWER;
+    o.lower = a.lower;
+  }
+  error = weft_cholesky_inverse(ctx, a.factor, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cholesky_inverse(s, ...) \
+  WF_CALL(wf_cholesky_inverse_at((s), __FILE__, __LINE__, WF_MAKE(wf_cholesky_inverse_args, (.lower = WF_NO_BOOL,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_matrix_exp_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_matrix_exp(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_matrix_exp(s, x) wf_matrix_exp_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_householder_product_at(weft_scope* s, weft_tensor* v, weft_tensor* tau, const char* file,
+    int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_householder_product(ctx, v, tau, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_householder_product(s, v, tau) wf_householder_product_at((s), (v), (tau), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_tensorsolve_at(weft_scope* s, weft_tensor* a, weft_tensor* b, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_tensorsolve(ctx, a, b, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tensorsolve(s, a, b) wf_tensorsolve_at((s), (a), (b), __FILE__, __LINE__)
+
+typedef struct wf_tensorinv_args {
+  WF_BEGIN
+  weft_tensor* a;
+  int64_t ind WF_DEFAULT(WF_NO_INT);
+} wf_tensorinv_args;
+WF_INLINE weft_tensor* wf_tensorinv_at(weft_scope* s, const char* file, int line, wf_tensorinv_args a) {
+  weft_tensor* out = NULL;
+  weft_tensorinv_opts o = WEFT_TENSORINV_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.ind != WF_NO_INT) {
+    o.present |= WEFT_TENSORINV_HAS_IND;
+    o.ind = a.ind;
+  }
+  error = weft_tensorinv(ctx, a.a, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tensorinv(s, ...) \
+  WF_CALL(wf_tensorinv_at((s), __FILE__, __LINE__, WF_MAKE(wf_tensorinv_args, (.ind = WF_NO_INT,), __VA_ARGS__)))
+
 #endif /* WEFT_FLUENT_H */

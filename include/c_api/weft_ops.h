@@ -2263,11 +2263,11 @@ typedef struct weft_cholesky_opts {
 #define WEFT_CHOLESKY_OPTS_INIT {sizeof(weft_cholesky_opts), NULL, 0, 0, 0}
 WEFT_API void weft_cholesky_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* The Cholesky decomposition of symmetric positive definite matrices, a = l l^T (lower) or u^T u. The other triangle of
- * a is not read, that of the result is 0. A matrix that is not positive definite gives NaN everywhere. f16 and bf16 are
- * computed in f32. The gradient is that of the triangle which is read.
- *   a: [..., n, n], symmetric; one triangle is read; float
- *   lower: read the lower triangle, a = l l^T; else the upper one, a = u^T u; 0 or 1; default false
+/* The Cholesky decomposition of symmetric or hermitian positive definite matrices, a = l l^H (lower) or u^H u. The
+ * other triangle of a is not read, that of the result is 0. A matrix that is not positive definite gives NaN
+ * everywhere. f16 and bf16 are computed in f32. The gradient is that of the triangle which is read.
+ *   a: [..., n, n], symmetric or hermitian; one triangle is read; float, complex
+ *   lower: read the lower triangle, a = l l^H; else the upper one, a = u^H u; 0 or 1; default false
  * Fluent: l = wf_cholesky(s, a, .lower = true);
  * StableHLO: cholesky. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.1.
@@ -2412,12 +2412,13 @@ WEFT_API void weft_triangular_solve_opts_init(void* options, size_t size) WEFT_N
 
 /* Solves op(a) x = b, or x op(a) = b, for x, a being triangular matrices. Where the diagonal has a 0 the results are
  * infinite or NaN. f16 and bf16 are computed in f32.
- *   a: [..., n, n], triangular; the other triangle is not read; float
- *   b: [..., n, m], or [..., m, n] where a is on the right; float
+ *   a: [..., n, n], triangular; the other triangle is not read; float, complex
+ *   b: [..., n, m], or [..., m, n] where a is on the right; float, complex
  *   left_side: op(a) x = b; else x op(a) = b; 0 or 1; default true
  *   lower: a is a lower triangle; else an upper one; 0 or 1; default true
  *   unit_diagonal: take the diagonal of a for ones without reading it; 0 or 1; default false
- *   transpose_a: op: a itself, or its transpose; one of NO_TRANSPOSE, TRANSPOSE, ADJOINT; default NO_TRANSPOSE
+ *   transpose_a: op: a itself, its transpose, or its conjugate transpose; one of NO_TRANSPOSE, TRANSPOSE, ADJOINT;
+ *   default NO_TRANSPOSE
  * Fluent: x = wf_triangular_solve(s, l, b, .lower = true);
  * StableHLO: triangular_solve. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.1.
@@ -6799,6 +6800,466 @@ WEFT_API void weft_vecdot_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_vecdot(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     const weft_vecdot_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The LU decomposition of matrices by partial pivoting: a[permutation] = l u. lu has u in its upper triangle and below
+ * it l, whose diagonal of ones is left out. Row i was exchanged with row pivots[i], counted from 0, one after the
+ * other; permutation is what comes of that. A matrix without an inverse has zeros on u's diagonal; one with an element
+ * that is not finite has NaN everywhere. f16 and bf16 are computed in f32.
+ *   x: [..., m, n]; float, complex
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: f = wf_lu(s, a);
+ * StableHLO: weft.lu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
+ * 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lu(weft_context* ctx, weft_tensor* x, weft_tensor** out_lu,
+                                           weft_tensor** out_pivots, weft_tensor** out_permutation) WEFT_NOEXCEPT;
+
+#define WEFT_QR_HAS_FULL_MATRICES ((uint64_t)1 << 0)
+/* Optional attributes of weft_qr. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_qr_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t full_matrices;
+  int32_t reserved;
+} weft_qr_opts;
+#define WEFT_QR_OPTS_INIT {sizeof(weft_qr_opts), NULL, 0, 0, 0}
+WEFT_API void weft_qr_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The QR decomposition of matrices by Householder's reflections: x = q r, q with orthonormal columns, r an upper
+ * triangle whose diagonal may have either sign. A matrix with an element that is not finite has NaN everywhere. f16 and
+ * bf16 are computed in f32. The gradient is that of x of full rank; with full_matrices there is none where x has more
+ * rows than columns.
+ *   x: [..., m, n]; float, complex
+ *   full_matrices: q is square; else it has as many columns as x's smaller dimension; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: f = wf_qr(s, a);
+ * StableHLO: weft.qr. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_qr(weft_context* ctx, weft_tensor* x, const weft_qr_opts* opts,
+                                           weft_tensor** out_q, weft_tensor** out_r) WEFT_NOEXCEPT;
+
+#define WEFT_EIGH_HAS_LOWER ((uint64_t)1 << 0)
+/* Optional attributes of weft_eigh. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_eigh_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_eigh_opts;
+#define WEFT_EIGH_OPTS_INIT {sizeof(weft_eigh_opts), NULL, 0, 0, 0}
+WEFT_API void weft_eigh_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Eigenvalues of symmetric or hermitian matrices, in ascending order and real, and their vectors, the columns of a
+ * unitary matrix: x v = v diag(w). Vectors are what LAPACK's syevd and heevd give: their sign, or their factor of
+ * modulus 1, is theirs to choose. A matrix with an element that is not finite has NaN everywhere. f16 and bf16 are
+ * computed in f32. The gradient is that of the triangle which is read; that of vectors is infinite or NaN where
+ * eigenvalues are equal.
+ *   x: [..., n, n]; float, complex
+ *   lower: read the lower triangle; else the upper one; 0 or 1; default true
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: e = wf_eigh(s, a);
+ * StableHLO: weft.eigh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_eigh(weft_context* ctx, weft_tensor* x, const weft_eigh_opts* opts,
+    weft_tensor** out_eigenvalues, weft_tensor** out_eigenvectors) WEFT_NOEXCEPT;
+
+#define WEFT_EIGVALSH_HAS_LOWER ((uint64_t)1 << 0)
+/* Optional attributes of weft_eigvalsh. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_eigvalsh_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_eigvalsh_opts;
+#define WEFT_EIGVALSH_OPTS_INIT {sizeof(weft_eigvalsh_opts), NULL, 0, 0, 0}
+WEFT_API void weft_eigvalsh_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The eigenvalues that eigh gives, without their vectors.
+ *   x: [..., n, n]; float, complex
+ *   lower: read the lower triangle; else the upper one; 0 or 1; default true
+ * Fluent: w = wf_eigvalsh(s, a);
+ * StableHLO: weft.eigvalsh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_eigvalsh(weft_context* ctx, weft_tensor* x, const weft_eigvalsh_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SVD_HAS_FULL_MATRICES ((uint64_t)1 << 0)
+/* Optional attributes of weft_svd. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_svd_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t full_matrices;
+  int32_t reserved;
+} weft_svd_opts;
+#define WEFT_SVD_OPTS_INIT {sizeof(weft_svd_opts), NULL, 0, 0, 0}
+WEFT_API void weft_svd_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The singular value decomposition of matrices, x = u diag(s) vh: s in descending order, u's columns and vh's rows
+ * orthonormal. Vectors are what LAPACK's gesdd gives: a pair's sign, or its factor of modulus 1, is its to choose. A
+ * matrix with an element that is not finite has NaN everywhere. f16 and bf16 are computed in f32. The gradient of
+ * vectors is infinite or NaN where singular values are equal, and does not exist for those that full_matrices adds.
+ *   x: [..., m, n]; float, complex
+ *   full_matrices: u and vh are square; else they have as many vectors as there are values; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: f = wf_svd(s, a);
+ * StableHLO: weft.svd. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_svd(weft_context* ctx, weft_tensor* x, const weft_svd_opts* opts,
+    weft_tensor** out_u, weft_tensor** out_s, weft_tensor** out_vh) WEFT_NOEXCEPT;
+
+/* The singular values of matrices, in descending order.
+ *   x: [..., m, n]; float, complex
+ * Fluent: v = wf_svdvals(s, a);
+ * StableHLO: weft.svdvals. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_svdvals(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Eigenvalues of square matrices and their vectors, the columns of v: x v = v diag(w). Both are complex, of real
+ * matrices, too (c64 of f32, f16 and bf16, c128 of f64); their order is LAPACK's. Vectors have length 1 and a real
+ * largest element. A matrix with an element that is not finite has NaN everywhere. The gradient exists where
+ * eigenvalues differ; that of vectors is meant for functions that do not depend on their factors of modulus 1.
+ *   x: [..., n, n]; float, complex
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: e = wf_eig(s, a);
+ * StableHLO: weft.eig. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_eig(weft_context* ctx, weft_tensor* x, weft_tensor** out_eigenvalues,
+    weft_tensor** out_eigenvectors) WEFT_NOEXCEPT;
+
+/* The eigenvalues that eig gives, without their vectors.
+ *   x: [..., n, n]; float, complex
+ * Fluent: w = wf_eigvals(s, a);
+ * StableHLO: weft.eigvals. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_eigvals(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SOLVE_HAS_LEFT_SIDE ((uint64_t)1 << 0)
+/* Optional attributes of weft_solve. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_solve_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t left_side;
+  int32_t reserved;
+} weft_solve_opts;
+#define WEFT_SOLVE_OPTS_INIT {sizeof(weft_solve_opts), NULL, 0, 0, 0}
+WEFT_API void weft_solve_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Solves a x = b, or x a = b, for x, by LU decomposition with partial pivoting. Leading dimensions broadcast; b is a
+ * vector only where it has one dimension. Where a has no inverse the results are infinite or NaN. f16 and bf16 are
+ * computed in f32.
+ *   a: [..., n, n]; float, complex
+ *   b: [n] or [..., n, k]; [k, n] in place of [n, k] where a is on the right; float, complex
+ *   left_side: a x = b; else x a = b; 0 or 1; default true
+ * Fluent: x = wf_solve(s, a, b);
+ * StableHLO: weft.solve. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b,
+    const weft_solve_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The inverses of square matrices, by LU decomposition. A matrix without one gives infinities and NaN.
+ *   x: [..., n, n]; float, complex
+ * Fluent: y = wf_inv(s, a);
+ * StableHLO: weft.inv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_inv(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The determinants of square matrices, by LU decomposition; of no rows it is 1. The gradient is right where the
+ * determinant is 0, too; that of the gradient is NaN there.
+ *   x: [..., n, n]; float, complex
+ * Fluent: y = wf_det(s, a);
+ * StableHLO: weft.det. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_det(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The determinants of square matrices as sign and logarithm of the size, neither of which overflows: det = sign
+ * exp(logabsdet). Where the determinant is 0, so is the sign, and the logarithm is -inf.
+ *   x: [..., n, n]; float, complex
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: f = wf_slogdet(s, a);
+ * StableHLO: weft.slogdet. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_slogdet(weft_context* ctx, weft_tensor* x, weft_tensor** out_sign,
+    weft_tensor** out_logabsdet) WEFT_NOEXCEPT;
+
+#define WEFT_PINV_HAS_RTOL ((uint64_t)1 << 0)
+/* Optional attributes of weft_pinv. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_pinv_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double rtol;
+} weft_pinv_opts;
+#define WEFT_PINV_OPTS_INIT {sizeof(weft_pinv_opts), NULL, 0, 0}
+WEFT_API void weft_pinv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The pseudo-inverses of matrices, after Moore and Penrose, by their singular values. The gradient is that of a rank
+ * which stays.
+ *   x: [..., m, n]; float, complex
+ *   rtol: singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger
+ *   dimension; number; absent unless given
+ * Fluent: y = wf_pinv(s, a);
+ * StableHLO: weft.pinv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pinv(weft_context* ctx, weft_tensor* x, const weft_pinv_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LSTSQ_HAS_RTOL ((uint64_t)1 << 0)
+/* Optional attributes of weft_lstsq. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_lstsq_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double rtol;
+} weft_lstsq_opts;
+#define WEFT_LSTSQ_OPTS_INIT {sizeof(weft_lstsq_opts), NULL, 0, 0}
+WEFT_API void weft_lstsq_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The x of least length that makes a x - b shortest, by a's singular values; the squared lengths of a x - b, for each
+ * column of b; a's rank; its singular values. Leading dimensions broadcast; b is a vector only where it has one
+ * dimension.
+ *   a: [..., m, n]; float, complex
+ *   b: [m] or [..., m, k]; float, complex
+ *   rtol: singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger
+ *   dimension; number; absent unless given
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: f = wf_lstsq(s, a, b);
+ * StableHLO: weft.lstsq. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lstsq(weft_context* ctx, weft_tensor* a, weft_tensor* b,
+    const weft_lstsq_opts* opts, weft_tensor** out_solution, weft_tensor** out_residuals, weft_tensor** out_rank,
+    weft_tensor** out_singular_values) WEFT_NOEXCEPT;
+
+#define WEFT_MATRIX_RANK_HAS_RTOL ((uint64_t)1 << 0)
+#define WEFT_MATRIX_RANK_HAS_ATOL ((uint64_t)1 << 1)
+#define WEFT_MATRIX_RANK_HAS_HERMITIAN ((uint64_t)1 << 2)
+/* Optional attributes of weft_matrix_rank. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_matrix_rank_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double rtol;
+  double atol;
+  int32_t hermitian;
+  int32_t reserved;
+} weft_matrix_rank_opts;
+#define WEFT_MATRIX_RANK_OPTS_INIT {sizeof(weft_matrix_rank_opts), NULL, 0, 0, 0, 0, 0}
+WEFT_API void weft_matrix_rank_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How many singular values of each matrix are above a tolerance, the larger one of atol and rtol times the largest
+ * value, as i32.
+ *   x: [..., m, n]; float, complex
+ *   rtol: singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger
+ *   dimension, or 0 where atol is given; number; absent unless given
+ *   atol: singular values up to this count as 0, too; number; default 0
+ *   hermitian: x is hermitian, and its lower triangle is read; 0 or 1; default false
+ * Fluent: n = wf_matrix_rank(s, a);
+ * StableHLO: weft.matrix_rank. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_matrix_rank(weft_context* ctx, weft_tensor* x,
+    const weft_matrix_rank_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute kind of weft_matrix_norm. */
+typedef enum weft_matrix_norm_kind {
+  WEFT_MATRIX_NORM_KIND_P = 0,
+  WEFT_MATRIX_NORM_KIND_FRO = 1,
+  WEFT_MATRIX_NORM_KIND_NUC = 2,
+  WEFT_MATRIX_NORM_KIND_FORCE32 = 0x7FFFFFFF
+} weft_matrix_norm_kind;
+
+#define WEFT_MATRIX_NORM_HAS_KIND ((uint64_t)1 << 0)
+#define WEFT_MATRIX_NORM_HAS_P ((uint64_t)1 << 1)
+/* Optional attributes of weft_matrix_norm. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_matrix_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_matrix_norm_kind kind;
+  int32_t reserved_p;
+  double p;
+} weft_matrix_norm_opts;
+#define WEFT_MATRIX_NORM_OPTS_INIT {sizeof(weft_matrix_norm_opts), NULL, 0, (weft_matrix_norm_kind)0, 0, 0}
+WEFT_API void weft_matrix_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Norms of the matrices in the last two dimensions: Frobenius's, the sum of singular values, or that of degree p.
+ *   x: [..., m, n]; float, complex
+ *   kind: the norm of degree p, Frobenius's, or the sum of singular values; one of p, fro, nuc; default fro
+ *   p: 2: largest singular value; 1: largest column sum; inf: largest row sum; -2, -1, -inf: the least of these;
+ *   number; default 2
+ * Fluent: n = wf_matrix_norm(s, a);
+ * StableHLO: weft.matrix_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_matrix_norm(weft_context* ctx, weft_tensor* x,
+    const weft_matrix_norm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute kind of weft_cond. */
+typedef enum weft_cond_kind {
+  WEFT_COND_KIND_P = 0,
+  WEFT_COND_KIND_FRO = 1,
+  WEFT_COND_KIND_NUC = 2,
+  WEFT_COND_KIND_FORCE32 = 0x7FFFFFFF
+} weft_cond_kind;
+
+#define WEFT_COND_HAS_KIND ((uint64_t)1 << 0)
+#define WEFT_COND_HAS_P ((uint64_t)1 << 1)
+/* Optional attributes of weft_cond. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_cond_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_cond_kind kind;
+  int32_t reserved_p;
+  double p;
+} weft_cond_opts;
+#define WEFT_COND_OPTS_INIT {sizeof(weft_cond_opts), NULL, 0, (weft_cond_kind)0, 0, 0}
+WEFT_API void weft_cond_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The condition numbers of matrices: a norm of the matrix times that of its inverse; for p = 2 and -2 the ratio of the
+ * extreme singular values, of matrices that are not square, too. A matrix without an inverse has an infinite or NaN
+ * one.
+ *   x: [..., m, n]; float, complex
+ *   kind: the norm of degree p, Frobenius's, or the sum of singular values; one of p, fro, nuc; default p
+ *   p: 2: largest singular value; 1: largest column sum; inf: largest row sum; -2, -1, -inf: the least of these;
+ *   number; default 2
+ * Fluent: n = wf_cond(s, a);
+ * StableHLO: weft.cond. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cond(weft_context* ctx, weft_tensor* x, const weft_cond_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CHOLESKY_SOLVE_HAS_LOWER ((uint64_t)1 << 0)
+/* Optional attributes of weft_cholesky_solve. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_cholesky_solve_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_cholesky_solve_opts;
+#define WEFT_CHOLESKY_SOLVE_OPTS_INIT {sizeof(weft_cholesky_solve_opts), NULL, 0, 0, 0}
+WEFT_API void weft_cholesky_solve_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Solves a x = b for x, given cholesky's factor of a.
+ *   factor: [..., n, n], cholesky's; the other triangle is not read; float, complex
+ *   b: [..., n, k]; float, complex
+ *   lower: the factor is a lower triangle; else an upper one; 0 or 1; default false
+ * Fluent: x = wf_cholesky_solve(s, wf_cholesky(s, a), b);
+ * StableHLO: weft.cholesky_solve. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cholesky_solve(weft_context* ctx, weft_tensor* factor, weft_tensor* b,
+    const weft_cholesky_solve_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CHOLESKY_INVERSE_HAS_LOWER ((uint64_t)1 << 0)
+/* Optional attributes of weft_cholesky_inverse. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_cholesky_inverse_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_cholesky_inverse_opts;
+#define WEFT_CHOLESKY_INVERSE_OPTS_INIT {sizeof(weft_cholesky_inverse_opts), NULL, 0, 0, 0}
+WEFT_API void weft_cholesky_inverse_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The inverse of a, given cholesky's factor of it.
+ *   factor: [..., n, n], cholesky's; the other triangle is not read; float, complex
+ *   lower: the factor is a lower triangle; else an upper one; 0 or 1; default false
+ * Fluent: y = wf_cholesky_inverse(s, wf_cholesky(s, a));
+ * StableHLO: weft.cholesky_inverse. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cholesky_inverse(weft_context* ctx, weft_tensor* factor,
+    const weft_cholesky_inverse_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The exponentials of square matrices, by Padé's approximation of degree 13, scaled and squared as the norm asks for:
+ * at most 16 times, so that a matrix with a 1-norm above 350,000 gives NaN.
+ *   x: [..., n, n]; float, complex
+ * Fluent: y = wf_matrix_exp(s, a);
+ * StableHLO: weft.matrix_exp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_matrix_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The first columns of the product of Householder's reflections I - tau v v^H, each v having a 1 on the diagonal and
+ * zeros above it, which are not read.
+ *   v: [..., m, n], reflectors in the columns below the diagonal, n at most m; float, complex
+ *   tau: [..., k], their factors, k at most n; float, complex
+ * Fluent: q = wf_householder_product(s, v, tau);
+ * StableHLO: weft.householder_product. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_householder_product(weft_context* ctx, weft_tensor* v, weft_tensor* tau,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Solves the equations b = Σ a x for the tensor x, the sum being over all dimensions of a behind those of b.
+ *   a: b's dimensions, then others of as many elements; float, complex
+ *   b: right side; float, complex
+ * Fluent: x = wf_tensorsolve(s, a, b);
+ * StableHLO: weft.tensorsolve. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensorsolve(weft_context* ctx, weft_tensor* a, weft_tensor* b,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TENSORINV_HAS_IND ((uint64_t)1 << 0)
+/* Optional attributes of weft_tensorinv. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_tensorinv_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t ind;
+} weft_tensorinv_opts;
+#define WEFT_TENSORINV_OPTS_INIT {sizeof(weft_tensorinv_opts), NULL, 0, 0}
+WEFT_API void weft_tensorinv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The inverse of a as a map from tensors of its last dimensions to tensors of its first ones: their places are
+ * exchanged.
+ *   a: as many elements in the first ind dimensions as in the others; float, complex
+ *   ind: of how many leading dimensions, at least 1; integer; default 2
+ * Fluent: y = wf_tensorinv(s, a);
+ * StableHLO: weft.tensorinv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensorinv(weft_context* ctx, weft_tensor* a, const weft_tensorinv_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

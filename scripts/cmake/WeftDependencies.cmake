@@ -1,4 +1,4 @@
-# Finds what Weft is built from: LLVM 19, Abseil, Cap'n Proto, zstd, zlib, libffi, xxHash and nlohmann's JSON (headers only).
+# Finds what Weft is built from: LLVM 19, Abseil, Cap'n Proto, LAPACK, zstd, zlib, libffi, xxHash and nlohmann's JSON (headers only).
 # Abseil and Cap'n Proto are private position-independent builds that scripts/install-deps keeps in a
 # cache shared by all build trees; with WEFT_SYSTEM_DEPS the system's shared libraries where they serve.
 
@@ -70,6 +70,14 @@ target_link_libraries(weft_zstd INTERFACE "${WEFT_ZSTD_LIBRARY}")
 add_library(weft_ffi INTERFACE)
 target_include_directories(weft_ffi SYSTEM INTERFACE "${WEFT_FFI_INCLUDE}")
 target_link_libraries(weft_ffi INTERFACE "${WEFT_FFI_LIBRARY}")
+
+# --- LAPACK, over the reference BLAS ---------------------------------------------------------------------------
+# Debian's archives, whose code is position independent: of LAPACK the one built so, of BLAS the only one, which refers to functions
+# alone. src/linalg has the products of matrices itself, and the two functions that Fortran asks its surroundings for.
+find_library(WEFT_LAPACK_STATIC NAMES liblapack_pic.a REQUIRED)
+find_library(WEFT_BLAS_STATIC NAMES libblas.a PATH_SUFFIXES "${CMAKE_LIBRARY_ARCHITECTURE}/blas" blas NO_DEFAULT_PATH PATHS /usr/lib REQUIRED)
+add_library(weft_lapack INTERFACE)
+target_link_libraries(weft_lapack INTERFACE "${WEFT_LAPACK_STATIC}" "${WEFT_BLAS_STATIC}")
 
 # --- Abseil and Cap'n Proto --------------------------------------------------------------------------
 # The system's Abseil serves from 20230802 on: before, Debian built it with a string_view of its own.

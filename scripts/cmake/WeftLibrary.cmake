@@ -70,6 +70,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)
 endif()
 
 weft_layer(weft_runtime src/runtime)
+weft_layer(weft_linalg src/linalg)
 weft_layer(weft_data src/data)
 weft_layer(weft_distributed src/distributed)
 weft_layer(weft_ir src/ir)
@@ -105,6 +106,8 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/c_api/description.cc" PRO
   OBJECT_DEPENDS "${weft_description_packed};${weft_description_size}")
 target_link_libraries(weft_c_api PUBLIC weft_zlib)
 
+target_link_libraries(weft_linalg PUBLIC weft_lapack)
+target_link_libraries(weft_ops PUBLIC weft_linalg)
 target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
 target_link_libraries(weft_backends_custom_call PUBLIC weft_ffi)
 target_link_libraries(weft_data PUBLIC weft_zlib)

@@ -33,6 +33,8 @@ COMPONENTS = [
     Component("Zstandard", r"/libzstd\.a$", "BSD-3-Clause", "https://facebook.github.io/zstd", "libzstd-dev",
               note="Used under the BSD licence, one of the two that its text offers."),
     Component("libffi", r"/libffi_pic\.a$", "MIT", "https://sourceware.org/libffi", "libffi-dev"),
+    Component("LAPACK", r"/liblapack_pic\.a$", "BSD-3-Clause", "https://netlib.org/lapack", "liblapack-dev"),
+    Component("BLAS (reference)", r"/libblas\.a$", "BSD-3-Clause", "https://netlib.org/blas", "libblas-dev"),
     Component("zlib", r"/libz\.a$", "Zlib", "https://zlib.net", "zlib1g-dev"),
     Component("GCC libstdc++, libgcc and start files", r"/(libstdc\+\+|libgcc|libgcc_eh|libatomic)\.a$|/crt(begin|end)\w*\.o$",
               "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org", "libstdc++-12-dev", note=GCC_NOTE),

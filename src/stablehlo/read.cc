@@ -489,8 +489,12 @@ Values WithExtras(const Values& results, const ir::StableHloOp& call, const Pars
     }
   }
   const ir::Node* node = results.empty() ? nullptr : results[0].node.get();
-  const bool made_here = node != nullptr && !node->op().parameter && node->results().size() == results.size() &&
-                         std::ranges::find(call.operands, results[0]) == call.operands.end();
+  bool made_here = node != nullptr && !node->op().parameter && node->results().size() == results.size() &&
+                   std::ranges::find(call.operands, results[0]) == call.operands.end();
+  // A call that became several operations has no one node to carry them.
+  for (uint32_t i = 0; i < results.size(); ++i) {
+    made_here = made_here && results[i].node.get() == node && results[i].result == i;
+  }
   if (extras == ir::NodeExtras() || !made_here) return results;
   std::unique_ptr<ir::Regions> regions;
   if (!node->regions().empty()) regions.reset(new ir::Regions{{node->regions().begin(), node->regions().end()}});

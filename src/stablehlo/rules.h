@@ -21,8 +21,9 @@ struct Rule {
 const Rule* FindRule(std::string_view name);
 std::vector<std::string> RuleNames();  // in no order
 
-// Operations that are others in disguise (rewrites.cc) and those of CHLO (chlo.cc).
+// Operations that are others in disguise (rewrites.cc), those of CHLO (chlo.cc) and calls of LAPACK (lapack.cc).
 std::span<const Rule> Rewrites();
+std::span<const Rule> LapackRules();
 std::span<const Rule> ChloRules();
 
 // op.op at the operands and captures with the schema's attributes and the regions' functions.

@@ -1484,6 +1484,85 @@ static void part_7(void) {
   OFFSET(weft_vecdot_opts, next);
   OFFSET(weft_vecdot_opts, present);
   OFFSET(weft_vecdot_opts, axis);
+  SIZE(weft_qr_opts);
+  OFFSET(weft_qr_opts, struct_size);
+  OFFSET(weft_qr_opts, next);
+  OFFSET(weft_qr_opts, present);
+  OFFSET(weft_qr_opts, full_matrices);
+  OFFSET(weft_qr_opts, reserved);
+  SIZE(weft_eigh_opts);
+  OFFSET(weft_eigh_opts, struct_size);
+  OFFSET(weft_eigh_opts, next);
+  OFFSET(weft_eigh_opts, present);
+  OFFSET(weft_eigh_opts, lower);
+  OFFSET(weft_eigh_opts, reserved);
+  SIZE(weft_eigvalsh_opts);
+  OFFSET(weft_eigvalsh_opts, struct_size);
+  OFFSET(weft_eigvalsh_opts, next);
+  OFFSET(weft_eigvalsh_opts, present);
+  OFFSET(weft_eigvalsh_opts, lower);
+  OFFSET(weft_eigvalsh_opts, reserved);
+  SIZE(weft_svd_opts);
+  OFFSET(weft_svd_opts, struct_size);
+  OFFSET(weft_svd_opts, next);
+  OFFSET(weft_svd_opts, present);
+  OFFSET(weft_svd_opts, full_matrices);
+  OFFSET(weft_svd_opts, reserved);
+  SIZE(weft_solve_opts);
+  OFFSET(weft_solve_opts, struct_size);
+  OFFSET(weft_solve_opts, next);
+  OFFSET(weft_solve_opts, present);
+  OFFSET(weft_solve_opts, left_side);
+  OFFSET(weft_solve_opts, reserved);
+  SIZE(weft_pinv_opts);
+  OFFSET(weft_pinv_opts, struct_size);
+  OFFSET(weft_pinv_opts, next);
+  OFFSET(weft_pinv_opts, present);
+  OFFSET(weft_pinv_opts, rtol);
+  SIZE(weft_lstsq_opts);
+  OFFSET(weft_lstsq_opts, struct_size);
+  OFFSET(weft_lstsq_opts, next);
+  OFFSET(weft_lstsq_opts, present);
+  OFFSET(weft_lstsq_opts, rtol);
+  SIZE(weft_matrix_rank_opts);
+  OFFSET(weft_matrix_rank_opts, struct_size);
+  OFFSET(weft_matrix_rank_opts, next);
+  OFFSET(weft_matrix_rank_opts, present);
+  OFFSET(weft_matrix_rank_opts, rtol);
+  OFFSET(weft_matrix_rank_opts, atol);
+  OFFSET(weft_matrix_rank_opts, hermitian);
+  OFFSET(weft_matrix_rank_opts, reserved);
+  SIZE(weft_matrix_norm_opts);
+  OFFSET(weft_matrix_norm_opts, struct_size);
+  OFFSET(weft_matrix_norm_opts, next);
+  OFFSET(weft_matrix_norm_opts, present);
+  OFFSET(weft_matrix_norm_opts, kind);
+  OFFSET(weft_matrix_norm_opts, reserved_p);
+  OFFSET(weft_matrix_norm_opts, p);
+  SIZE(weft_cond_opts);
+  OFFSET(weft_cond_opts, struct_size);
+  OFFSET(weft_cond_opts, next);
+  OFFSET(weft_cond_opts, present);
+  OFFSET(weft_cond_opts, kind);
+  OFFSET(weft_cond_opts, reserved_p);
+  OFFSET(weft_cond_opts, p);
+  SIZE(weft_cholesky_solve_opts);
+  OFFSET(weft_cholesky_solve_opts, struct_size);
+  OFFSET(weft_cholesky_solve_opts, next);
+  OFFSET(weft_cholesky_solve_opts, present);
+  OFFSET(weft_cholesky_solve_opts, lower);
+  OFFSET(weft_cholesky_solve_opts, reserved);
+  SIZE(weft_cholesky_inverse_opts);
+  OFFSET(weft_cholesky_inverse_opts, struct_size);
+  OFFSET(weft_cholesky_inverse_opts, next);
+  OFFSET(weft_cholesky_inverse_opts, present);
+  OFFSET(weft_cholesky_inverse_opts, lower);
+  OFFSET(weft_cholesky_inverse_opts, reserved);
+  SIZE(weft_tensorinv_opts);
+  OFFSET(weft_tensorinv_opts, struct_size);
+  OFFSET(weft_tensorinv_opts, next);
+  OFFSET(weft_tensorinv_opts, present);
+  OFFSET(weft_tensorinv_opts, ind);
   SIZE(weft_code);
   VALUE(WEFT_OK);
   VALUE(WEFT_CANCELLED);
@@ -1552,6 +1631,9 @@ static void part_7(void) {
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
   VALUE(WEFT_MODE_DEBUG);
+}
+
+static void part_8(void) {
   SIZE(weft_option_source);
   VALUE(WEFT_OPTION_FROM_DEFAULT);
   VALUE(WEFT_OPTION_FROM_ENVIRONMENT);
@@ -1755,6 +1837,9 @@ static void part_8(void) {
   SIZE(weft_rng_bit_generator_rng_algorithm);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY);
+}
+
+static void part_9(void) {
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX);
   SIZE(weft_bce_reduction);
   VALUE(WEFT_BCE_REDUCTION_MEAN);
@@ -1874,6 +1959,14 @@ static void part_9(void) {
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
+  SIZE(weft_matrix_norm_kind);
+  VALUE(WEFT_MATRIX_NORM_KIND_P);
+  VALUE(WEFT_MATRIX_NORM_KIND_FRO);
+  VALUE(WEFT_MATRIX_NORM_KIND_NUC);
+  SIZE(weft_cond_kind);
+  VALUE(WEFT_COND_KIND_P);
+  VALUE(WEFT_COND_KIND_FRO);
+  VALUE(WEFT_COND_KIND_NUC);
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
@@ -1950,6 +2043,9 @@ static void part_9(void) {
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_DIMS);
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
+}
+
+static void part_10(void) {
   VALUE(WEFT_VAR_HAS_CORRECTION);
   VALUE(WEFT_ARGSORT_HAS_AXIS);
   VALUE(WEFT_ARGSORT_HAS_DESCENDING);
@@ -2153,6 +2249,9 @@ static void part_10(void) {
   VALUE(WEFT_SLICE_SCATTER_HAS_AXIS);
   VALUE(WEFT_SLICE_SCATTER_HAS_START);
   VALUE(WEFT_SLICE_SCATTER_HAS_LIMIT);
+}
+
+static void part_11(void) {
   VALUE(WEFT_SLICE_SCATTER_HAS_STEP);
   VALUE(WEFT_TAKE_ALONG_AXIS_HAS_AXIS);
   VALUE(WEFT_UNFOLD_HAS_STEP);
@@ -2218,6 +2317,23 @@ static void part_10(void) {
   VALUE(WEFT_TRAPEZOID_HAS_DX);
   VALUE(WEFT_VANDER_HAS_INCREASING);
   VALUE(WEFT_VECDOT_HAS_AXIS);
+  VALUE(WEFT_QR_HAS_FULL_MATRICES);
+  VALUE(WEFT_EIGH_HAS_LOWER);
+  VALUE(WEFT_EIGVALSH_HAS_LOWER);
+  VALUE(WEFT_SVD_HAS_FULL_MATRICES);
+  VALUE(WEFT_SOLVE_HAS_LEFT_SIDE);
+  VALUE(WEFT_PINV_HAS_RTOL);
+  VALUE(WEFT_LSTSQ_HAS_RTOL);
+  VALUE(WEFT_MATRIX_RANK_HAS_RTOL);
+  VALUE(WEFT_MATRIX_RANK_HAS_ATOL);
+  VALUE(WEFT_MATRIX_RANK_HAS_HERMITIAN);
+  VALUE(WEFT_MATRIX_NORM_HAS_KIND);
+  VALUE(WEFT_MATRIX_NORM_HAS_P);
+  VALUE(WEFT_COND_HAS_KIND);
+  VALUE(WEFT_COND_HAS_P);
+  VALUE(WEFT_CHOLESKY_SOLVE_HAS_LOWER);
+  VALUE(WEFT_CHOLESKY_INVERSE_HAS_LOWER);
+  VALUE(WEFT_TENSORINV_HAS_IND);
   OFFSET(struct weft_api_v1, struct_size);
   OFFSET(struct weft_api_v1, release_version);
   OFFSET(struct weft_api_v1, get_proc);
@@ -2339,6 +2455,9 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, context_cache);
   OFFSET(struct weft_api_v1, cache_dir);
   OFFSET(struct weft_api_v1, cache_read_stats);
+}
+
+static void part_12(void) {
   OFFSET(struct weft_api_v1, cache_flush);
   OFFSET(struct weft_api_v1, cache_retain);
   OFFSET(struct weft_api_v1, cache_release);

@@ -40,6 +40,11 @@ REFUSALS = {
     "inverse": "powers of an inverse",
     "broadcast": "places of another shape than the heights",
     "slices": "the different slices along an axis",
+    "batches of vectors": "solve of as many vectors as matrices, and errors instead of values",
+    "batches that broadcast": "equations whose leading dimensions broadcast, but for solve and lstsq",
+    "r alone": "r without q",
+    "tolerances as tensors": "tolerances of matrices one by one, absolute ones of pinv, hermitian pinv",
+    "axes that move": "tensorsolve with dims",
 }
 
 

@@ -2995,12 +2995,12 @@ struct unique_static_results {
 
 /* Options of weft::cholesky, by name and in this order. Since 1.1. */
 struct cholesky_options {
-  maybe<bool> lower = {}; /* read the lower triangle, a = l l^T; else the upper one, a = u^T u; default false */
+  maybe<bool> lower = {}; /* read the lower triangle, a = l l^H; else the upper one, a = u^H u; default false */
 };
-/* The Cholesky decomposition of symmetric positive definite matrices, a = l l^T (lower) or u^T u. The other triangle of
- * a is not read, that of the result is 0. A matrix that is not positive definite gives NaN everywhere. f16 and bf16 are
- * computed in f32. The gradient is that of the triangle which is read.
- *   a: [..., n, n], symmetric; one triangle is read; float
+/* The Cholesky decomposition of symmetric or hermitian positive definite matrices, a = l l^H (lower) or u^H u. The
+ * other triangle of a is not read, that of the result is 0. A matrix that is not positive definite gives NaN
+ * everywhere. f16 and bf16 are computed in f32. The gradient is that of the triangle which is read.
+ *   a: [..., n, n], symmetric or hermitian; one triangle is read; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
 [[nodiscard]] inline result<tensor> try_cholesky(const tensor& a, const cholesky_options& options = {}) {
@@ -3153,12 +3153,13 @@ struct triangular_solve_options {
   maybe<bool> left_side = {}; /* op(a) x = b; else x op(a) = b; default true */
   maybe<bool> lower = {}; /* a is a lower triangle; else an upper one; default true */
   maybe<bool> unit_diagonal = {}; /* take the diagonal of a for ones without reading it; default false */
-  maybe<triangular_solve_transpose_a> transpose_a = {}; /* op: a itself, or its transpose; default NO_TRANSPOSE */
+  /* op: a itself, its transpose, or its conjugate transpose; default NO_TRANSPOSE */
+  maybe<triangular_solve_transpose_a> transpose_a = {};
 };
 /* Solves op(a) x = b, or x op(a) = b, for x, a being triangular matrices. Where the diagonal has a 0 the results are
  * infinite or NaN. f16 and bf16 are computed in f32.
- *   a: [..., n, n], triangular; the other triangle is not read; float
- *   b: [..., n, m], or [..., m, n] where a is on the right; float
+ *   a: [..., n, n], triangular; the other triangle is not read; float, complex
+ *   b: [..., n, m], or [..., m, n] where a is on the right; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
 [[nodiscard]] inline result<tensor> try_triangular_solve(const tensor& a, const tensor& b,
@@ -8967,6 +8968,631 @@ struct vecdot_options {
 }
 [[nodiscard]] inline tensor vecdot(const tensor& x, const tensor& y, const vecdot_options& options = {}) {
   return detail::must(try_vecdot(x, y, options));
+}
+
+/* Results of weft::lu. Since 1.2. */
+struct lu_results {
+  tensor lu;
+  tensor pivots;
+  tensor permutation;
+};
+/* The LU decomposition of matrices by partial pivoting: a[permutation] = l u. lu has u in its upper triangle and below
+ * it l, whose diagonal of ones is left out. Row i was exchanged with row pivots[i], counted from 0, one after the
+ * other; permutation is what comes of that. A matrix without an inverse has zeros on u's diagonal; one with an element
+ * that is not finite has NaN everywhere. f16 and bf16 are computed in f32.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<lu_results> try_lu(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_tensor* out2 = nullptr;
+  weft_error* const raw = weft_lu(context, x.get(), &out0, &out1, &out2);
+  if (raw != nullptr) return result<lu_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  result<tensor> made2 = detail::made(nullptr, context, out2);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  if (!made2) return made2.error();
+  return lu_results{*std::move(made0), *std::move(made1), *std::move(made2)};
+}
+[[nodiscard]] inline lu_results lu(const tensor& x) {
+  return detail::must(try_lu(x));
+}
+
+/* Options of weft::qr, by name and in this order. Since 1.2. */
+struct qr_options {
+  /* q is square; else it has as many columns as x's smaller dimension; default false */
+  maybe<bool> full_matrices = {};
+};
+/* Results of weft::qr. Since 1.2. */
+struct qr_results {
+  tensor q;
+  tensor r;
+};
+/* The QR decomposition of matrices by Householder's reflections: x = q r, q with orthonormal columns, r an upper
+ * triangle whose diagonal may have either sign. A matrix with an element that is not finite has NaN everywhere. f16 and
+ * bf16 are computed in f32. The gradient is that of x of full rank; with full_matrices there is none where x has more
+ * rows than columns.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<qr_results> try_qr(const tensor& x, const qr_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_qr_opts o{};
+  o.struct_size = sizeof o;
+  if (options.full_matrices) {
+    o.present |= WEFT_QR_HAS_FULL_MATRICES;
+    o.full_matrices = *options.full_matrices ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_qr(context, x.get(), &o, &out0, &out1);
+  if (raw != nullptr) return result<qr_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return qr_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline qr_results qr(const tensor& x, const qr_options& options = {}) {
+  return detail::must(try_qr(x, options));
+}
+
+/* Options of weft::eigh, by name and in this order. Since 1.2. */
+struct eigh_options {
+  maybe<bool> lower = {}; /* read the lower triangle; else the upper one; default true */
+};
+/* Results of weft::eigh. Since 1.2. */
+struct eigh_results {
+  tensor eigenvalues;
+  tensor eigenvectors;
+};
+/* Eigenvalues of symmetric or hermitian matrices, in ascending order and real, and their vectors, the columns of a
+ * unitary matrix: x v = v diag(w). Vectors are what LAPACK's syevd and heevd give: their sign, or their factor of
+ * modulus 1, is theirs to choose. A matrix with an element that is not finite has NaN everywhere. f16 and bf16 are
+ * computed in f32. The gradient is that of the triangle which is read; that of vectors is infinite or NaN where
+ * eigenvalues are equal.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<eigh_results> try_eigh(const tensor& x, const eigh_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_eigh_opts o{};
+  o.struct_size = sizeof o;
+  if (options.lower) {
+    o.present |= WEFT_EIGH_HAS_LOWER;
+    o.lower = *options.lower ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_eigh(context, x.get(), &o, &out0, &out1);
+  if (raw != nullptr) return result<eigh_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return eigh_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline eigh_results eigh(const tensor& x, const eigh_options& options = {}) {
+  return detail::must(try_eigh(x, options));
+}
+
+/* Options of weft::eigvalsh, by name and in this order. Since 1.2. */
+struct eigvalsh_options {
+  maybe<bool> lower = {}; /* read the lower triangle; else the upper one; default true */
+};
+/* The eigenvalues that eigh gives, without their vectors.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_eigvalsh(const tensor& x, const eigvalsh_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_eigvalsh_opts o{};
+  o.struct_size = sizeof o;
+  if (options.lower) {
+    o.present |= WEFT_EIGVALSH_HAS_LOWER;
+    o.lower = *options.lower ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_eigvalsh(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor eigvalsh(const tensor& x, const eigvalsh_options& options = {}) {
+  return detail::must(try_eigvalsh(x, options));
+}
+
+/* Options of weft::svd, by name and in this order. Since 1.2. */
+struct svd_options {
+  /* u and vh are square; else they have as many vectors as there are values; default false */
+  maybe<bool> full_matrices = {};
+};
+/* Results of weft::svd. Since 1.2. */
+struct svd_results {
+  tensor u;
+  tensor s;
+  tensor vh;
+};
+/* The singular value decomposition of matrices, x = u diag(s) vh: s in descending order, u's columns and vh's rows
+ * orthonormal. Vectors are what LAPACK's gesdd gives: a pair's sign, or its factor of modulus 1, is its to choose. A
+ * matrix with an element that is not finite has NaN everywhere. f16 and bf16 are computed in f32. The gradient of
+ * vectors is infinite or NaN where singular values are equal, and does not exist for those that full_matrices adds.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<svd_results> try_svd(const tensor& x, const svd_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_svd_opts o{};
+  o.struct_size = sizeof o;
+  if (options.full_matrices) {
+    o.present |= WEFT_SVD_HAS_FULL_MATRICES;
+    o.full_matrices = *options.full_matrices ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_tensor* out2 = nullptr;
+  weft_error* const raw = weft_svd(context, x.get(), &o, &out0, &out1, &out2);
+  if (raw != nullptr) return result<svd_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  result<tensor> made2 = detail::made(nullptr, context, out2);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  if (!made2) return made2.error();
+  return svd_results{*std::move(made0), *std::move(made1), *std::move(made2)};
+}
+[[nodiscard]] inline svd_results svd(const tensor& x, const svd_options& options = {}) {
+  return detail::must(try_svd(x, options));
+}
+
+/* The singular values of matrices, in descending order.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_svdvals(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_svdvals(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor svdvals(const tensor& x) {
+  return detail::must(try_svdvals(x));
+}
+
+/* Results of weft::eig. Since 1.2. */
+struct eig_results {
+  tensor eigenvalues;
+  tensor eigenvectors;
+};
+/* Eigenvalues of square matrices and their vectors, the columns of v: x v = v diag(w). Both are complex, of real
+ * matrices, too (c64 of f32, f16 and bf16, c128 of f64); their order is LAPACK's. Vectors have length 1 and a real
+ * largest element. A matrix with an element that is not finite has NaN everywhere. The gradient exists where
+ * eigenvalues differ; that of vectors is meant for functions that do not depend on their factors of modulus 1.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<eig_results> try_eig(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_eig(context, x.get(), &out0, &out1);
+  if (raw != nullptr) return result<eig_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return eig_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline eig_results eig(const tensor& x) {
+  return detail::must(try_eig(x));
+}
+
+/* The eigenvalues that eig gives, without their vectors.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_eigvals(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_eigvals(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor eigvals(const tensor& x) {
+  return detail::must(try_eigvals(x));
+}
+
+/* Options of weft::solve, by name and in this order. Since 1.2. */
+struct solve_options {
+  maybe<bool> left_side = {}; /* a x = b; else x a = b; default true */
+};
+/* Solves a x = b, or x a = b, for x, by LU decomposition with partial pivoting. Leading dimensions broadcast; b is a
+ * vector only where it has one dimension. Where a has no inverse the results are infinite or NaN. f16 and bf16 are
+ * computed in f32.
+ *   a: [..., n, n]; float, complex
+ *   b: [n] or [..., n, k]; [k, n] in place of [n, k] where a is on the right; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_solve(const tensor& a, const tensor& b, const solve_options& options = {}) {
+  weft_context* const context = detail::context_of(a, b);
+  weft_solve_opts o{};
+  o.struct_size = sizeof o;
+  if (options.left_side) {
+    o.present |= WEFT_SOLVE_HAS_LEFT_SIDE;
+    o.left_side = *options.left_side ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_solve(context, a.get(), b.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor solve(const tensor& a, const tensor& b, const solve_options& options = {}) {
+  return detail::must(try_solve(a, b, options));
+}
+
+/* The inverses of square matrices, by LU decomposition. A matrix without one gives infinities and NaN.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_inv(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_inv(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor inv(const tensor& x) {
+  return detail::must(try_inv(x));
+}
+
+/* The determinants of square matrices, by LU decomposition; of no rows it is 1. The gradient is right where the
+ * determinant is 0, too; that of the gradient is NaN there.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_det(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_det(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor det(const tensor& x) {
+  return detail::must(try_det(x));
+}
+
+/* Results of weft::slogdet. Since 1.2. */
+struct slogdet_results {
+  tensor sign;
+  tensor logabsdet;
+};
+/* The determinants of square matrices as sign and logarithm of the size, neither of which overflows: det = sign
+ * exp(logabsdet). Where the determinant is 0, so is the sign, and the logarithm is -inf.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<slogdet_results> try_slogdet(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_slogdet(context, x.get(), &out0, &out1);
+  if (raw != nullptr) return result<slogdet_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return slogdet_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline slogdet_results slogdet(const tensor& x) {
+  return detail::must(try_slogdet(x));
+}
+
+/* Options of weft::pinv, by name and in this order. Since 1.2. */
+struct pinv_options {
+  /* singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger dimension */
+  maybe<double> rtol = {};
+};
+/* The pseudo-inverses of matrices, after Moore and Penrose, by their singular values. The gradient is that of a rank
+ * which stays.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_pinv(const tensor& x, const pinv_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_pinv_opts o{};
+  o.struct_size = sizeof o;
+  if (options.rtol) {
+    o.present |= WEFT_PINV_HAS_RTOL;
+    o.rtol = *options.rtol;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_pinv(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor pinv(const tensor& x, const pinv_options& options = {}) {
+  return detail::must(try_pinv(x, options));
+}
+
+/* Options of weft::lstsq, by name and in this order. Since 1.2. */
+struct lstsq_options {
+  /* singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger dimension */
+  maybe<double> rtol = {};
+};
+/* Results of weft::lstsq. Since 1.2. */
+struct lstsq_results {
+  tensor solution;
+  tensor residuals;
+  tensor rank;
+  tensor singular_values;
+};
+/* The x of least length that makes a x - b shortest, by a's singular values; the squared lengths of a x - b, for each
+ * column of b; a's rank; its singular values. Leading dimensions broadcast; b is a vector only where it has one
+ * dimension.
+ *   a: [..., m, n]; float, complex
+ *   b: [m] or [..., m, k]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<lstsq_results> try_lstsq(const tensor& a, const tensor& b,
+    const lstsq_options& options = {}) {
+  weft_context* const context = detail::context_of(a, b);
+  weft_lstsq_opts o{};
+  o.struct_size = sizeof o;
+  if (options.rtol) {
+    o.present |= WEFT_LSTSQ_HAS_RTOL;
+    o.rtol = *options.rtol;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_tensor* out2 = nullptr;
+  weft_tensor* out3 = nullptr;
+  weft_error* const raw = weft_lstsq(context, a.get(), b.get(), &o, &out0, &out1, &out2, &out3);
+  if (raw != nullptr) return result<lstsq_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  result<tensor> made2 = detail::made(nullptr, context, out2);
+  result<tensor> made3 = detail::made(nullptr, context, out3);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  if (!made2) return made2.error();
+  if (!made3) return made3.error();
+  return lstsq_results{*std::move(made0), *std::move(made1), *std::move(made2), *std::move(made3)};
+}
+[[nodiscard]] inline lstsq_results lstsq(const tensor& a, const tensor& b, const lstsq_options& options = {}) {
+  return detail::must(try_lstsq(a, b, options));
+}
+
+/* Options of weft::matrix_rank, by name and in this order. Since 1.2. */
+struct matrix_rank_options {
+  /* singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger dimension, or 0
+   * where atol is given
+   */
+  maybe<double> rtol = {};
+  maybe<double> atol = {}; /* singular values up to this count as 0, too; default 0 */
+  maybe<bool> hermitian = {}; /* x is hermitian, and its lower triangle is read; default false */
+};
+/* How many singular values of each matrix are above a tolerance, the larger one of atol and rtol times the largest
+ * value, as i32.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_matrix_rank(const tensor& x, const matrix_rank_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_matrix_rank_opts o{};
+  o.struct_size = sizeof o;
+  if (options.rtol) {
+    o.present |= WEFT_MATRIX_RANK_HAS_RTOL;
+    o.rtol = *options.rtol;
+  }
+  if (options.atol) {
+    o.present |= WEFT_MATRIX_RANK_HAS_ATOL;
+    o.atol = *options.atol;
+  }
+  if (options.hermitian) {
+    o.present |= WEFT_MATRIX_RANK_HAS_HERMITIAN;
+    o.hermitian = *options.hermitian ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_matrix_rank(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor matrix_rank(const tensor& x, const matrix_rank_options& options = {}) {
+  return detail::must(try_matrix_rank(x, options));
+}
+
+/* Values of the attribute kind of weft::matrix_norm. Since 1.2. */
+enum class matrix_norm_kind : std::int32_t {
+  p = WEFT_MATRIX_NORM_KIND_P,
+  fro = WEFT_MATRIX_NORM_KIND_FRO,
+  nuc = WEFT_MATRIX_NORM_KIND_NUC,
+};
+/* Options of weft::matrix_norm, by name and in this order. Since 1.2. */
+struct matrix_norm_options {
+  /* the norm of degree p, Frobenius's, or the sum of singular values; default fro */
+  maybe<matrix_norm_kind> kind = {};
+  /* 2: largest singular value; 1: largest column sum; inf: largest row sum; -2, -1, -inf: the least of these; default 2 */
+  maybe<double> p = {};
+};
+/* Norms of the matrices in the last two dimensions: Frobenius's, the sum of singular values, or that of degree p.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_matrix_norm(const tensor& x, const matrix_norm_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_matrix_norm_opts o{};
+  o.struct_size = sizeof o;
+  if (options.kind) {
+    o.present |= WEFT_MATRIX_NORM_HAS_KIND;
+    o.kind = static_cast<weft_matrix_norm_kind>(*options.kind);
+  }
+  if (options.p) {
+    o.present |= WEFT_MATRIX_NORM_HAS_P;
+    o.p = *options.p;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_matrix_norm(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor matrix_norm(const tensor& x, const matrix_norm_options& options = {}) {
+  return detail::must(try_matrix_norm(x, options));
+}
+
+/* Values of the attribute kind of weft::cond. Since 1.2. */
+enum class cond_kind : std::int32_t {
+  p = WEFT_COND_KIND_P,
+  fro = WEFT_COND_KIND_FRO,
+  nuc = WEFT_COND_KIND_NUC,
+};
+/* Options of weft::cond, by name and in this order. Since 1.2. */
+struct cond_options {
+  maybe<cond_kind> kind = {}; /* the norm of degree p, Frobenius's, or the sum of singular values; default p */
+  /* 2: largest singular value; 1: largest column sum; inf: largest row sum; -2, -1, -inf: the least of these; default 2 */
+  maybe<double> p = {};
+};
+/* The condition numbers of matrices: a norm of the matrix times that of its inverse; for p = 2 and -2 the ratio of the
+ * extreme singular values, of matrices that are not square, too. A matrix without an inverse has an infinite or NaN
+ * one.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cond(const tensor& x, const cond_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_cond_opts o{};
+  o.struct_size = sizeof o;
+  if (options.kind) {
+    o.present |= WEFT_COND_HAS_KIND;
+    o.kind = static_cast<weft_cond_kind>(*options.kind);
+  }
+  if (options.p) {
+    o.present |= WEFT_COND_HAS_P;
+    o.p = *options.p;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cond(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cond(const tensor& x, const cond_options& options = {}) {
+  return detail::must(try_cond(x, options));
+}
+
+/* Options of weft::cholesky_solve, by name and in this order. Since 1.2. */
+struct cholesky_solve_options {
+  maybe<bool> lower = {}; /* the factor is a lower triangle; else an upper one; default false */
+};
+/* Solves a x = b for x, given cholesky's factor of a.
+ *   factor: [..., n, n], cholesky's; the other triangle is not read; float, complex
+ *   b: [..., n, k]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cholesky_solve(const tensor& factor, const tensor& b,
+    const cholesky_solve_options& options = {}) {
+  weft_context* const context = detail::context_of(factor, b);
+  weft_cholesky_solve_opts o{};
+  o.struct_size = sizeof o;
+  if (options.lower) {
+    o.present |= WEFT_CHOLESKY_SOLVE_HAS_LOWER;
+    o.lower = *options.lower ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cholesky_solve(context, factor.get(), b.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cholesky_solve(const tensor& factor, const tensor& b,
+    const cholesky_solve_options& options = {}) {
+  return detail::must(try_cholesky_solve(factor, b, options));
+}
+
+/* Options of weft::cholesky_inverse, by name and in this order. Since 1.2. */
+struct cholesky_inverse_options {
+  maybe<bool> lower = {}; /* the factor is a lower triangle; else an upper one; default false */
+};
+/* The inverse of a, given cholesky's factor of it.
+ *   factor: [..., n, n], cholesky's; the other triangle is not read; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cholesky_inverse(const tensor& factor,
+    const cholesky_inverse_options& options = {}) {
+  weft_context* const context = detail::context_of(factor);
+  weft_cholesky_inverse_opts o{};
+  o.struct_size = sizeof o;
+  if (options.lower) {
+    o.present |= WEFT_CHOLESKY_INVERSE_HAS_LOWER;
+    o.lower = *options.lower ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cholesky_inverse(context, factor.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cholesky_inverse(const tensor& factor, const cholesky_inverse_options& options = {}) {
+  return detail::must(try_cholesky_inverse(factor, options));
+}
+
+/* The exponentials of square matrices, by Padé's approximation of degree 13, scaled and squared as the norm asks for:
+ * at most 16 times, so that a matrix with a 1-norm above 350,000 gives NaN.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_matrix_exp(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_matrix_exp(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor matrix_exp(const tensor& x) {
+  return detail::must(try_matrix_exp(x));
+}
+
+/* The first columns of the product of Householder's reflections I - tau v v^H, each v having a 1 on the diagonal and
+ * zeros above it, which are not read.
+ *   v: [..., m, n], reflectors in the columns below the diagonal, n at most m; float, complex
+ *   tau: [..., k], their factors, k at most n; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_householder_product(const tensor& v, const tensor& tau) {
+  weft_context* const context = detail::context_of(v, tau);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_householder_product(context, v.get(), tau.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor householder_product(const tensor& v, const tensor& tau) {
+  return detail::must(try_householder_product(v, tau));
+}
+
+/* Solves the equations b = Σ a x for the tensor x, the sum being over all dimensions of a behind those of b.
+ *   a: b's dimensions, then others of as many elements; float, complex
+ *   b: right side; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_tensorsolve(const tensor& a, const tensor& b) {
+  weft_context* const context = detail::context_of(a, b);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_tensorsolve(context, a.get(), b.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor tensorsolve(const tensor& a, const tensor& b) {
+  return detail::must(try_tensorsolve(a, b));
+}
+
+/* Options of weft::tensorinv, by name and in this order. Since 1.2. */
+struct tensorinv_options {
+  maybe<std::int64_t> ind = {}; /* of how many leading dimensions, at least 1; default 2 */
+};
+/* The inverse of a as a map from tensors of its last dimensions to tensors of its first ones: their places are
+ * exchanged.
+ *   a: as many elements in the first ind dimensions as in the others; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_tensorinv(const tensor& a, const tensorinv_options& options = {}) {
+  weft_context* const context = detail::context_of(a);
+  weft_tensorinv_opts o{};
+  o.struct_size = sizeof o;
+  if (options.ind) {
+    o.present |= WEFT_TENSORINV_HAS_IND;
+    o.ind = *options.ind;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_tensorinv(context, a.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor tensorinv(const tensor& a, const tensorinv_options& options = {}) {
+  return detail::must(try_tensorinv(a, options));
 }
 
 }  // namespace throwing or returning

@@ -740,6 +740,22 @@ const (
 	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE SoftCrossEntropyReduction = 2
 )
 
+type MatrixNormKind uint32
+
+const (
+	WEFT_MATRIX_NORM_KIND_P MatrixNormKind = 0
+	WEFT_MATRIX_NORM_KIND_FRO MatrixNormKind = 1
+	WEFT_MATRIX_NORM_KIND_NUC MatrixNormKind = 2
+)
+
+type CondKind uint32
+
+const (
+	WEFT_COND_KIND_P CondKind = 0
+	WEFT_COND_KIND_FRO CondKind = 1
+	WEFT_COND_KIND_NUC CondKind = 2
+)
+
 const (
 	WEFT_ABI_MAJOR uint32 = 1
 	WEFT_ABI_MINOR uint32 = 2
@@ -1082,6 +1098,23 @@ const (
 	WEFT_TRAPEZOID_HAS_DX uint64 = 1 << 1
 	WEFT_VANDER_HAS_INCREASING uint64 = 1 << 0
 	WEFT_VECDOT_HAS_AXIS uint64 = 1 << 0
+	WEFT_QR_HAS_FULL_MATRICES uint64 = 1 << 0
+	WEFT_EIGH_HAS_LOWER uint64 = 1 << 0
+	WEFT_EIGVALSH_HAS_LOWER uint64 = 1 << 0
+	WEFT_SVD_HAS_FULL_MATRICES uint64 = 1 << 0
+	WEFT_SOLVE_HAS_LEFT_SIDE uint64 = 1 << 0
+	WEFT_PINV_HAS_RTOL uint64 = 1 << 0
+	WEFT_LSTSQ_HAS_RTOL uint64 = 1 << 0
+	WEFT_MATRIX_RANK_HAS_RTOL uint64 = 1 << 0
+	WEFT_MATRIX_RANK_HAS_ATOL uint64 = 1 << 1
+	WEFT_MATRIX_RANK_HAS_HERMITIAN uint64 = 1 << 2
+	WEFT_MATRIX_NORM_HAS_KIND uint64 = 1 << 0
+	WEFT_MATRIX_NORM_HAS_P uint64 = 1 << 1
+	WEFT_COND_HAS_KIND uint64 = 1 << 0
+	WEFT_COND_HAS_P uint64 = 1 << 1
+	WEFT_CHOLESKY_SOLVE_HAS_LOWER uint64 = 1 << 0
+	WEFT_CHOLESKY_INVERSE_HAS_LOWER uint64 = 1 << 0
+	WEFT_TENSORINV_HAS_IND uint64 = 1 << 0
 )
 
 // Proc is what purego.NewCallback makes of a func().
@@ -2965,6 +2998,111 @@ type VecdotOpts struct {
 	Axis int64
 }
 
+type QrOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	FullMatrices int32
+	Reserved int32
+}
+
+type EighOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Lower int32
+	Reserved int32
+}
+
+type EigvalshOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Lower int32
+	Reserved int32
+}
+
+type SvdOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	FullMatrices int32
+	Reserved int32
+}
+
+type SolveOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	LeftSide int32
+	Reserved int32
+}
+
+type PinvOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Rtol float64
+}
+
+type LstsqOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Rtol float64
+}
+
+type MatrixRankOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Rtol float64
+	Atol float64
+	Hermitian int32
+	Reserved int32
+}
+
+type MatrixNormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Kind MatrixNormKind
+	ReservedP int32
+	P float64
+}
+
+type CondOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Kind CondKind
+	ReservedP int32
+	P float64
+}
+
+type CholeskySolveOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Lower int32
+	Reserved int32
+}
+
+type CholeskyInverseOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Lower int32
+	Reserved int32
+}
+
+type TensorinvOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Ind int64
+}
+
 // ApiV1 is the table; purego.RegisterFunc makes functions of its addresses.
 type ApiV1 struct {
 	StructSize uintptr
@@ -3732,6 +3870,19 @@ var (
 	TrapezoidOptsInit func(options unsafe.Pointer, size uintptr)
 	VanderOptsInit func(options unsafe.Pointer, size uintptr)
 	VecdotOptsInit func(options unsafe.Pointer, size uintptr)
+	QrOptsInit func(options unsafe.Pointer, size uintptr)
+	EighOptsInit func(options unsafe.Pointer, size uintptr)
+	EigvalshOptsInit func(options unsafe.Pointer, size uintptr)
+	SvdOptsInit func(options unsafe.Pointer, size uintptr)
+	SolveOptsInit func(options unsafe.Pointer, size uintptr)
+	PinvOptsInit func(options unsafe.Pointer, size uintptr)
+	LstsqOptsInit func(options unsafe.Pointer, size uintptr)
+	MatrixRankOptsInit func(options unsafe.Pointer, size uintptr)
+	MatrixNormOptsInit func(options unsafe.Pointer, size uintptr)
+	CondOptsInit func(options unsafe.Pointer, size uintptr)
+	CholeskySolveOptsInit func(options unsafe.Pointer, size uintptr)
+	CholeskyInverseOptsInit func(options unsafe.Pointer, size uintptr)
+	TensorinvOptsInit func(options unsafe.Pointer, size uintptr)
 	StopGradient func(ctx Context, x Tensor, out *Tensor) Error
 	Abs func(ctx Context, x Tensor, out *Tensor) Error
 	Add func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
@@ -4049,6 +4200,29 @@ var (
 	Trapezoid func(ctx Context, y Tensor, x Tensor, opts *TrapezoidOpts, out *Tensor) Error
 	Vander func(ctx Context, x Tensor, count int64, opts *VanderOpts, out *Tensor) Error
 	Vecdot func(ctx Context, x Tensor, y Tensor, opts *VecdotOpts, out *Tensor) Error
+	Lu func(ctx Context, x Tensor, out_lu *Tensor, out_pivots *Tensor, out_permutation *Tensor) Error
+	Qr func(ctx Context, x Tensor, opts *QrOpts, out_q *Tensor, out_r *Tensor) Error
+	Eigh func(ctx Context, x Tensor, opts *EighOpts, out_eigenvalues *Tensor, out_eigenvectors *Tensor) Error
+	Eigvalsh func(ctx Context, x Tensor, opts *EigvalshOpts, out *Tensor) Error
+	Svd func(ctx Context, x Tensor, opts *SvdOpts, out_u *Tensor, out_s *Tensor, out_vh *Tensor) Error
+	Svdvals func(ctx Context, x Tensor, out *Tensor) Error
+	Eig func(ctx Context, x Tensor, out_eigenvalues *Tensor, out_eigenvectors *Tensor) Error
+	Eigvals func(ctx Context, x Tensor, out *Tensor) Error
+	Solve func(ctx Context, a Tensor, b Tensor, opts *SolveOpts, out *Tensor) Error
+	Inv func(ctx Context, x Tensor, out *Tensor) Error
+	Det func(ctx Context, x Tensor, out *Tensor) Error
+	Slogdet func(ctx Context, x Tensor, out_sign *Tensor, out_logabsdet *Tensor) Error
+	Pinv func(ctx Context, x Tensor, opts *PinvOpts, out *Tensor) Error
+	Lstsq func(ctx Context, a Tensor, b Tensor, opts *LstsqOpts, out_solution *Tensor, out_residuals *Tensor, out_rank *Tensor, out_singular_values *Tensor) Error
+	MatrixRank func(ctx Context, x Tensor, opts *MatrixRankOpts, out *Tensor) Error
+	MatrixNorm func(ctx Context, x Tensor, opts *MatrixNormOpts, out *Tensor) Error
+	Cond func(ctx Context, x Tensor, opts *CondOpts, out *Tensor) Error
+	CholeskySolve func(ctx Context, factor Tensor, b Tensor, opts *CholeskySolveOpts, out *Tensor) Error
+	CholeskyInverse func(ctx Context, factor Tensor, opts *CholeskyInverseOpts, out *Tensor) Error
+	MatrixExp func(ctx Context, x Tensor, out *Tensor) Error
+	HouseholderProduct func(ctx Context, v Tensor, tau Tensor, out *Tensor) Error
+	Tensorsolve func(ctx Context, a Tensor, b Tensor, out *Tensor) Error
+	Tensorinv func(ctx Context, a Tensor, opts *TensorinvOpts, out *Tensor) Error
 )
 
 // Functions has the address of each variable by the function's name in C.
@@ -4527,6 +4701,19 @@ var Functions = map[string]any{
 	"weft_trapezoid_opts_init": &TrapezoidOptsInit,
 	"weft_vander_opts_init": &VanderOptsInit,
 	"weft_vecdot_opts_init": &VecdotOptsInit,
+	"weft_qr_opts_init": &QrOptsInit,
+	"weft_eigh_opts_init": &EighOptsInit,
+	"weft_eigvalsh_opts_init": &EigvalshOptsInit,
+	"weft_svd_opts_init": &SvdOptsInit,
+	"weft_solve_opts_init": &SolveOptsInit,
+	"weft_pinv_opts_init": &PinvOptsInit,
+	"weft_lstsq_opts_init": &LstsqOptsInit,
+	"weft_matrix_rank_opts_init": &MatrixRankOptsInit,
+	"weft_matrix_norm_opts_init": &MatrixNormOptsInit,
+	"weft_cond_opts_init": &CondOptsInit,
+	"weft_cholesky_solve_opts_init": &CholeskySolveOptsInit,
+	"weft_cholesky_inverse_opts_init": &CholeskyInverseOptsInit,
+	"weft_tensorinv_opts_init": &TensorinvOptsInit,
 	"weft_stop_gradient": &StopGradient,
 	"weft_abs": &Abs,
 	"weft_add": &Add,
@@ -4844,6 +5031,29 @@ var Functions = map[string]any{
 	"weft_trapezoid": &Trapezoid,
 	"weft_vander": &Vander,
 	"weft_vecdot": &Vecdot,
+	"weft_lu": &Lu,
+	"weft_qr": &Qr,
+	"weft_eigh": &Eigh,
+	"weft_eigvalsh": &Eigvalsh,
+	"weft_svd": &Svd,
+	"weft_svdvals": &Svdvals,
+	"weft_eig": &Eig,
+	"weft_eigvals": &Eigvals,
+	"weft_solve": &Solve,
+	"weft_inv": &Inv,
+	"weft_det": &Det,
+	"weft_slogdet": &Slogdet,
+	"weft_pinv": &Pinv,
+	"weft_lstsq": &Lstsq,
+	"weft_matrix_rank": &MatrixRank,
+	"weft_matrix_norm": &MatrixNorm,
+	"weft_cond": &Cond,
+	"weft_cholesky_solve": &CholeskySolve,
+	"weft_cholesky_inverse": &CholeskyInverse,
+	"weft_matrix_exp": &MatrixExp,
+	"weft_householder_product": &HouseholderProduct,
+	"weft_tensorsolve": &Tensorsolve,
+	"weft_tensorinv": &Tensorinv,
 }
 
 // Load opens the library; one of another ABI major is refused. Functions that it does not have yet stay nil.

@@ -560,6 +560,18 @@ typedef enum weft_soft_cross_entropy_reduction {
   WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2,
   WEFT_SOFT_CROSS_ENTROPY_REDUCTION_FORCE32 = 2147483647,
 } weft_soft_cross_entropy_reduction;
+typedef enum weft_matrix_norm_kind {
+  WEFT_MATRIX_NORM_KIND_P = 0,
+  WEFT_MATRIX_NORM_KIND_FRO = 1,
+  WEFT_MATRIX_NORM_KIND_NUC = 2,
+  WEFT_MATRIX_NORM_KIND_FORCE32 = 2147483647,
+} weft_matrix_norm_kind;
+typedef enum weft_cond_kind {
+  WEFT_COND_KIND_P = 0,
+  WEFT_COND_KIND_FRO = 1,
+  WEFT_COND_KIND_NUC = 2,
+  WEFT_COND_KIND_FORCE32 = 2147483647,
+} weft_cond_kind;
 typedef struct weft_tensor_info {
   weft_dtype dtype;
   uint32_t rank;
@@ -2222,6 +2234,98 @@ typedef struct weft_vecdot_opts {
   uint64_t present;
   int64_t axis;
 } weft_vecdot_opts;
+typedef struct weft_qr_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t full_matrices;
+  int32_t reserved;
+} weft_qr_opts;
+typedef struct weft_eigh_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_eigh_opts;
+typedef struct weft_eigvalsh_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_eigvalsh_opts;
+typedef struct weft_svd_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t full_matrices;
+  int32_t reserved;
+} weft_svd_opts;
+typedef struct weft_solve_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t left_side;
+  int32_t reserved;
+} weft_solve_opts;
+typedef struct weft_pinv_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double rtol;
+} weft_pinv_opts;
+typedef struct weft_lstsq_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double rtol;
+} weft_lstsq_opts;
+typedef struct weft_matrix_rank_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double rtol;
+  double atol;
+  int32_t hermitian;
+  int32_t reserved;
+} weft_matrix_rank_opts;
+typedef struct weft_matrix_norm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_matrix_norm_kind kind;
+  int32_t reserved_p;
+  double p;
+} weft_matrix_norm_opts;
+typedef struct weft_cond_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_cond_kind kind;
+  int32_t reserved_p;
+  double p;
+} weft_cond_opts;
+typedef struct weft_cholesky_solve_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_cholesky_solve_opts;
+typedef struct weft_cholesky_inverse_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_cholesky_inverse_opts;
+typedef struct weft_tensorinv_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t ind;
+} weft_tensorinv_opts;
 struct weft_api_v1 {
   size_t struct_size;
   const char* (*release_version)(void);
@@ -2985,6 +3089,19 @@ void weft_soft_cross_entropy_opts_init(void* options, size_t size);
 void weft_trapezoid_opts_init(void* options, size_t size);
 void weft_vander_opts_init(void* options, size_t size);
 void weft_vecdot_opts_init(void* options, size_t size);
+void weft_qr_opts_init(void* options, size_t size);
+void weft_eigh_opts_init(void* options, size_t size);
+void weft_eigvalsh_opts_init(void* options, size_t size);
+void weft_svd_opts_init(void* options, size_t size);
+void weft_solve_opts_init(void* options, size_t size);
+void weft_pinv_opts_init(void* options, size_t size);
+void weft_lstsq_opts_init(void* options, size_t size);
+void weft_matrix_rank_opts_init(void* options, size_t size);
+void weft_matrix_norm_opts_init(void* options, size_t size);
+void weft_cond_opts_init(void* options, size_t size);
+void weft_cholesky_solve_opts_init(void* options, size_t size);
+void weft_cholesky_inverse_opts_init(void* options, size_t size);
+void weft_tensorinv_opts_init(void* options, size_t size);
 weft_error* weft_stop_gradient(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_abs(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_add(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
@@ -3302,6 +3419,29 @@ weft_error* weft_soft_cross_entropy(weft_context* ctx, weft_tensor* x, weft_tens
 weft_error* weft_trapezoid(weft_context* ctx, weft_tensor* y, weft_tensor* x, const weft_trapezoid_opts* opts, weft_tensor** out);
 weft_error* weft_vander(weft_context* ctx, weft_tensor* x, int64_t count, const weft_vander_opts* opts, weft_tensor** out);
 weft_error* weft_vecdot(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_vecdot_opts* opts, weft_tensor** out);
+weft_error* weft_lu(weft_context* ctx, weft_tensor* x, weft_tensor** out_lu, weft_tensor** out_pivots, weft_tensor** out_permutation);
+weft_error* weft_qr(weft_context* ctx, weft_tensor* x, const weft_qr_opts* opts, weft_tensor** out_q, weft_tensor** out_r);
+weft_error* weft_eigh(weft_context* ctx, weft_tensor* x, const weft_eigh_opts* opts, weft_tensor** out_eigenvalues, weft_tensor** out_eigenvectors);
+weft_error* weft_eigvalsh(weft_context* ctx, weft_tensor* x, const weft_eigvalsh_opts* opts, weft_tensor** out);
+weft_error* weft_svd(weft_context* ctx, weft_tensor* x, const weft_svd_opts* opts, weft_tensor** out_u, weft_tensor** out_s, weft_tensor** out_vh);
+weft_error* weft_svdvals(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_eig(weft_context* ctx, weft_tensor* x, weft_tensor** out_eigenvalues, weft_tensor** out_eigenvectors);
+weft_error* weft_eigvals(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_solve_opts* opts, weft_tensor** out);
+weft_error* weft_inv(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_det(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_slogdet(weft_context* ctx, weft_tensor* x, weft_tensor** out_sign, weft_tensor** out_logabsdet);
+weft_error* weft_pinv(weft_context* ctx, weft_tensor* x, const weft_pinv_opts* opts, weft_tensor** out);
+weft_error* weft_lstsq(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_lstsq_opts* opts, weft_tensor** out_solution, weft_tensor** out_residuals, weft_tensor** out_rank, weft_tensor** out_singular_values);
+weft_error* weft_matrix_rank(weft_context* ctx, weft_tensor* x, const weft_matrix_rank_opts* opts, weft_tensor** out);
+weft_error* weft_matrix_norm(weft_context* ctx, weft_tensor* x, const weft_matrix_norm_opts* opts, weft_tensor** out);
+weft_error* weft_cond(weft_context* ctx, weft_tensor* x, const weft_cond_opts* opts, weft_tensor** out);
+weft_error* weft_cholesky_solve(weft_context* ctx, weft_tensor* factor, weft_tensor* b, const weft_cholesky_solve_opts* opts, weft_tensor** out);
+weft_error* weft_cholesky_inverse(weft_context* ctx, weft_tensor* factor, const weft_cholesky_inverse_opts* opts, weft_tensor** out);
+weft_error* weft_matrix_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_householder_product(weft_context* ctx, weft_tensor* v, weft_tensor* tau, weft_tensor** out);
+weft_error* weft_tensorsolve(weft_context* ctx, weft_tensor* a, weft_tensor* b, weft_tensor** out);
+weft_error* weft_tensorinv(weft_context* ctx, weft_tensor* a, const weft_tensorinv_opts* opts, weft_tensor** out);
 ]]
 ffi.cdef(M.cdef)
 
@@ -3646,6 +3786,23 @@ M.WEFT_TRAPEZOID_HAS_AXIS = 0x1ULL
 M.WEFT_TRAPEZOID_HAS_DX = 0x2ULL
 M.WEFT_VANDER_HAS_INCREASING = 0x1ULL
 M.WEFT_VECDOT_HAS_AXIS = 0x1ULL
+M.WEFT_QR_HAS_FULL_MATRICES = 0x1ULL
+M.WEFT_EIGH_HAS_LOWER = 0x1ULL
+M.WEFT_EIGVALSH_HAS_LOWER = 0x1ULL
+M.WEFT_SVD_HAS_FULL_MATRICES = 0x1ULL
+M.WEFT_SOLVE_HAS_LEFT_SIDE = 0x1ULL
+M.WEFT_PINV_HAS_RTOL = 0x1ULL
+M.WEFT_LSTSQ_HAS_RTOL = 0x1ULL
+M.WEFT_MATRIX_RANK_HAS_RTOL = 0x1ULL
+M.WEFT_MATRIX_RANK_HAS_ATOL = 0x2ULL
+M.WEFT_MATRIX_RANK_HAS_HERMITIAN = 0x4ULL
+M.WEFT_MATRIX_NORM_HAS_KIND = 0x1ULL
+M.WEFT_MATRIX_NORM_HAS_P = 0x2ULL
+M.WEFT_COND_HAS_KIND = 0x1ULL
+M.WEFT_COND_HAS_P = 0x2ULL
+M.WEFT_CHOLESKY_SOLVE_HAS_LOWER = 0x1ULL
+M.WEFT_CHOLESKY_INVERSE_HAS_LOWER = 0x1ULL
+M.WEFT_TENSORINV_HAS_IND = 0x1ULL
 
 -- Opens the library; one of another ABI major is refused.
 function M.load(path)

@@ -350,6 +350,23 @@ WEFT_TRAPEZOID_HAS_AXIS = 0x1
 WEFT_TRAPEZOID_HAS_DX = 0x2
 WEFT_VANDER_HAS_INCREASING = 0x1
 WEFT_VECDOT_HAS_AXIS = 0x1
+WEFT_QR_HAS_FULL_MATRICES = 0x1
+WEFT_EIGH_HAS_LOWER = 0x1
+WEFT_EIGVALSH_HAS_LOWER = 0x1
+WEFT_SVD_HAS_FULL_MATRICES = 0x1
+WEFT_SOLVE_HAS_LEFT_SIDE = 0x1
+WEFT_PINV_HAS_RTOL = 0x1
+WEFT_LSTSQ_HAS_RTOL = 0x1
+WEFT_MATRIX_RANK_HAS_RTOL = 0x1
+WEFT_MATRIX_RANK_HAS_ATOL = 0x2
+WEFT_MATRIX_RANK_HAS_HERMITIAN = 0x4
+WEFT_MATRIX_NORM_HAS_KIND = 0x1
+WEFT_MATRIX_NORM_HAS_P = 0x2
+WEFT_COND_HAS_KIND = 0x1
+WEFT_COND_HAS_P = 0x2
+WEFT_CHOLESKY_SOLVE_HAS_LOWER = 0x1
+WEFT_CHOLESKY_INVERSE_HAS_LOWER = 0x1
+WEFT_TENSORINV_HAS_IND = 0x1
 weft_code = c.c_uint32
 WEFT_OK = 0
 WEFT_CANCELLED = 1
@@ -734,6 +751,14 @@ weft_soft_cross_entropy_reduction = c.c_uint32
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN = 0
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM = 1
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2
+weft_matrix_norm_kind = c.c_uint32
+WEFT_MATRIX_NORM_KIND_P = 0
+WEFT_MATRIX_NORM_KIND_FRO = 1
+WEFT_MATRIX_NORM_KIND_NUC = 2
+weft_cond_kind = c.c_uint32
+WEFT_COND_KIND_P = 0
+WEFT_COND_KIND_FRO = 1
+WEFT_COND_KIND_NUC = 2
 
 
 class weft_error(c.c_void_p):
@@ -3053,6 +3078,137 @@ class weft_vecdot_opts(c.Structure):
     ]
 
 
+class weft_qr_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("full_matrices", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_eigh_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("lower", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_eigvalsh_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("lower", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_svd_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("full_matrices", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_solve_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("left_side", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_pinv_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("rtol", c.c_double),
+    ]
+
+
+class weft_lstsq_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("rtol", c.c_double),
+    ]
+
+
+class weft_matrix_rank_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("rtol", c.c_double),
+        ("atol", c.c_double),
+        ("hermitian", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_matrix_norm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("kind", weft_matrix_norm_kind),
+        ("reserved_p", c.c_int32),
+        ("p", c.c_double),
+    ]
+
+
+class weft_cond_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("kind", weft_cond_kind),
+        ("reserved_p", c.c_int32),
+        ("p", c.c_double),
+    ]
+
+
+class weft_cholesky_solve_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("lower", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_cholesky_inverse_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("lower", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_tensorinv_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("ind", c.c_int64),
+    ]
+
+
 class weft_api_v1(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -3821,6 +3977,19 @@ FUNCTIONS = {
     "weft_trapezoid_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vander_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vecdot_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_qr_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_eigh_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_eigvalsh_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_svd_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_pinv_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_lstsq_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_matrix_rank_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_matrix_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cond_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cholesky_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cholesky_inverse_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_tensorinv_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_stop_gradient": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_abs": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_add": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
@@ -4138,6 +4307,29 @@ FUNCTIONS = {
     "weft_trapezoid": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_trapezoid_opts), c.POINTER(weft_tensor)]),
     "weft_vander": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_vander_opts), c.POINTER(weft_tensor)]),
     "weft_vecdot": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_vecdot_opts), c.POINTER(weft_tensor)]),
+    "weft_lu": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_qr": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_qr_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_eigh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_eigh_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_eigvalsh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_eigvalsh_opts), c.POINTER(weft_tensor)]),
+    "weft_svd": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_svd_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_svdvals": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_eig": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_eigvals": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_solve": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_solve_opts), c.POINTER(weft_tensor)]),
+    "weft_inv": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_det": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_slogdet": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_pinv": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_pinv_opts), c.POINTER(weft_tensor)]),
+    "weft_lstsq": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_lstsq_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_matrix_rank": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_matrix_rank_opts), c.POINTER(weft_tensor)]),
+    "weft_matrix_norm": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_matrix_norm_opts), c.POINTER(weft_tensor)]),
+    "weft_cond": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cond_opts), c.POINTER(weft_tensor)]),
+    "weft_cholesky_solve": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cholesky_solve_opts), c.POINTER(weft_tensor)]),
+    "weft_cholesky_inverse": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cholesky_inverse_opts), c.POINTER(weft_tensor)]),
+    "weft_matrix_exp": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_householder_product": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_tensorsolve": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_tensorinv": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensorinv_opts), c.POINTER(weft_tensor)]),
 }
 
 

@@ -3151,12 +3151,12 @@ _cholesky_options = _Options('cholesky', 'QPQii', 32, (('lower', 'bool'),), ('v'
 
 
 def cholesky(a, lower=False):
-    """The Cholesky decomposition of symmetric positive definite matrices, a = l l^T (lower) or u^T u. The other
-    triangle of a is not read, that of the result is 0. A matrix that is not positive definite gives NaN
-    everywhere. f16 and bf16 are computed in f32. The gradient is that of the triangle which is read.
+    """The Cholesky decomposition of symmetric or hermitian positive definite matrices, a = l l^H (lower) or u^H u.
+    The other triangle of a is not read, that of the result is 0. A matrix that is not positive definite gives
+    NaN everywhere. f16 and bf16 are computed in f32. The gradient is that of the triangle which is read.
 
-    a: [..., n, n], symmetric; one triangle is read
-    lower: read the lower triangle, a = l l^T; else the upper one, a = u^T u
+    a: [..., n, n], symmetric or hermitian; one triangle is read
+    lower: read the lower triangle, a = l l^H; else the upper one, a = u^H u
 
     >>> _ = wf.cholesky(wf.full((3, 3), 1), lower=True)
     """
@@ -3299,7 +3299,7 @@ def triangular_solve(a, b, left_side=True, lower=True, unit_diagonal=False, tran
     left_side: op(a) x = b; else x op(a) = b
     lower: a is a lower triangle; else an upper one
     unit_diagonal: take the diagonal of a for ones without reading it
-    transpose_a: op: a itself, or its transpose
+    transpose_a: op: a itself, its transpose, or its conjugate transpose
 
     >>> _ = wf.triangular_solve(wf.full((3, 3), 1), wf.full((3, 2), 1))
     """
@@ -8840,6 +8840,663 @@ def vecdot(x, y, axis=-1):
     return _done(r0)
 
 
+_lu = _bind('weft_lu')
+_lu_results = _results('lu', ('lu', 'pivots', 'permutation'))
+
+
+def lu(x):
+    """The LU decomposition of matrices by partial pivoting: a[permutation] = l u. lu has u in its upper triangle
+    and below it l, whose diagonal of ones is left out. Row i was exchanged with row pivots[i], counted from 0,
+    one after the other; permutation is what comes of that. A matrix without an inverse has zeros on u's
+    diagonal; one with an element that is not finite has NaN everywhere. f16 and bf16 are computed in f32.
+
+    x: [..., m, n]
+
+    Gives (lu, pivots, permutation).
+
+    >>> _ = wf.lu(wf.full((4, 4), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('lu', (('x', 'T'),), (x,))
+        return lu(x)
+    r0 = _Handle()
+    r1 = _Handle()
+    r2 = _Handle()
+    error = _lu(_mark(), h0, _byref(r0), _byref(r1), _byref(r2))
+    if error:
+        return _of_floats(lambda x: lu(x), error, x)
+    return _lu_results(_done(r0), _done(r1), _done(r2))
+
+
+_qr = _bind('weft_qr')
+_qr_options = _Options('qr', 'QPQii', 32, (('full_matrices', 'bool'),), ('v', '0'))
+_qr_results = _results('qr', ('q', 'r'))
+
+
+def qr(x, full_matrices=False):
+    """The QR decomposition of matrices by Householder's reflections: x = q r, q with orthonormal columns, r an
+    upper triangle whose diagonal may have either sign. A matrix with an element that is not finite has NaN
+    everywhere. f16 and bf16 are computed in f32. The gradient is that of x of full rank; with full_matrices
+    there is none where x has more rows than columns.
+
+    x: [..., m, n]
+    full_matrices: q is square; else it has as many columns as x's smaller dimension
+
+    Gives (q, r).
+
+    >>> _ = wf.qr(wf.full((4, 4), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('qr', (('x', 'T'),), (x,))
+        return qr(x, full_matrices=full_matrices)
+    options = None
+    if full_matrices != False:
+        options = _qr_options(full_matrices)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _qr(_mark(), h0, options, _byref(r0), _byref(r1))
+    if error:
+        return _of_floats(lambda x: qr(x, full_matrices=full_matrices), error, x)
+    return _qr_results(_done(r0), _done(r1))
+
+
+_eigh = _bind('weft_eigh')
+_eigh_options = _Options('eigh', 'QPQii', 32, (('lower', 'bool'),), ('v', '0'))
+_eigh_results = _results('eigh', ('eigenvalues', 'eigenvectors'))
+
+
+def eigh(x, lower=True):
+    """Eigenvalues of symmetric or hermitian matrices, in ascending order and real, and their vectors, the columns
+    of a unitary matrix: x v = v diag(w). Vectors are what LAPACK's syevd and heevd give: their sign, or their
+    factor of modulus 1, is theirs to choose. A matrix with an element that is not finite has NaN everywhere.
+    f16 and bf16 are computed in f32. The gradient is that of the triangle which is read; that of vectors is
+    infinite or NaN where eigenvalues are equal.
+
+    x: [..., n, n]
+    lower: read the lower triangle; else the upper one
+
+    Gives (eigenvalues, eigenvectors).
+
+    >>> _ = wf.eigh(wf.full((4, 4), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('eigh', (('x', 'T'),), (x,))
+        return eigh(x, lower=lower)
+    options = None
+    if lower != True:
+        options = _eigh_options(lower)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _eigh(_mark(), h0, options, _byref(r0), _byref(r1))
+    if error:
+        return _of_floats(lambda x: eigh(x, lower=lower), error, x)
+    return _eigh_results(_done(r0), _done(r1))
+
+
+_eigvalsh = _bind('weft_eigvalsh')
+_eigvalsh_options = _Options('eigvalsh', 'QPQii', 32, (('lower', 'bool'),), ('v', '0'))
+
+
+def eigvalsh(x, lower=True):
+    """The eigenvalues that eigh gives, without their vectors.
+
+    x: [..., n, n]
+    lower: read the lower triangle; else the upper one
+
+    >>> _ = wf.eigvalsh(wf.full((4, 4), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('eigvalsh', (('x', 'T'),), (x,))
+        return eigvalsh(x, lower=lower)
+    options = None
+    if lower != True:
+        options = _eigvalsh_options(lower)
+    r0 = _Handle()
+    error = _eigvalsh(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda x: eigvalsh(x, lower=lower), error, x)
+    return _done(r0)
+
+
+_svd = _bind('weft_svd')
+_svd_options = _Options('svd', 'QPQii', 32, (('full_matrices', 'bool'),), ('v', '0'))
+_svd_results = _results('svd', ('u', 's', 'vh'))
+
+
+def svd(x, full_matrices=False):
+    """The singular value decomposition of matrices, x = u diag(s) vh: s in descending order, u's columns and vh's
+    rows orthonormal. Vectors are what LAPACK's gesdd gives: a pair's sign, or its factor of modulus 1, is its
+    to choose. A matrix with an element that is not finite has NaN everywhere. f16 and bf16 are computed in f32.
+    The gradient of vectors is infinite or NaN where singular values are equal, and does not exist for those
+    that full_matrices adds.
+
+    x: [..., m, n]
+    full_matrices: u and vh are square; else they have as many vectors as there are values
+
+    Gives (u, s, vh).
+
+    >>> _ = wf.svd(wf.full((4, 4), 1), full_matrices=True)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('svd', (('x', 'T'),), (x,))
+        return svd(x, full_matrices=full_matrices)
+    options = None
+    if full_matrices != False:
+        options = _svd_options(full_matrices)
+    r0 = _Handle()
+    r1 = _Handle()
+    r2 = _Handle()
+    error = _svd(_mark(), h0, options, _byref(r0), _byref(r1), _byref(r2))
+    if error:
+        return _of_floats(lambda x: svd(x, full_matrices=full_matrices), error, x)
+    return _svd_results(_done(r0), _done(r1), _done(r2))
+
+
+_svdvals = _bind('weft_svdvals')
+
+
+def svdvals(x):
+    """The singular values of matrices, in descending order.
+
+    x: [..., m, n]
+
+    >>> _ = wf.svdvals(wf.full((4, 4), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('svdvals', (('x', 'T'),), (x,))
+        return svdvals(x)
+    r0 = _Handle()
+    error = _svdvals(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: svdvals(x), error, x)
+    return _done(r0)
+
+
+_eig = _bind('weft_eig')
+_eig_results = _results('eig', ('eigenvalues', 'eigenvectors'))
+
+
+def eig(x):
+    """Eigenvalues of square matrices and their vectors, the columns of v: x v = v diag(w). Both are complex, of
+    real matrices, too (c64 of f32, f16 and bf16, c128 of f64); their order is LAPACK's. Vectors have length 1
+    and a real largest element. A matrix with an element that is not finite has NaN everywhere. The gradient
+    exists where eigenvalues differ; that of vectors is meant for functions that do not depend on their factors
+    of modulus 1.
+
+    x: [..., n, n]
+
+    Gives (eigenvalues, eigenvectors).
+
+    >>> _ = wf.eig(wf.full((4, 4), 1, dtype='f64'))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('eig', (('x', 'T'),), (x,))
+        return eig(x)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _eig(_mark(), h0, _byref(r0), _byref(r1))
+    if error:
+        return _of_floats(lambda x: eig(x), error, x)
+    return _eig_results(_done(r0), _done(r1))
+
+
+_eigvals = _bind('weft_eigvals')
+
+
+def eigvals(x):
+    """The eigenvalues that eig gives, without their vectors.
+
+    x: [..., n, n]
+
+    >>> _ = wf.eigvals(wf.full((4, 4), 1, dtype='f64'))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('eigvals', (('x', 'T'),), (x,))
+        return eigvals(x)
+    r0 = _Handle()
+    error = _eigvals(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: eigvals(x), error, x)
+    return _done(r0)
+
+
+_solve = _bind('weft_solve')
+_solve_options = _Options('solve', 'QPQii', 32, (('left_side', 'bool'),), ('v', '0'))
+
+
+def solve(a, b, left_side=True):
+    """Solves a x = b, or x a = b, for x, by LU decomposition with partial pivoting. Leading dimensions broadcast;
+    b is a vector only where it has one dimension. Where a has no inverse the results are infinite or NaN. f16
+    and bf16 are computed in f32.
+
+    a: [..., n, n]
+    b: [n] or [..., n, k]; [k, n] in place of [n, k] where a is on the right
+    left_side: a x = b; else x a = b
+
+    >>> _ = wf.solve(wf.full((3, 3), 1), wf.full((3, 2), 1))
+    """
+    try:
+        h0 = a._h
+        h1 = b._h
+    except AttributeError:
+        a, b = _operands('solve', (('a', 'T'), ('b', 'T')), (a, b,))
+        return solve(a, b, left_side=left_side)
+    options = None
+    if left_side != True:
+        options = _solve_options(left_side)
+    r0 = _Handle()
+    error = _solve(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_inv = _bind('weft_inv')
+
+
+def inv(x):
+    """The inverses of square matrices, by LU decomposition. A matrix without one gives infinities and NaN.
+
+    x: [..., n, n]
+
+    >>> _ = wf.inv(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('inv', (('x', 'T'),), (x,))
+        return inv(x)
+    r0 = _Handle()
+    error = _inv(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: inv(x), error, x)
+    return _done(r0)
+
+
+_det = _bind('weft_det')
+
+
+def det(x):
+    """The determinants of square matrices, by LU decomposition; of no rows it is 1. The gradient is right where
+    the determinant is 0, too; that of the gradient is NaN there.
+
+    x: [..., n, n]
+
+    >>> _ = wf.det(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('det', (('x', 'T'),), (x,))
+        return det(x)
+    r0 = _Handle()
+    error = _det(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: det(x), error, x)
+    return _done(r0)
+
+
+_slogdet = _bind('weft_slogdet')
+_slogdet_results = _results('slogdet', ('sign', 'logabsdet'))
+
+
+def slogdet(x):
+    """The determinants of square matrices as sign and logarithm of the size, neither of which overflows: det =
+    sign exp(logabsdet). Where the determinant is 0, so is the sign, and the logarithm is -inf.
+
+    x: [..., n, n]
+
+    Gives (sign, logabsdet).
+
+    >>> _ = wf.slogdet(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('slogdet', (('x', 'T'),), (x,))
+        return slogdet(x)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _slogdet(_mark(), h0, _byref(r0), _byref(r1))
+    if error:
+        return _of_floats(lambda x: slogdet(x), error, x)
+    return _slogdet_results(_done(r0), _done(r1))
+
+
+_pinv = _bind('weft_pinv')
+_pinv_options = _Options('pinv', 'QPQd', 32, (('rtol', 'double'),), ('v',))
+
+
+def pinv(x, rtol=None):
+    """The pseudo-inverses of matrices, after Moore and Penrose, by their singular values. The gradient is that of
+    a rank which stays.
+
+    x: [..., m, n]
+    rtol: singular values up to this part of the largest count as 0; absent: the unit roundoff times the
+        larger dimension
+
+    >>> _ = wf.pinv(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('pinv', (('x', 'T'),), (x,))
+        return pinv(x, rtol=rtol)
+    options = None
+    if rtol is not None:
+        options = _pinv_options(rtol)
+    r0 = _Handle()
+    error = _pinv(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda x: pinv(x, rtol=rtol), error, x)
+    return _done(r0)
+
+
+_lstsq = _bind('weft_lstsq')
+_lstsq_options = _Options('lstsq', 'QPQd', 32, (('rtol', 'double'),), ('v',))
+_lstsq_results = _results('lstsq', ('solution', 'residuals', 'rank', 'singular_values'))
+
+
+def lstsq(a, b, rtol=None):
+    """The x of least length that makes a x - b shortest, by a's singular values; the squared lengths of a x - b,
+    for each column of b; a's rank; its singular values. Leading dimensions broadcast; b is a vector only where
+    it has one dimension.
+
+    a: [..., m, n]
+    b: [m] or [..., m, k]
+    rtol: singular values up to this part of the largest count as 0; absent: the unit roundoff times the
+        larger dimension
+
+    Gives (solution, residuals, rank, singular_values).
+
+    >>> _ = wf.lstsq(wf.full((4, 2), 1), wf.full((4, 3), 1))
+    """
+    try:
+        h0 = a._h
+        h1 = b._h
+    except AttributeError:
+        a, b = _operands('lstsq', (('a', 'T'), ('b', 'T')), (a, b,))
+        return lstsq(a, b, rtol=rtol)
+    options = None
+    if rtol is not None:
+        options = _lstsq_options(rtol)
+    r0 = _Handle()
+    r1 = _Handle()
+    r2 = _Handle()
+    r3 = _Handle()
+    error = _lstsq(_mark(), h0, h1, options, _byref(r0), _byref(r1), _byref(r2), _byref(r3))
+    if error:
+        _fail(error)
+    return _lstsq_results(_done(r0), _done(r1), _done(r2), _done(r3))
+
+
+_matrix_rank = _bind('weft_matrix_rank')
+_matrix_rank_options = _Options('matrix_rank', 'QPQddii', 48, (('rtol', 'double'), ('atol', 'double'), ('hermitian',
+        'bool'),), ('v', 'v', 'v', '0'))
+
+
+def matrix_rank(x, rtol=None, atol=0, hermitian=False):
+    """How many singular values of each matrix are above a tolerance, the larger one of atol and rtol times the
+    largest value, as i32.
+
+    x: [..., m, n]
+    rtol: singular values up to this part of the largest count as 0; absent: the unit roundoff times the
+        larger dimension, or 0 where atol is given
+    atol: singular values up to this count as 0, too
+    hermitian: x is hermitian, and its lower triangle is read
+
+    >>> _ = wf.matrix_rank(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('matrix_rank', (('x', 'T'),), (x,))
+        return matrix_rank(x, rtol=rtol, atol=atol, hermitian=hermitian)
+    options = None
+    if (rtol is not None or str(atol) != '0' or hermitian != False):
+        options = _matrix_rank_options(rtol, atol, hermitian)
+    r0 = _Handle()
+    error = _matrix_rank(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda x: matrix_rank(x, rtol=rtol, atol=atol, hermitian=hermitian), error, x)
+    return _done(r0)
+
+
+_matrix_norm = _bind('weft_matrix_norm')
+_matrix_norm_options = _Options('matrix_norm', 'QPQIid', 40, (('kind', 'enum', {'p': 0, 'fro': 1, 'nuc': 2}), ('p',
+        'double'),), ('v', '0', 'v'))
+
+
+def matrix_norm(x, kind='fro', p=2):
+    """Norms of the matrices in the last two dimensions: Frobenius's, the sum of singular values, or that of degree
+    p.
+
+    x: [..., m, n]
+    kind: the norm of degree p, Frobenius's, or the sum of singular values
+    p: 2: largest singular value; 1: largest column sum; inf: largest row sum; -2, -1, -inf: the least of
+        these
+
+    >>> _ = wf.matrix_norm(wf.full((3, 2), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('matrix_norm', (('x', 'T'),), (x,))
+        return matrix_norm(x, kind=kind, p=p)
+    options = None
+    if (kind != 'fro' or p != 2):
+        options = _matrix_norm_options(kind, p)
+    r0 = _Handle()
+    error = _matrix_norm(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda x: matrix_norm(x, kind=kind, p=p), error, x)
+    return _done(r0)
+
+
+_cond = _bind('weft_cond')
+_cond_options = _Options('cond', 'QPQIid', 40, (('kind', 'enum', {'p': 0, 'fro': 1, 'nuc': 2}), ('p', 'double'),), ('v', '0',
+        'v'))
+
+
+def cond(x, kind='p', p=2):
+    """The condition numbers of matrices: a norm of the matrix times that of its inverse; for p = 2 and -2 the
+    ratio of the extreme singular values, of matrices that are not square, too. A matrix without an inverse has
+    an infinite or NaN one.
+
+    x: [..., m, n]
+    kind: the norm of degree p, Frobenius's, or the sum of singular values
+    p: 2: largest singular value; 1: largest column sum; inf: largest row sum; -2, -1, -inf: the least of
+        these
+
+    >>> _ = wf.cond(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('cond', (('x', 'T'),), (x,))
+        return cond(x, kind=kind, p=p)
+    options = None
+    if (kind != 'p' or p != 2):
+        options = _cond_options(kind, p)
+    r0 = _Handle()
+    error = _cond(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda x: cond(x, kind=kind, p=p), error, x)
+    return _done(r0)
+
+
+_cholesky_solve = _bind('weft_cholesky_solve')
+_cholesky_solve_options = _Options('cholesky_solve', 'QPQii', 32, (('lower', 'bool'),), ('v', '0'))
+
+
+def cholesky_solve(factor, b, lower=False):
+    """Solves a x = b for x, given cholesky's factor of a.
+
+    factor: [..., n, n], cholesky's; the other triangle is not read
+    b: [..., n, k]
+    lower: the factor is a lower triangle; else an upper one
+
+    >>> _ = wf.cholesky_solve(wf.full((3, 3), 1), wf.full((3, 2), 1))
+    """
+    try:
+        h0 = factor._h
+        h1 = b._h
+    except AttributeError:
+        factor, b = _operands('cholesky_solve', (('factor', 'T'), ('b', 'T')), (factor, b,))
+        return cholesky_solve(factor, b, lower=lower)
+    options = None
+    if lower != False:
+        options = _cholesky_solve_options(lower)
+    r0 = _Handle()
+    error = _cholesky_solve(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cholesky_inverse = _bind('weft_cholesky_inverse')
+_cholesky_inverse_options = _Options('cholesky_inverse', 'QPQii', 32, (('lower', 'bool'),), ('v', '0'))
+
+
+def cholesky_inverse(factor, lower=False):
+    """The inverse of a, given cholesky's factor of it.
+
+    factor: [..., n, n], cholesky's; the other triangle is not read
+    lower: the factor is a lower triangle; else an upper one
+
+    >>> _ = wf.cholesky_inverse(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = factor._h
+    except AttributeError:
+        factor, = _operands('cholesky_inverse', (('factor', 'T'),), (factor,))
+        return cholesky_inverse(factor, lower=lower)
+    options = None
+    if lower != False:
+        options = _cholesky_inverse_options(lower)
+    r0 = _Handle()
+    error = _cholesky_inverse(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda factor: cholesky_inverse(factor, lower=lower), error, factor)
+    return _done(r0)
+
+
+_matrix_exp = _bind('weft_matrix_exp')
+
+
+def matrix_exp(x):
+    """The exponentials of square matrices, by Padé's approximation of degree 13, scaled and squared as the norm
+    asks for: at most 16 times, so that a matrix with a 1-norm above 350,000 gives NaN.
+
+    x: [..., n, n]
+
+    >>> _ = wf.matrix_exp(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('matrix_exp', (('x', 'T'),), (x,))
+        return matrix_exp(x)
+    r0 = _Handle()
+    error = _matrix_exp(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: matrix_exp(x), error, x)
+    return _done(r0)
+
+
+_householder_product = _bind('weft_householder_product')
+
+
+def householder_product(v, tau):
+    """The first columns of the product of Householder's reflections I - tau v v^H, each v having a 1 on the
+    diagonal and zeros above it, which are not read.
+
+    v: [..., m, n], reflectors in the columns below the diagonal, n at most m
+    tau: [..., k], their factors, k at most n
+
+    >>> _ = wf.householder_product(wf.full((4, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = v._h
+        h1 = tau._h
+    except AttributeError:
+        v, tau = _operands('householder_product', (('v', 'T'), ('tau', 'T')), (v, tau,))
+        return householder_product(v, tau)
+    r0 = _Handle()
+    error = _householder_product(_mark(), h0, h1, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_tensorsolve = _bind('weft_tensorsolve')
+
+
+def tensorsolve(a, b):
+    """Solves the equations b = Σ a x for the tensor x, the sum being over all dimensions of a behind those of b.
+
+    a: b's dimensions, then others of as many elements
+    b: right side
+
+    >>> _ = wf.tensorsolve(wf.full((2, 3, 6), 1), wf.full((2, 3), 1))
+    """
+    try:
+        h0 = a._h
+        h1 = b._h
+    except AttributeError:
+        a, b = _operands('tensorsolve', (('a', 'T'), ('b', 'T')), (a, b,))
+        return tensorsolve(a, b)
+    r0 = _Handle()
+    error = _tensorsolve(_mark(), h0, h1, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_tensorinv = _bind('weft_tensorinv')
+_tensorinv_options = _Options('tensorinv', 'QPQq', 32, (('ind', 'int'),), ('v',))
+
+
+def tensorinv(a, ind=2):
+    """The inverse of a as a map from tensors of its last dimensions to tensors of its first ones: their places are
+    exchanged.
+
+    a: as many elements in the first ind dimensions as in the others
+    ind: of how many leading dimensions, at least 1
+
+    >>> _ = wf.tensorinv(wf.full((2, 3, 6), 1))
+    """
+    try:
+        h0 = a._h
+    except AttributeError:
+        a, = _operands('tensorinv', (('a', 'T'),), (a,))
+        return tensorinv(a, ind=ind)
+    options = None
+    if ind != 2:
+        options = _tensorinv_options(ind)
+    r0 = _Handle()
+    error = _tensorinv(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda a: tensorinv(a, ind=ind), error, a)
+    return _done(r0)
+
+
 __all__ = (
     'abs', 'acos', 'acosh', 'adaptive_avg_pool', 'adaptive_max_pool', 'add',
     'addcdiv', 'addcmul', 'addmm', 'affine_grid', 'all', 'allclose',
@@ -8849,51 +9506,55 @@ __all__ = (
     'batch_norm_training', 'bce', 'bce_with_logits', 'bernoulli', 'bessel_i0e', 'bessel_i1e',
     'bincount', 'bitcast_convert', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor',
     'block_diag', 'boolean_mask_static', 'broadcast_in_dim', 'broadcast_to', 'categorical', 'cbrt',
-    'cdist', 'ceil', 'celu', 'channel_shuffle', 'cholesky', 'clamp',
-    'clip', 'clz', 'col2im', 'compare', 'complex', 'concatenate',
-    'conj', 'conv', 'conv_transpose', 'convert', 'convolution', 'copysign',
-    'corrcoef', 'cos', 'cosh', 'cosine_embedding', 'cosine_similarity', 'count_nonzero',
-    'cov', 'cross', 'cross_entropy', 'cummax', 'cummin', 'cumprod',
-    'cumsum', 'cumulative_trapezoid', 'deg2rad', 'diag', 'diag_embed', 'diagonal',
-    'diagonal_scatter', 'diff', 'digamma', 'div', 'dot_general', 'dropout',
-    'dynamic_slice', 'dynamic_update_slice', 'elu', 'embedding', 'entr', 'eq',
-    'erf', 'erf_inv', 'erfc', 'exp', 'exp2', 'expand_dims',
-    'expm1', 'fft', 'flatten', 'floor', 'floor_divide', 'fmax',
-    'fmin', 'frac', 'full', 'gather', 'gaussian_nll', 'ge',
-    'gelu', 'glu', 'grid_sample', 'group_norm', 'gt', 'hardshrink',
-    'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hinge_embedding', 'histc',
-    'huber', 'hypot', 'im2col', 'imag', 'index', 'index_add',
-    'index_copy', 'index_fill', 'index_put', 'index_reduce', 'instance_norm', 'integer_pow',
-    'iota', 'is_finite', 'is_inf', 'is_nan', 'is_neg_inf', 'is_pos_inf',
-    'isclose', 'isin', 'kl_div', 'kron', 'kthvalue', 'l1',
-    'layer_norm', 'ldexp', 'le', 'leaky_relu', 'lerp', 'lgamma',
-    'linear', 'linspace', 'local_response_norm', 'log', 'log10', 'log1p',
-    'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and',
-    'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logsumexp',
-    'lp_pool', 'lt', 'margin_ranking', 'masked_fill', 'masked_scatter', 'masked_select_static',
-    'matmul', 'matrix_power', 'max', 'max_pool', 'max_pool_with_indices', 'max_unpool',
-    'maximum', 'mean', 'median', 'min', 'minimum', 'mish',
-    'mod', 'movedim', 'mse', 'mul', 'multi_margin', 'multilabel_margin',
-    'multilabel_soft_margin', 'nan_to_num', 'nanmean', 'nanmedian', 'nansum', 'ne',
-    'neg', 'nextafter', 'nll', 'nonzero_static', 'norm', 'normal',
-    'one_hot', 'pad', 'pad_circular', 'pad_reflect', 'pad_replicate', 'pairwise_distance',
-    'pixel_shuffle', 'pixel_unshuffle', 'poisson_nll', 'polygamma', 'popcount', 'pow',
-    'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'real',
-    'reciprocal', 'reduce', 'reduce_precision', 'reduce_window', 'relu', 'relu6',
-    'rem', 'renorm', 'repeat_interleave', 'repeat_interleave_static', 'reshape', 'resize',
-    'reverse', 'rms_norm', 'rng_bit_generator', 'roll', 'rot90', 'round',
-    'round_away', 'round_decimals', 'rsqrt', 'scaled_dot_product_attention', 'scatter', 'scatter_reduce',
-    'searchsorted', 'select_and_scatter', 'select_scatter', 'selu', 'shift_left', 'shift_right_arithmetic',
-    'shift_right_logical', 'sigmoid', 'sign', 'signbit', 'silu', 'sin',
-    'sinc', 'sinh', 'slice', 'slice_in_dim', 'slice_scatter', 'smooth_l1',
+    'cdist', 'ceil', 'celu', 'channel_shuffle', 'cholesky', 'cholesky_inverse',
+    'cholesky_solve', 'clamp', 'clip', 'clz', 'col2im', 'compare',
+    'complex', 'concatenate', 'cond', 'conj', 'conv', 'conv_transpose',
+    'convert', 'convolution', 'copysign', 'corrcoef', 'cos', 'cosh',
+    'cosine_embedding', 'cosine_similarity', 'count_nonzero', 'cov', 'cross', 'cross_entropy',
+    'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad',
+    'det', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff',
+    'digamma', 'div', 'dot_general', 'dropout', 'dynamic_slice', 'dynamic_update_slice',
+    'eig', 'eigh', 'eigvals', 'eigvalsh', 'elu', 'embedding',
+    'entr', 'eq', 'erf', 'erf_inv', 'erfc', 'exp',
+    'exp2', 'expand_dims', 'expm1', 'fft', 'flatten', 'floor',
+    'floor_divide', 'fmax', 'fmin', 'frac', 'full', 'gather',
+    'gaussian_nll', 'ge', 'gelu', 'glu', 'grid_sample', 'group_norm',
+    'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside',
+    'hinge_embedding', 'histc', 'householder_product', 'huber', 'hypot', 'im2col',
+    'imag', 'index', 'index_add', 'index_copy', 'index_fill', 'index_put',
+    'index_reduce', 'instance_norm', 'integer_pow', 'inv', 'iota', 'is_finite',
+    'is_inf', 'is_nan', 'is_neg_inf', 'is_pos_inf', 'isclose', 'isin',
+    'kl_div', 'kron', 'kthvalue', 'l1', 'layer_norm', 'ldexp',
+    'le', 'leaky_relu', 'lerp', 'lgamma', 'linear', 'linspace',
+    'local_response_norm', 'log', 'log10', 'log1p', 'log2', 'log_softmax',
+    'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or',
+    'logical_xor', 'logit', 'logsigmoid', 'logsumexp', 'lp_pool', 'lstsq',
+    'lt', 'lu', 'margin_ranking', 'masked_fill', 'masked_scatter', 'masked_select_static',
+    'matmul', 'matrix_exp', 'matrix_norm', 'matrix_power', 'matrix_rank', 'max',
+    'max_pool', 'max_pool_with_indices', 'max_unpool', 'maximum', 'mean', 'median',
+    'min', 'minimum', 'mish', 'mod', 'movedim', 'mse',
+    'mul', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nan_to_num', 'nanmean',
+    'nanmedian', 'nansum', 'ne', 'neg', 'nextafter', 'nll',
+    'nonzero_static', 'norm', 'normal', 'one_hot', 'pad', 'pad_circular',
+    'pad_reflect', 'pad_replicate', 'pairwise_distance', 'pinv', 'pixel_shuffle', 'pixel_unshuffle',
+    'poisson_nll', 'polygamma', 'popcount', 'pow', 'prelu', 'prod',
+    'put', 'qr', 'quantile', 'rad2deg', 'real', 'reciprocal',
+    'reduce', 'reduce_precision', 'reduce_window', 'relu', 'relu6', 'rem',
+    'renorm', 'repeat_interleave', 'repeat_interleave_static', 'reshape', 'resize', 'reverse',
+    'rms_norm', 'rng_bit_generator', 'roll', 'rot90', 'round', 'round_away',
+    'round_decimals', 'rsqrt', 'scaled_dot_product_attention', 'scatter', 'scatter_reduce', 'searchsorted',
+    'select_and_scatter', 'select_scatter', 'selu', 'shift_left', 'shift_right_arithmetic', 'shift_right_logical',
+    'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc',
+    'sinh', 'slice', 'slice_in_dim', 'slice_scatter', 'slogdet', 'smooth_l1',
     'soft_cross_entropy', 'soft_margin', 'softmax', 'softmin', 'softplus', 'softplus_beta',
-    'softshrink', 'softsign', 'sort', 'sqrt', 'square', 'squeeze',
-    'stack', 'std', 'std_mean', 'stop_gradient', 'sub', 'sum',
-    'take', 'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'threshold',
-    'tile', 'top_k', 'trace', 'transpose', 'trapezoid', 'triangular_solve',
-    'tril', 'triplet_margin', 'triu', 'trunc', 'trunc_divide', 'unfold',
-    'uniform', 'unique_static', 'vander', 'var', 'var_mean', 'vecdot',
-    'where', 'xlog1py', 'xlogy', 'zeta',
+    'softshrink', 'softsign', 'solve', 'sort', 'sqrt', 'square',
+    'squeeze', 'stack', 'std', 'std_mean', 'stop_gradient', 'sub',
+    'sum', 'svd', 'svdvals', 'take', 'take_along_axis', 'tan',
+    'tanh', 'tanhshrink', 'tensorinv', 'tensorsolve', 'threshold', 'tile',
+    'top_k', 'trace', 'transpose', 'trapezoid', 'triangular_solve', 'tril',
+    'triplet_margin', 'triu', 'trunc', 'trunc_divide', 'unfold', 'uniform',
+    'unique_static', 'vander', 'var', 'var_mean', 'vecdot', 'where',
+    'xlog1py', 'xlogy', 'zeta',
 )
 METHODS = (
     'stop_gradient', 'abs', 'add', 'bitwise_and', 'atan2', 'bitcast_convert',
@@ -8947,6 +9608,10 @@ METHODS = (
     'cosine_similarity', 'cov', 'cross', 'cumulative_trapezoid', 'histc', 'kron',
     'logcumsumexp', 'matrix_power', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nanmedian',
     'nll', 'renorm', 'soft_cross_entropy', 'trapezoid', 'vander', 'vecdot',
+    'lu', 'qr', 'eigh', 'eigvalsh', 'svd', 'svdvals',
+    'eig', 'eigvals', 'solve', 'inv', 'det', 'slogdet',
+    'pinv', 'lstsq', 'matrix_rank', 'matrix_norm', 'cond', 'cholesky_solve',
+    'cholesky_inverse', 'matrix_exp', 'householder_product', 'tensorsolve', 'tensorinv',
 )
 # Operations that the accelerator calls: {name: (operands that are needed, all operands)}.
 FAST = {
@@ -9174,4 +9839,20 @@ FAST = {
     'soft_cross_entropy': (2, 3),
     'trapezoid': (1, 2),
     'vecdot': (2, 2),
+    'eigvalsh': (1, 1),
+    'svdvals': (1, 1),
+    'eigvals': (1, 1),
+    'solve': (2, 2),
+    'inv': (1, 1),
+    'det': (1, 1),
+    'pinv': (1, 1),
+    'matrix_rank': (1, 1),
+    'matrix_norm': (1, 1),
+    'cond': (1, 1),
+    'cholesky_solve': (2, 2),
+    'cholesky_inverse': (1, 1),
+    'matrix_exp': (1, 1),
+    'householder_product': (2, 2),
+    'tensorsolve': (2, 2),
+    'tensorinv': (1, 1),
 }

@@ -814,3 +814,88 @@ def trapezoid(y: _Tensor, x: Union[_Tensor, None] = ..., axis: int = ..., dx: fl
 def vander(x: _Tensor, count: int, increasing: bool = ...) -> Tensor: ...
 
 def vecdot(x: _Tensor, y: _Tensor, axis: int = ...) -> Tensor: ...
+
+class _Lu(NamedTuple):
+    lu: Tensor
+    pivots: Tensor
+    permutation: Tensor
+
+
+def lu(x: _Tensor) -> _Lu: ...
+
+class _Qr(NamedTuple):
+    q: Tensor
+    r: Tensor
+
+
+def qr(x: _Tensor, full_matrices: bool = ...) -> _Qr: ...
+
+class _Eigh(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+def eigh(x: _Tensor, lower: bool = ...) -> _Eigh: ...
+
+def eigvalsh(x: _Tensor, lower: bool = ...) -> Tensor: ...
+
+class _Svd(NamedTuple):
+    u: Tensor
+    s: Tensor
+    vh: Tensor
+
+
+def svd(x: _Tensor, full_matrices: bool = ...) -> _Svd: ...
+
+def svdvals(x: _Tensor) -> Tensor: ...
+
+class _Eig(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+def eig(x: _Tensor) -> _Eig: ...
+
+def eigvals(x: _Tensor) -> Tensor: ...
+
+def solve(a: _Tensor, b: _Tensor, left_side: bool = ...) -> Tensor: ...
+
+def inv(x: _Tensor) -> Tensor: ...
+
+def det(x: _Tensor) -> Tensor: ...
+
+class _Slogdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
+
+def slogdet(x: _Tensor) -> _Slogdet: ...
+
+def pinv(x: _Tensor, rtol: Union[float, None] = ...) -> Tensor: ...
+
+class _Lstsq(NamedTuple):
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+def lstsq(a: _Tensor, b: _Tensor, rtol: Union[float, None] = ...) -> _Lstsq: ...
+
+def matrix_rank(x: _Tensor, rtol: Union[float, None] = ..., atol: float = ..., hermitian: bool = ...) -> Tensor: ...
+
+def matrix_norm(x: _Tensor, kind: Literal['p', 'fro', 'nuc'] = ..., p: float = ...) -> Tensor: ...
+
+def cond(x: _Tensor, kind: Literal['p', 'fro', 'nuc'] = ..., p: float = ...) -> Tensor: ...
+
+def cholesky_solve(factor: _Tensor, b: _Tensor, lower: bool = ...) -> Tensor: ...
+
+def cholesky_inverse(factor: _Tensor, lower: bool = ...) -> Tensor: ...
+
+def matrix_exp(x: _Tensor) -> Tensor: ...
+
+def householder_product(v: _Tensor, tau: _Tensor) -> Tensor: ...
+
+def tensorsolve(a: _Tensor, b: _Tensor) -> Tensor: ...
+
+def tensorinv(a: _Tensor, ind: int = ...) -> Tensor: ...

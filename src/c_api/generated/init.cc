@@ -190,5 +190,18 @@ void weft_soft_cross_entropy_opts_init(void* options, size_t size) noexcept { we
 void weft_trapezoid_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_vander_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_vecdot_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_qr_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_eigh_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_eigvalsh_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_svd_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_pinv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_lstsq_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_matrix_rank_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_matrix_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cond_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cholesky_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cholesky_inverse_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_tensorinv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 
 }  // extern "C"

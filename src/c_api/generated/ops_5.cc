@@ -240,4 +240,234 @@ weft_error* weft_vecdot(weft_context* ctx, weft_tensor* x, weft_tensor* y, const
   });
 }
 
+weft_error* weft_lu(weft_context* ctx, weft_tensor* x, weft_tensor** out_lu, weft_tensor** out_pivots,
+                    weft_tensor** out_permutation) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_lu, ctx);
+    call.Operand(x);
+    return call.RecordSome({out_lu, out_pivots, out_permutation});
+  });
+}
+
+weft_error* weft_qr(weft_context* ctx, weft_tensor* x, const weft_qr_opts* opts, weft_tensor** out_q,
+                    weft_tensor** out_r) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_qr, ctx);
+    call.Operand(x);
+    weft_qr_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_qr_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_QR_HAS_FULL_MATRICES) call.SetBool(0, o.full_matrices);
+    return call.RecordSome({out_q, out_r});
+  });
+}
+
+weft_error* weft_eigh(weft_context* ctx, weft_tensor* x, const weft_eigh_opts* opts, weft_tensor** out_eigenvalues,
+                      weft_tensor** out_eigenvectors) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_eigh, ctx);
+    call.Operand(x);
+    weft_eigh_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_eigh_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_EIGH_HAS_LOWER) call.SetBool(0, o.lower);
+    return call.RecordSome({out_eigenvalues, out_eigenvectors});
+  });
+}
+
+weft_error* weft_eigvalsh(weft_context* ctx, weft_tensor* x, const weft_eigvalsh_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_eigvalsh, ctx);
+    call.Operand(x);
+    weft_eigvalsh_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_eigvalsh_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_EIGVALSH_HAS_LOWER) call.SetBool(0, o.lower);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_svd(weft_context* ctx, weft_tensor* x, const weft_svd_opts* opts, weft_tensor** out_u,
+                     weft_tensor** out_s, weft_tensor** out_vh) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_svd, ctx);
+    call.Operand(x);
+    weft_svd_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_svd_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SVD_HAS_FULL_MATRICES) call.SetBool(0, o.full_matrices);
+    return call.RecordSome({out_u, out_s, out_vh});
+  });
+}
+
+weft_error* weft_svdvals(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_svdvals, ctx, {x}, out);
+}
+
+weft_error* weft_eig(weft_context* ctx, weft_tensor* x, weft_tensor** out_eigenvalues,
+                     weft_tensor** out_eigenvectors) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_eig, ctx);
+    call.Operand(x);
+    return call.RecordSome({out_eigenvalues, out_eigenvectors});
+  });
+}
+
+weft_error* weft_eigvals(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_eigvals, ctx, {x}, out);
+}
+
+weft_error* weft_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_solve_opts* opts,
+                       weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_solve, ctx);
+    call.Operand(a);
+    call.Operand(b);
+    weft_solve_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_solve_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SOLVE_HAS_LEFT_SIDE) call.SetBool(0, o.left_side);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_inv(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_inv, ctx, {x}, out);
+}
+
+weft_error* weft_det(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_det, ctx, {x}, out);
+}
+
+weft_error* weft_slogdet(weft_context* ctx, weft_tensor* x, weft_tensor** out_sign,
+                         weft_tensor** out_logabsdet) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_slogdet, ctx);
+    call.Operand(x);
+    return call.RecordSome({out_sign, out_logabsdet});
+  });
+}
+
+weft_error* weft_pinv(weft_context* ctx, weft_tensor* x, const weft_pinv_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pinv, ctx);
+    call.Operand(x);
+    weft_pinv_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_pinv_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_PINV_HAS_RTOL) call.SetDouble(0, o.rtol);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_lstsq(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_lstsq_opts* opts,
+                       weft_tensor** out_solution, weft_tensor** out_residuals, weft_tensor** out_rank,
+                       weft_tensor** out_singular_values) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_lstsq, ctx);
+    call.Operand(a);
+    call.Operand(b);
+    weft_lstsq_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lstsq_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LSTSQ_HAS_RTOL) call.SetDouble(0, o.rtol);
+    return call.RecordSome({out_solution, out_residuals, out_rank, out_singular_values});
+  });
+}
+
+weft_error* weft_matrix_rank(weft_context* ctx, weft_tensor* x, const weft_matrix_rank_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_matrix_rank, ctx);
+    call.Operand(x);
+    weft_matrix_rank_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matrix_rank_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_MATRIX_RANK_HAS_RTOL) call.SetDouble(0, o.rtol);
+    if (o.present & WEFT_MATRIX_RANK_HAS_ATOL) call.SetDouble(1, o.atol);
+    if (o.present & WEFT_MATRIX_RANK_HAS_HERMITIAN) call.SetBool(2, o.hermitian);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_matrix_norm(weft_context* ctx, weft_tensor* x, const weft_matrix_norm_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_matrix_norm, ctx);
+    call.Operand(x);
+    weft_matrix_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matrix_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_MATRIX_NORM_HAS_KIND) call.SetEnum(0, o.kind);
+    if (o.present & WEFT_MATRIX_NORM_HAS_P) call.SetDouble(1, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cond(weft_context* ctx, weft_tensor* x, const weft_cond_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cond, ctx);
+    call.Operand(x);
+    weft_cond_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cond_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_COND_HAS_KIND) call.SetEnum(0, o.kind);
+    if (o.present & WEFT_COND_HAS_P) call.SetDouble(1, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cholesky_solve(weft_context* ctx, weft_tensor* factor, weft_tensor* b,
+                                const weft_cholesky_solve_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cholesky_solve, ctx);
+    call.Operand(factor);
+    call.Operand(b);
+    weft_cholesky_solve_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cholesky_solve_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_CHOLESKY_SOLVE_HAS_LOWER) call.SetBool(0, o.lower);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cholesky_inverse(weft_context* ctx, weft_tensor* factor, const weft_cholesky_inverse_opts* opts,
+                                  weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cholesky_inverse, ctx);
+    call.Operand(factor);
+    weft_cholesky_inverse_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cholesky_inverse_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_CHOLESKY_INVERSE_HAS_LOWER) call.SetBool(0, o.lower);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_matrix_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_matrix_exp, ctx, {x}, out);
+}
+
+weft_error* weft_householder_product(weft_context* ctx, weft_tensor* v, weft_tensor* tau, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_householder_product, ctx, {v, tau}, out);
+}
+
+weft_error* weft_tensorsolve(weft_context* ctx, weft_tensor* a, weft_tensor* b, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_tensorsolve, ctx, {a, b}, out);
+}
+
+weft_error* weft_tensorinv(weft_context* ctx, weft_tensor* a, const weft_tensorinv_opts* opts,
+                           weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_tensorinv, ctx);
+    call.Operand(a);
+    weft_tensorinv_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_tensorinv_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TENSORINV_HAS_IND) call.SetInt(0, o.ind);
+    return call.Record({out});
+  });
+}
+
 }  // extern "C"

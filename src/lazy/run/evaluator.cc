@@ -372,7 +372,7 @@ absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, CutReason reaso
   }
   for (const Ref<const ir::Node>& node : calls) {
     if (AllKnown(*node)) continue;  // others had the lock
-    if (!node->op().calls) {
+    if (!HostCalls::WritesOut(*node)) {
       WEFT_RETURN_IF_ERROR(host_calls_.Call(lock, state, *node));
       continue;
     }

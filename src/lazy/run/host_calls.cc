@@ -8,6 +8,8 @@
 #include "src/ir/rewrite.h"
 #include "src/lazy/run/launcher.h"
 #include "src/lazy/value/read_as.h"
+#include "src/ops/call.h"
+#include "src/ops/complex.h"
 #include "src/ops/custom/custom_call.h"
 #include "src/ops/registry.h"
 
@@ -26,8 +28,8 @@ class FailedBuffer final : public Buffer {
 };
 
 bool IsOurs(const ir::Node& node) {
-  if (&node.op() == &ops::kOp_custom_call) return true;
-  return node.op().calls && ops::CallsCustom(*node.regions()[0]);
+  if (ops::NeedsHost(node)) return true;
+  return node.op().calls && ops::NeedsHost(*node.regions()[0]);
 }
 
 // A wait for the latest event covers the launches before it, too.
@@ -74,7 +76,8 @@ struct HostCalls::Job {
       given.push_back(&operand.value);
     }
     for (const ir::Type& type : types) results.emplace_back(type.dtype, type.dims);
-    return custom::CallOnHost(attrs, given, results, registered);
+    if (op == &ops::kOp_custom_call) return custom::CallOnHost(attrs, given, results, registered);
+    return op->reference({*op, given, attrs, results});
   }
 
   // All of it, from the devices that have parts of it.
@@ -109,6 +112,7 @@ struct HostCalls::Job {
     return absl::OkStatus();
   }
 
+  const ir::OpDef* op = nullptr;
   ir::Attrs attrs;
   std::vector<ir::Type> types;  // of results
   std::vector<Operand> operands;
@@ -136,7 +140,6 @@ void HostCalls::Close() {
 HostCalls::Nodes HostCalls::Ready(const MeshState& state, const Cut& cut) const {
   Nodes ready;
   if (state.mesh.devices()[0]->backend->custom_callers() != CustomCallers::kEngine) return ready;
-  if (options_.custom == nullptr || options_.custom->empty()) return ready;
   const compiler::Trace& trace = cut.trace;
   std::vector<bool> waits(trace.values);  // per value: the host makes it, or something that it needs
   size_t operand = 0;
@@ -164,6 +167,7 @@ absl::StatusOr<std::shared_ptr<HostCalls::Job>> HostCalls::JobOf(const MeshState
   WEFT_RETURN_IF_ERROR(queue_->NeedThread());
   services_.StartsWork();
   const auto job = std::make_shared<Job>();
+  job->op = &node.op();
   job->attrs = node.attrs();
   job->types.assign(node.results().begin(), node.results().end());
   job->devices.assign(state.mesh.holders().begin(), state.mesh.holders().end());
@@ -173,7 +177,7 @@ absl::StatusOr<std::shared_ptr<HostCalls::Job>> HostCalls::JobOf(const MeshState
     if (!operand) break;
     const Data* const data = DataOf(operand);
     if (data == nullptr || (data->word_count == 0 && data->shards().empty())) {
-      return InternalError("an operand of the custom operation '", ops::CustomTarget(node), "' is not known");
+      return InternalError("an operand of ", node.op().name, ", which the host computes, is not known");
     }
     Job::Operand& its = job->operands.emplace_back();
     its.type = operand.type();
@@ -225,7 +229,33 @@ absl::Status HostCalls::Call(Lock& lock, MeshState& state, const ir::Node& node)
   return absl::OkStatus();
 }
 
+namespace {
+
+// A composite by its expansion, or an operation on complex numbers by its planes.
+absl::StatusOr<ir::Values> Expanded(const ir::Node& node) {
+  ir::Builder b(node.location());
+  ir::Values operands(node.operands().begin(), node.operands().end()), results(node.results().size());
+  if (node.op().expand != nullptr) {
+    WEFT_RETURN_IF_ERROR(ops::Expand(b, node.op(), std::move(operands), node.attrs(), node.results(),
+                                     std::span(results.data(), results.size())));
+  } else {
+    ir::Splits splits;
+    for (const ir::Value& x : operands) splits.push_back({{}, ops::PlanesOf(b, x)});
+    const ir::Splits found = node.op().planes({b, node, splits, {}});
+    for (size_t i = 0; i < found.size(); ++i) results[i] = ops::ComplexFrom(b, found[i].planes);
+  }
+  WEFT_RETURN_IF_ERROR(b.status());
+  return results;
+}
+
+}  // namespace
+
+bool HostCalls::WritesOut(const ir::Node& node) {
+  return node.op().calls || node.op().expand != nullptr || node.op().planes != nullptr;
+}
+
 absl::StatusOr<ir::Values> HostCalls::WrittenOut(const ir::Node& call) {
+  if (!call.op().calls) return Expanded(call);
   const ir::Function& function = *call.regions()[0];
   if (ir::WrittenOut(function) > kMostWritten) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "@", function.name(),
@@ -233,7 +263,7 @@ absl::StatusOr<ir::Values> HostCalls::WrittenOut(const ir::Node& call) {
                        " operations with every call written out");
   }
   const auto rule = [](const ir::RewriteCall& inner) -> ir::Values {
-    if (!inner.node.op().calls || !ops::CallsCustom(*inner.regions[0])) return {};
+    if (!inner.node.op().calls || !ops::NeedsHost(*inner.regions[0])) return {};
     return ir::Inline(*inner.regions[0], inner.operands);
   };
   WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> flat, ir::Rewrite(*ir::CopyFunction(function), rule));

@@ -1,4 +1,4 @@
-// Custom operations on devices whose programs cannot call the host (CustomCallers::kEngine): a cut stops at them, what they read is
+// Custom operations and matrix decompositions on devices whose programs cannot call the host (CustomCallers::kEngine): a cut stops at them, what they read is
 // computed and fetched, the function runs on host memory, and its results are uploaded and known.
 #pragma once
 
@@ -23,14 +23,16 @@ class HostCalls {
       : recorder_(recorder), services_(services), metrics_(metrics), options_(options) {}
   ~HostCalls();
 
-  // Returns the nodes of a traced cut that the host has to compute and that need no other such node: custom operations,
-  // and calls of functions that have some. Those in loops and branches are left to the compiler, which refuses them by
+  // Returns the nodes of a traced cut that the host has to compute and that need no other such node: custom operations, factors
+  // of matrices, composites that expand to these, and calls of functions that have some. Those in loops and branches are left to the compiler, which refuses them by
   // name.
   Nodes Ready(const MeshState& state, const Cut& cut) const;
-  // Calls the function of a custom operation whose operands are known and shows what it gave. Where it failed, its
+  // Calls the function of a custom operation, or computes factors, whose operands are known and shows what it gave. Where it failed, its
   // results have that outcome; any other error (no memory, the waiter gave up) has changed nothing.
   absl::Status Call(Lock& lock, MeshState& state, const ir::Node& node);
-  // A call's results on operations of their own, without calls that have custom operations.
+  // Tells whether the host computes but a part of the node: of a call, of a composite, of complex numbers.
+  static bool WritesOut(const ir::Node& node);
+  // Such a node's results on operations of their own, without calls that have custom operations.
   static absl::StatusOr<ir::Values> WrittenOut(const ir::Node& call);
   // The node is what these values are, which are known.
   static void Show(const ir::Node& node, std::span<const ir::Value> results);

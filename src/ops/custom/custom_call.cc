@@ -9,6 +9,7 @@
 #include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/families.h"
+#include "src/ops/linalg/factors.h"
 
 namespace weft::ops {
 namespace {
@@ -172,10 +173,24 @@ Attrs CustomAttrs(const CustomFunction& function, std::span<const Type> results)
 const std::string& CustomTarget(const Attrs& attrs) { return attrs.String(kTarget); }
 absl::StatusOr<CustomSignature> CustomSignatureOf(const Attrs& attrs) { return SignatureOf(attrs); }
 
-bool CallsCustom(const Function& function) {
-  return std::ranges::any_of(CalleesFirst(function), [](const Function* one) {
-    return std::ranges::any_of(one->nodes(), [](const Node* node) { return &node->op() == &kOp_custom_call; });
+bool NeedsHost(const Node& node) { return &node.op() == &kOp_custom_call || BecomesFactors(node); }
+
+namespace {
+
+template <typename Is>
+bool HasNode(const Function& function, Is is) {
+  return std::ranges::any_of(CalleesFirst(function), [&](const Function* one) {
+    return std::ranges::any_of(one->nodes(), [&](const Node* node) { return is(*node); });
   });
+}
+
+}  // namespace
+
+bool NeedsHost(const Function& function) {
+  return HasNode(function, [](const Node& node) { return NeedsHost(node); });
+}
+bool CallsCustom(const Function& function) {
+  return HasNode(function, [](const Node& node) { return &node.op() == &kOp_custom_call; });
 }
 
 std::vector<Type> CustomGradientInputs(std::span<const Type* const> operands, std::span<const Type> results) {
@@ -221,6 +236,14 @@ absl::Status RefuseCustomCalls(const Module& module, std::string_view platform) 
   for (const Ref<const Function>& function : module.functions) {
     for (const Function* one : CalleesFirst(*function)) {
       for (const Node* node : one->nodes()) {
+        if (&node->op() == &kOp_matrix_factors) {
+          return UserErrorOf(
+              absl::StatusCode::kUnimplemented,
+              "matrix decompositions are no part of StableHLO, and a program of the platform '", platform,
+              "' cannot call the host for them: one stands in a loop, in a branch or in a function for each "
+              "example, or the program is compiled before it runs. Elsewhere the host computes them between two "
+              "programs; the platforms 'cpu' and 'reference' compute them anywhere");
+        }
         if (&node->op() != &kOp_custom_call) continue;
         return UserErrorOf(
             absl::StatusCode::kUnimplemented, "the custom operation '", CustomTarget(*node),

@@ -20,7 +20,10 @@ absl::StatusOr<CustomSignature> CustomSignatureOf(const ir::Attrs& attrs);
 inline absl::StatusOr<CustomSignature> CustomSignatureOf(const ir::Node& node) {
   return CustomSignatureOf(node.attrs());
 }
-// Tells whether the function, or one that it calls or carries, has a custom call.
+// Tells whether a program that cannot call the host has no way to compute the node: a custom call, or a matrix decomposition.
+bool NeedsHost(const ir::Node& node);
+// Tells whether the function, or one that it calls or carries, has such a node; and whether it has a custom call.
+bool NeedsHost(const ir::Function& function);
 bool CallsCustom(const ir::Function& function);
 
 // The gradient's parameters for such a call: operands, results, and cotangents of float results; and how many results it has.
@@ -30,7 +33,7 @@ std::vector<ir::Type> CustomGradientInputs(std::span<const ir::Type* const> oper
 absl::Status CheckCustomGradient(const ir::Function& gradient, std::string_view name,
                                  std::span<const ir::Type* const> operands, std::span<const ir::Type> results);
 
-// PJRT plugins ask this: UNIMPLEMENTED if a function of the module calls one.
+// PJRT plugins ask this: UNIMPLEMENTED if a function of the module has one.
 absl::Status RefuseCustomCalls(const ir::Module& module, std::string_view platform);
 // NOT_FOUND or INVALID_ARGUMENT unless all that the function calls is registered, with the same signature.
 absl::Status CheckCustomCalls(const ir::Function& function, const CustomFunctions& registered);

@@ -1,10 +1,10 @@
-// cholesky: a positive definite matrix as a triangle times its transpose.
+// cholesky: a positive definite matrix as a triangle times its conjugate transpose.
 #include <cmath>
 #include <limits>
 
 #include "src/ir/stablehlo.h"
-#include "src/ops/batching.h"
-#include "src/ops/linalg/triangles.h"
+#include "src/ops/linalg/factors.h"
+#include "src/ops/planes.h"
 #include "src/ops/work.h"
 #include "src/runtime/launch_look.h"
 
@@ -13,9 +13,9 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"a", kF, "[..., n, n], symmetric; one triangle is read"}};
+constexpr OperandDef kOperands[] = {{"a", kF | kC, "[..., n, n], symmetric or hermitian; one triangle is read"}};
 constexpr AttrDef kAttrs[] = {
-    {"lower", AttrType::kBool, "read the lower triangle, a = l l^T; else the upper one, a = u^T u", false, "false"}};
+    {"lower", AttrType::kBool, "read the lower triangle, a = l l^H; else the upper one, a = u^H u", false, "false"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(CheckSquare("a", *call.operands[0]));
@@ -23,24 +23,33 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// With p(m) the lower triangle of m and half its diagonal, da = s + s^T but for the diagonal, s = l^-T p(l^T dl) l^-1, on
-// the triangle that is read. Source: Murray, Differentiation of the Cholesky decomposition (2016).
+// With p(m) the lower triangle of m and half its diagonal, which is real, da = s + s^H but for the diagonal, s = l^-H p(l^H dl) l^-1,
+// on the triangle that is read. Source: Murray, Differentiation of the Cholesky decomposition (2016).
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const bool lower = Attr<kAttrs, "lower">(call.node.attrs());
-  const Value l = lower ? call.results[0] : MatrixTranspose(b, call.results[0]);
-  const Value dl = lower ? call.cotangents[0] : MatrixTranspose(b, call.cotangents[0]);
+  const Value l = lower ? call.results[0] : Adjoint(b, call.results[0]), conjugate = Conj(b, l);
+  const Value dl = lower ? Conj(b, call.cotangents[0]) : MatrixTranspose(b, call.cotangents[0]);
   if (!b.ok()) return absl::OkStatus();
-  const Value m = BatchMatmul(b, l, dl, true, false);
-  const Value diagonal = Sub(b, Triangle(b, m, true), Triangle(b, m, true, true));
-  const Value p = Sub(b, Triangle(b, m, true), Mul(b, diagonal, 0.5));
-  const Value left = TriangularSolve(b, l, p, true, true, false, true);
+  const Value m = BatchMatmul(b, conjugate, dl, true, false), below = Triangle(b, m, true, true);
+  const Value diagonal = As(b, RealPart(b, Sub(b, Triangle(b, m, true), below)), m.dtype());
+  const Value p = Add(b, below, Mul(b, diagonal, 0.5));
+  const Value left = TriangularSolve(b, conjugate, p, true, true, false, true);
   const Value s = TriangularSolve(b, l, left, false, true, false, false);
-  const Value both = Add(b, Triangle(b, s, true), Triangle(b, MatrixTranspose(b, s), true, true));
-  grads[0] = lower ? both : MatrixTranspose(b, both);
+  const Value both = OfTriangle(b, s, true);
+  grads[0] = lower ? Conj(b, both) : MatrixTranspose(b, both);
   return absl::OkStatus();
 }
 
+Splits OnPlanes(const PlanesCall& call) {
+  const Planes& a = call.planes(0);
+  const int64_t mode = Attr<kAttrs, "lower">(call.attrs()) ? linalg::kLower : 0;
+  const Values found =
+      CallAll(call.b, kOp_matrix_factors, {a.re, a.im}, {static_cast<int64_t>(linalg::Kind::kCholesky), mode});
+  return call.b.ok() ? Complex({found[0], found[1]}) : Splits(1);
+}
+
+// Real numbers alone come here; complex ones are two planes by then.
 absl::Status Reference(const ReferenceCall& call) {
   const std::vector<double> a = ToDoubles(*call.operands[0]);
   HostTensor& result = call.results[0];
@@ -90,7 +99,7 @@ constinit const OpDef kOp_cholesky = {
     .c_name = "cholesky",
     .since = 1,
     .doc =
-        "The Cholesky decomposition of symmetric positive definite matrices, a = l l^T (lower) or u^T u. The other triangle of "
+        "The Cholesky decomposition of symmetric or hermitian positive definite matrices, a = l l^H (lower) or u^H u. The other triangle of "
         "a is not read, that of the result is 0. A matrix that is not positive definite gives NaN everywhere. f16 and bf16 are "
         "computed in f32. The gradient is that of the triangle which is read.",
     .example = "l = wf_cholesky(s, a, .lower = true);",
@@ -103,6 +112,7 @@ constinit const OpDef kOp_cholesky = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-12, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-5},
+    .planes = OnPlanes,
     .work = OwnWork,
 };
 

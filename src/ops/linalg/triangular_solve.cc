@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
-#include "src/ops/batching.h"
-#include "src/ops/linalg/triangles.h"
+#include "src/ops/linalg/factors.h"
+#include "src/ops/planes.h"
 #include "src/ops/work.h"
 
 namespace weft::ops {
@@ -11,14 +11,15 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"a", kF, "[..., n, n], triangular; the other triangle is not read"},
-                                    {"b", kF, "[..., n, m], or [..., m, n] where a is on the right"}};
+constexpr OperandDef kOperands[] = {{"a", kF | kC, "[..., n, n], triangular; the other triangle is not read"},
+                                    {"b", kF | kC, "[..., n, m], or [..., m, n] where a is on the right"}};
 constexpr std::string_view kTranspositions[] = {"NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"};
 constexpr AttrDef kAttrs[] = {
     {"left_side", AttrType::kBool, "op(a) x = b; else x op(a) = b", false, "true"},
     {"lower", AttrType::kBool, "a is a lower triangle; else an upper one", false, "true"},
     {"unit_diagonal", AttrType::kBool, "take the diagonal of a for ones without reading it", false, "false"},
-    {"transpose_a", AttrType::kEnum, "op: a itself, or its transpose", false, "NO_TRANSPOSE", kTranspositions}};
+    {"transpose_a", AttrType::kEnum, "op: a itself, its transpose, or its conjugate transpose", false, "NO_TRANSPOSE",
+     kTranspositions}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type &a = *call.operands[0], &b = *call.operands[1];
@@ -37,13 +38,16 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// db solves the transposed equations for dx; da is -db x^T on a's triangle (x^T db where a is on the right), transposed as op.
+// db solves the transposed equations for dx; da is -db x^T on a's triangle (x^T db where a is on the right), transposed as op. The conjugate
+// transpose is the transpose of a's conjugate.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Attrs& attrs = call.node.attrs();
   const bool left = Attr<kAttrs, "left_side">(attrs), lower = Attr<kAttrs, "lower">(attrs);
   const bool unit = Attr<kAttrs, "unit_diagonal">(attrs), transposed = Attr<kAttrs, "transpose_a">(attrs) != 0;
-  const Value db = TriangularSolve(b, call.operands[0], call.cotangents[0], left, lower, unit, !transposed);
+  const bool conjugated = static_cast<Transposition>(Attr<kAttrs, "transpose_a">(attrs)) == Transposition::kAdjoint;
+  const Value a = conjugated ? Conj(b, call.operands[0]) : call.operands[0];
+  const Value db = TriangularSolve(b, a, call.cotangents[0], left, lower, unit, !transposed);
   if (call.wanted[1]) grads[1] = db;
   if (!call.wanted[0]) return absl::OkStatus();
   const Value& x = call.results[0];
@@ -51,10 +55,27 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& first = left != transposed ? db : x;
   const Value& second = left != transposed ? x : db;
   const Value product = BatchMatmul(b, first, second, !left, left);
-  grads[0] = Neg(b, Triangle(b, product, lower, unit));
+  const Value da = Neg(b, Triangle(b, product, lower, unit));
+  grads[0] = conjugated ? Conj(b, da) : da;
   return absl::OkStatus();
 }
 
+Splits OnPlanes(const PlanesCall& call) {
+  const Attrs& attrs = call.attrs();
+  const auto op = static_cast<Transposition>(Attr<kAttrs, "transpose_a">(attrs));
+  const int64_t mode = (Attr<kAttrs, "left_side">(attrs) ? 0 : linalg::kRight) |
+                       (Attr<kAttrs, "lower">(attrs) ? linalg::kLower : 0) |
+                       (Attr<kAttrs, "unit_diagonal">(attrs) ? linalg::kUnit : 0) |
+                       (op == Transposition::kTranspose ? linalg::kTransposed
+                        : op == Transposition::kAdjoint ? linalg::kConjugated
+                                                        : 0);
+  const Planes &a = call.planes(0), &x = call.planes(1);
+  const Values found = CallAll(call.b, kOp_matrix_factors, {a.re, a.im, x.re, x.im},
+                               {static_cast<int64_t>(linalg::Kind::kTriangular), mode});
+  return call.b.ok() ? Complex({found[0], found[1]}) : Splits(1);
+}
+
+// Real numbers alone come here; complex ones are two planes by then.
 absl::Status Reference(const ReferenceCall& call) {
   const std::vector<double> a = ToDoubles(*call.operands[0]), b = ToDoubles(*call.operands[1]);
   HostTensor& result = call.results[0];
@@ -167,6 +188,7 @@ constinit const OpDef kOp_triangular_solve = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-12, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-5},
+    .planes = OnPlanes,
     .work = OwnWork,
 };
 

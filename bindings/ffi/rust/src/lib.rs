@@ -443,6 +443,23 @@ pub const WEFT_TRAPEZOID_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_TRAPEZOID_HAS_DX: u64 = 1 << 1;
 pub const WEFT_VANDER_HAS_INCREASING: u64 = 1 << 0;
 pub const WEFT_VECDOT_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_QR_HAS_FULL_MATRICES: u64 = 1 << 0;
+pub const WEFT_EIGH_HAS_LOWER: u64 = 1 << 0;
+pub const WEFT_EIGVALSH_HAS_LOWER: u64 = 1 << 0;
+pub const WEFT_SVD_HAS_FULL_MATRICES: u64 = 1 << 0;
+pub const WEFT_SOLVE_HAS_LEFT_SIDE: u64 = 1 << 0;
+pub const WEFT_PINV_HAS_RTOL: u64 = 1 << 0;
+pub const WEFT_LSTSQ_HAS_RTOL: u64 = 1 << 0;
+pub const WEFT_MATRIX_RANK_HAS_RTOL: u64 = 1 << 0;
+pub const WEFT_MATRIX_RANK_HAS_ATOL: u64 = 1 << 1;
+pub const WEFT_MATRIX_RANK_HAS_HERMITIAN: u64 = 1 << 2;
+pub const WEFT_MATRIX_NORM_HAS_KIND: u64 = 1 << 0;
+pub const WEFT_MATRIX_NORM_HAS_P: u64 = 1 << 1;
+pub const WEFT_COND_HAS_KIND: u64 = 1 << 0;
+pub const WEFT_COND_HAS_P: u64 = 1 << 1;
+pub const WEFT_CHOLESKY_SOLVE_HAS_LOWER: u64 = 1 << 0;
+pub const WEFT_CHOLESKY_INVERSE_HAS_LOWER: u64 = 1 << 0;
+pub const WEFT_TENSORINV_HAS_IND: u64 = 1 << 0;
 
 pub type weft_code = u32;
 pub const WEFT_OK: weft_code = 0;
@@ -900,6 +917,16 @@ pub type weft_soft_cross_entropy_reduction = u32;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN: weft_soft_cross_entropy_reduction = 0;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM: weft_soft_cross_entropy_reduction = 1;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE: weft_soft_cross_entropy_reduction = 2;
+
+pub type weft_matrix_norm_kind = u32;
+pub const WEFT_MATRIX_NORM_KIND_P: weft_matrix_norm_kind = 0;
+pub const WEFT_MATRIX_NORM_KIND_FRO: weft_matrix_norm_kind = 1;
+pub const WEFT_MATRIX_NORM_KIND_NUC: weft_matrix_norm_kind = 2;
+
+pub type weft_cond_kind = u32;
+pub const WEFT_COND_KIND_P: weft_cond_kind = 0;
+pub const WEFT_COND_KIND_FRO: weft_cond_kind = 1;
+pub const WEFT_COND_KIND_NUC: weft_cond_kind = 2;
 
 pub type weft_proc = Option<unsafe extern "C" fn()>;
 pub type weft_release_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
@@ -3151,6 +3178,137 @@ pub struct weft_vecdot_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_qr_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub full_matrices: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_eigh_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub lower: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_eigvalsh_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub lower: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_svd_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub full_matrices: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_solve_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub left_side: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_pinv_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub rtol: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_lstsq_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub rtol: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_matrix_rank_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub rtol: f64,
+    pub atol: f64,
+    pub hermitian: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_matrix_norm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub kind: weft_matrix_norm_kind,
+    pub reserved_p: i32,
+    pub p: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cond_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub kind: weft_cond_kind,
+    pub reserved_p: i32,
+    pub p: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cholesky_solve_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub lower: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cholesky_inverse_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub lower: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_tensorinv_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub ind: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_api_v1 {
     pub struct_size: usize,
     pub release_version: Option<unsafe extern "C" fn() -> *const c_char>,
@@ -3917,6 +4075,19 @@ extern "C" {
     pub fn weft_trapezoid_opts_init(options: *mut c_void, size: usize);
     pub fn weft_vander_opts_init(options: *mut c_void, size: usize);
     pub fn weft_vecdot_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_qr_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_eigh_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_eigvalsh_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_svd_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_solve_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_pinv_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_lstsq_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_matrix_rank_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_matrix_norm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cond_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cholesky_solve_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cholesky_inverse_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_tensorinv_opts_init(options: *mut c_void, size: usize);
     pub fn weft_stop_gradient(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_abs(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_add(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -4234,4 +4405,27 @@ extern "C" {
     pub fn weft_trapezoid(ctx: *mut weft_context, y: *mut weft_tensor, x: *mut weft_tensor, opts: *const weft_trapezoid_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_vander(ctx: *mut weft_context, x: *mut weft_tensor, count: i64, opts: *const weft_vander_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_vecdot(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_vecdot_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_lu(ctx: *mut weft_context, x: *mut weft_tensor, out_lu: *mut *mut weft_tensor, out_pivots: *mut *mut weft_tensor, out_permutation: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_qr(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_qr_opts, out_q: *mut *mut weft_tensor, out_r: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_eigh(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_eigh_opts, out_eigenvalues: *mut *mut weft_tensor, out_eigenvectors: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_eigvalsh(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_eigvalsh_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_svd(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_svd_opts, out_u: *mut *mut weft_tensor, out_s: *mut *mut weft_tensor, out_vh: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_svdvals(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_eig(ctx: *mut weft_context, x: *mut weft_tensor, out_eigenvalues: *mut *mut weft_tensor, out_eigenvectors: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_eigvals(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_solve(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_solve_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_inv(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_det(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_slogdet(ctx: *mut weft_context, x: *mut weft_tensor, out_sign: *mut *mut weft_tensor, out_logabsdet: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_pinv(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_pinv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_lstsq(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_lstsq_opts, out_solution: *mut *mut weft_tensor, out_residuals: *mut *mut weft_tensor, out_rank: *mut *mut weft_tensor, out_singular_values: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_matrix_rank(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_matrix_rank_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_matrix_norm(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_matrix_norm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cond(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cond_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cholesky_solve(ctx: *mut weft_context, factor: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_cholesky_solve_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cholesky_inverse(ctx: *mut weft_context, factor: *mut weft_tensor, opts: *const weft_cholesky_inverse_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_matrix_exp(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_householder_product(ctx: *mut weft_context, v: *mut weft_tensor, tau: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensorsolve(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensorinv(ctx: *mut weft_context, a: *mut weft_tensor, opts: *const weft_tensorinv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
 }

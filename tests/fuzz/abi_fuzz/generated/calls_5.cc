@@ -4,6 +4,231 @@
 
 namespace weft::fuzz {
 
+void Call_weft_slice(Fuzz& f) {
+  f.BeginOp(kOps[83]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* start_indices = {};
+  size_t start_indices_count = {};
+  f.Ints(0, &start_indices, &start_indices_count);
+  const int64_t* limit_indices = {};
+  size_t limit_indices_count = {};
+  f.Ints(1, &limit_indices, &limit_indices_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(2, &strides, &strides_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice(ctx, x, start_indices, start_indices_count, limit_indices, limit_indices_count, strides, strides_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice_in_dim(Fuzz& f) {
+  f.BeginOp(kOps[84]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t axis = {};
+  axis = f.IntAttr(0);
+  weft_slice_in_dim_opts* const opts = f.Options<weft_slice_in_dim_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SLICE_IN_DIM_HAS_START;
+    opts->start = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SLICE_IN_DIM_HAS_LIMIT;
+    opts->limit = f.IntAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_SLICE_IN_DIM_HAS_STEP;
+    opts->step = f.IntAttr(3);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice_in_dim(ctx, x, axis, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_squeeze(Fuzz& f) {
+  f.BeginOp(kOps[85]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SQUEEZE_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_squeeze(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_stack(Fuzz& f) {
+  f.BeginOp(kOps[86]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_stack_opts* const opts = f.Options<weft_stack_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STACK_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_stack(ctx, inputs, inputs_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_take(Fuzz& f) {
+  f.BeginOp(kOps[87]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  weft_take_opts* const opts = f.Options<weft_take_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TAKE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_take(ctx, x, indices, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tile(Fuzz& f) {
+  f.BeginOp(kOps[88]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* reps = {};
+  size_t reps_count = {};
+  f.Ints(0, &reps, &reps_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tile(ctx, x, reps, reps_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_transpose(Fuzz& f) {
+  f.BeginOp(kOps[89]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* permutation = {};
+  size_t permutation_count = {};
+  f.Ints(0, &permutation, &permutation_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_transpose(ctx, x, permutation, permutation_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tril(Fuzz& f) {
+  f.BeginOp(kOps[90]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tril_opts* const opts = f.Options<weft_tril_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIL_HAS_DIAGONAL;
+    opts->diagonal = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tril(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_triu(Fuzz& f) {
+  f.BeginOp(kOps[91]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_triu_opts* const opts = f.Options<weft_triu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIU_HAS_DIAGONAL;
+    opts->diagonal = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_all(Fuzz& f) {
+  f.BeginOp(kOps[92]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_all_opts* const opts = f.Options<weft_all_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ALL_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_ALL_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_all(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_any(Fuzz& f) {
+  f.BeginOp(kOps[93]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_any_opts* const opts = f.Options<weft_any_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ANY_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_ANY_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_any(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argmax(Fuzz& f) {
+  f.BeginOp(kOps[94]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGMAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_ARGMAX_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argmin(Fuzz& f) {
+  f.BeginOp(kOps[95]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGMIN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_ARGMIN_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argmin(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_cummax(Fuzz& f) {
   f.BeginOp(kOps[96]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1514,155 +1739,6 @@ void Call_weft_fmax(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_fmax(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_fmin(Fuzz& f) {
-  f.BeginOp(kOps[183]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_fmin(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_frac(Fuzz& f) {
-  f.BeginOp(kOps[184]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_frac(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_heaviside(Fuzz& f) {
-  f.BeginOp(kOps[185]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const values = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_heaviside(ctx, x, values, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hypot(Fuzz& f) {
-  f.BeginOp(kOps[186]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hypot(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_inf(Fuzz& f) {
-  f.BeginOp(kOps[187]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_inf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_neg_inf(Fuzz& f) {
-  f.BeginOp(kOps[188]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_neg_inf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_pos_inf(Fuzz& f) {
-  f.BeginOp(kOps[189]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_pos_inf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_isclose(Fuzz& f) {
-  f.BeginOp(kOps[190]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_isclose_opts* const opts = f.Options<weft_isclose_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ISCLOSE_HAS_RTOL;
-    opts->rtol = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ISCLOSE_HAS_ATOL;
-    opts->atol = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_ISCLOSE_HAS_EQUAL_NAN;
-    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_isclose(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ldexp(Fuzz& f) {
-  f.BeginOp(kOps[191]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const n = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ldexp(ctx, x, n, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lerp(Fuzz& f) {
-  f.BeginOp(kOps[192]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lerp(ctx, x, y, weight, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log10(Fuzz& f) {
-  f.BeginOp(kOps[193]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log10(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logaddexp(Fuzz& f) {
-  f.BeginOp(kOps[194]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logaddexp(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logaddexp2(Fuzz& f) {
-  f.BeginOp(kOps[195]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logaddexp2(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

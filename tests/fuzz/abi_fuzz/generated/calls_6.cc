@@ -4,6 +4,155 @@
 
 namespace weft::fuzz {
 
+void Call_weft_fmin(Fuzz& f) {
+  f.BeginOp(kOps[183]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fmin(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_frac(Fuzz& f) {
+  f.BeginOp(kOps[184]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_frac(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_heaviside(Fuzz& f) {
+  f.BeginOp(kOps[185]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_heaviside(ctx, x, values, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hypot(Fuzz& f) {
+  f.BeginOp(kOps[186]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hypot(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_inf(Fuzz& f) {
+  f.BeginOp(kOps[187]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_neg_inf(Fuzz& f) {
+  f.BeginOp(kOps[188]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_neg_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_pos_inf(Fuzz& f) {
+  f.BeginOp(kOps[189]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_pos_inf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_isclose(Fuzz& f) {
+  f.BeginOp(kOps[190]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_isclose_opts* const opts = f.Options<weft_isclose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ISCLOSE_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ISCLOSE_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ISCLOSE_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_isclose(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ldexp(Fuzz& f) {
+  f.BeginOp(kOps[191]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const n = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ldexp(ctx, x, n, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lerp(Fuzz& f) {
+  f.BeginOp(kOps[192]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lerp(ctx, x, y, weight, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log10(Fuzz& f) {
+  f.BeginOp(kOps[193]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log10(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logaddexp(Fuzz& f) {
+  f.BeginOp(kOps[194]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logaddexp(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logaddexp2(Fuzz& f) {
+  f.BeginOp(kOps[195]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logaddexp2(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_logical_and(Fuzz& f) {
   f.BeginOp(kOps[196]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1459,239 +1608,6 @@ void Call_weft_max_unpool(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_max_unpool(ctx, x, indices, size, size_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_affine_grid(Fuzz& f) {
-  f.BeginOp(kOps[283]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const theta = f.Operand(0);
-  const int64_t* size = {};
-  size_t size_count = {};
-  f.Ints(0, &size, &size_count);
-  weft_affine_grid_opts* const opts = f.Options<weft_affine_grid_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS;
-    opts->align_corners = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_affine_grid(ctx, theta, size, size_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_channel_shuffle(Fuzz& f) {
-  f.BeginOp(kOps[284]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t groups = {};
-  groups = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_channel_shuffle(ctx, x, groups, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_grid_sample(Fuzz& f) {
-  f.BeginOp(kOps[285]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const grid = f.Operand(1);
-  weft_grid_sample_opts* const opts = f.Options<weft_grid_sample_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GRID_SAMPLE_HAS_MODE;
-    opts->mode = static_cast<weft_grid_sample_mode>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_GRID_SAMPLE_HAS_OUTSIDE;
-    opts->outside = static_cast<weft_grid_sample_outside>(f.EnumAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS;
-    opts->align_corners = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_grid_sample(ctx, x, grid, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_group_norm(Fuzz& f) {
-  f.BeginOp(kOps[286]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  int64_t groups = {};
-  groups = f.IntAttr(0);
-  weft_group_norm_opts* const opts = f.Options<weft_group_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_GROUP_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_GROUP_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_group_norm(ctx, x, scale, offset, groups, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_instance_norm(Fuzz& f) {
-  f.BeginOp(kOps[287]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_instance_norm_opts* const opts = f.Options<weft_instance_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_INSTANCE_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_INSTANCE_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_instance_norm(ctx, x, scale, offset, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_local_response_norm(Fuzz& f) {
-  f.BeginOp(kOps[288]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_local_response_norm_opts* const opts = f.Options<weft_local_response_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_LOCAL_RESPONSE_NORM_HAS_BETA;
-    opts->beta = f.DoubleAttr(3);
-    if (f.Given(4)) opts->present |= WEFT_LOCAL_RESPONSE_NORM_HAS_K;
-    opts->k = f.DoubleAttr(4);
-    opts->present ^= f.StrayBits(4);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_local_response_norm(ctx, x, size, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pad_circular(Fuzz& f) {
-  f.BeginOp(kOps[289]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* low = {};
-  size_t low_count = {};
-  f.Ints(0, &low, &low_count);
-  const int64_t* high = {};
-  size_t high_count = {};
-  f.Ints(1, &high, &high_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pad_circular(ctx, x, low, low_count, high, high_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pad_reflect(Fuzz& f) {
-  f.BeginOp(kOps[290]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* low = {};
-  size_t low_count = {};
-  f.Ints(0, &low, &low_count);
-  const int64_t* high = {};
-  size_t high_count = {};
-  f.Ints(1, &high, &high_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pad_reflect(ctx, x, low, low_count, high, high_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pad_replicate(Fuzz& f) {
-  f.BeginOp(kOps[291]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* low = {};
-  size_t low_count = {};
-  f.Ints(0, &low, &low_count);
-  const int64_t* high = {};
-  size_t high_count = {};
-  f.Ints(1, &high, &high_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pad_replicate(ctx, x, low, low_count, high, high_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pixel_shuffle(Fuzz& f) {
-  f.BeginOp(kOps[292]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t factor = {};
-  factor = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pixel_shuffle(ctx, x, factor, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pixel_unshuffle(Fuzz& f) {
-  f.BeginOp(kOps[293]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t factor = {};
-  factor = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pixel_unshuffle(ctx, x, factor, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_resize(Fuzz& f) {
-  f.BeginOp(kOps[294]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* size = {};
-  size_t size_count = {};
-  f.Ints(0, &size, &size_count);
-  weft_resize_opts* const opts = f.Options<weft_resize_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_RESIZE_HAS_MODE;
-    opts->mode = static_cast<weft_resize_mode>(f.EnumAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_RESIZE_HAS_ALIGN_CORNERS;
-    opts->align_corners = static_cast<int32_t>(f.BoolAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_RESIZE_HAS_SCALES;
-    f.Doubles(3, &opts->scales, &opts->scales_count);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_resize(ctx, x, size, size_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_addmm(Fuzz& f) {
-  f.BeginOp(kOps[295]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const a = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_addmm_opts* const opts = f.Options<weft_addmm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ADDMM_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ADDMM_HAS_BETA;
-    opts->beta = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_addmm(ctx, x, a, b, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,239 @@
 
 namespace weft::fuzz {
 
+void Call_weft_affine_grid(Fuzz& f) {
+  f.BeginOp(kOps[283]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const theta = f.Operand(0);
+  const int64_t* size = {};
+  size_t size_count = {};
+  f.Ints(0, &size, &size_count);
+  weft_affine_grid_opts* const opts = f.Options<weft_affine_grid_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS;
+    opts->align_corners = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_affine_grid(ctx, theta, size, size_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_channel_shuffle(Fuzz& f) {
+  f.BeginOp(kOps[284]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t groups = {};
+  groups = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_channel_shuffle(ctx, x, groups, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_grid_sample(Fuzz& f) {
+  f.BeginOp(kOps[285]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const grid = f.Operand(1);
+  weft_grid_sample_opts* const opts = f.Options<weft_grid_sample_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GRID_SAMPLE_HAS_MODE;
+    opts->mode = static_cast<weft_grid_sample_mode>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_GRID_SAMPLE_HAS_OUTSIDE;
+    opts->outside = static_cast<weft_grid_sample_outside>(f.EnumAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS;
+    opts->align_corners = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_grid_sample(ctx, x, grid, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_group_norm(Fuzz& f) {
+  f.BeginOp(kOps[286]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  int64_t groups = {};
+  groups = f.IntAttr(0);
+  weft_group_norm_opts* const opts = f.Options<weft_group_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_GROUP_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_GROUP_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_group_norm(ctx, x, scale, offset, groups, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_instance_norm(Fuzz& f) {
+  f.BeginOp(kOps[287]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_instance_norm_opts* const opts = f.Options<weft_instance_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_INSTANCE_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_INSTANCE_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_instance_norm(ctx, x, scale, offset, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_local_response_norm(Fuzz& f) {
+  f.BeginOp(kOps[288]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_local_response_norm_opts* const opts = f.Options<weft_local_response_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_LOCAL_RESPONSE_NORM_HAS_BETA;
+    opts->beta = f.DoubleAttr(3);
+    if (f.Given(4)) opts->present |= WEFT_LOCAL_RESPONSE_NORM_HAS_K;
+    opts->k = f.DoubleAttr(4);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_local_response_norm(ctx, x, size, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pad_circular(Fuzz& f) {
+  f.BeginOp(kOps[289]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* low = {};
+  size_t low_count = {};
+  f.Ints(0, &low, &low_count);
+  const int64_t* high = {};
+  size_t high_count = {};
+  f.Ints(1, &high, &high_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pad_circular(ctx, x, low, low_count, high, high_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pad_reflect(Fuzz& f) {
+  f.BeginOp(kOps[290]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* low = {};
+  size_t low_count = {};
+  f.Ints(0, &low, &low_count);
+  const int64_t* high = {};
+  size_t high_count = {};
+  f.Ints(1, &high, &high_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pad_reflect(ctx, x, low, low_count, high, high_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pad_replicate(Fuzz& f) {
+  f.BeginOp(kOps[291]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* low = {};
+  size_t low_count = {};
+  f.Ints(0, &low, &low_count);
+  const int64_t* high = {};
+  size_t high_count = {};
+  f.Ints(1, &high, &high_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pad_replicate(ctx, x, low, low_count, high, high_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pixel_shuffle(Fuzz& f) {
+  f.BeginOp(kOps[292]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t factor = {};
+  factor = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pixel_shuffle(ctx, x, factor, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pixel_unshuffle(Fuzz& f) {
+  f.BeginOp(kOps[293]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t factor = {};
+  factor = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pixel_unshuffle(ctx, x, factor, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_resize(Fuzz& f) {
+  f.BeginOp(kOps[294]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* size = {};
+  size_t size_count = {};
+  f.Ints(0, &size, &size_count);
+  weft_resize_opts* const opts = f.Options<weft_resize_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_RESIZE_HAS_MODE;
+    opts->mode = static_cast<weft_resize_mode>(f.EnumAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_RESIZE_HAS_ALIGN_CORNERS;
+    opts->align_corners = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_RESIZE_HAS_SCALES;
+    f.Doubles(3, &opts->scales, &opts->scales_count);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_resize(ctx, x, size, size_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_addmm(Fuzz& f) {
+  f.BeginOp(kOps[295]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const a = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_addmm_opts* const opts = f.Options<weft_addmm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDMM_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ADDMM_HAS_BETA;
+    opts->beta = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addmm(ctx, x, a, b, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_cdist(Fuzz& f) {
   f.BeginOp(kOps[296]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -369,6 +602,349 @@ void Call_weft_vecdot(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_vecdot(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lu(Fuzz& f) {
+  f.BeginOp(kOps[317]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out_lu = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_pivots = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_permutation = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lu(ctx, x, out_lu, out_pivots, out_permutation))) return;
+  f.Keep(out_lu);
+  f.Keep(out_pivots);
+  f.Keep(out_permutation);
+}
+
+void Call_weft_qr(Fuzz& f) {
+  f.BeginOp(kOps[318]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_qr_opts* const opts = f.Options<weft_qr_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_QR_HAS_FULL_MATRICES;
+    opts->full_matrices = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_q = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_r = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_qr(ctx, x, opts, out_q, out_r))) return;
+  f.Keep(out_q);
+  f.Keep(out_r);
+}
+
+void Call_weft_eigh(Fuzz& f) {
+  f.BeginOp(kOps[319]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_eigh_opts* const opts = f.Options<weft_eigh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EIGH_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_eigenvectors = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eigh(ctx, x, opts, out_eigenvalues, out_eigenvectors))) return;
+  f.Keep(out_eigenvalues);
+  f.Keep(out_eigenvectors);
+}
+
+void Call_weft_eigvalsh(Fuzz& f) {
+  f.BeginOp(kOps[320]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_eigvalsh_opts* const opts = f.Options<weft_eigvalsh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EIGVALSH_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eigvalsh(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_svd(Fuzz& f) {
+  f.BeginOp(kOps[321]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_svd_opts* const opts = f.Options<weft_svd_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SVD_HAS_FULL_MATRICES;
+    opts->full_matrices = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_u = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_s = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_vh = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_svd(ctx, x, opts, out_u, out_s, out_vh))) return;
+  f.Keep(out_u);
+  f.Keep(out_s);
+  f.Keep(out_vh);
+}
+
+void Call_weft_svdvals(Fuzz& f) {
+  f.BeginOp(kOps[322]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_svdvals(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_eig(Fuzz& f) {
+  f.BeginOp(kOps[323]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_eigenvectors = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eig(ctx, x, out_eigenvalues, out_eigenvectors))) return;
+  f.Keep(out_eigenvalues);
+  f.Keep(out_eigenvectors);
+}
+
+void Call_weft_eigvals(Fuzz& f) {
+  f.BeginOp(kOps[324]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eigvals(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_solve(Fuzz& f) {
+  f.BeginOp(kOps[325]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_solve_opts* const opts = f.Options<weft_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOLVE_HAS_LEFT_SIDE;
+    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_solve(ctx, a, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_inv(Fuzz& f) {
+  f.BeginOp(kOps[326]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_inv(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_det(Fuzz& f) {
+  f.BeginOp(kOps[327]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_det(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slogdet(Fuzz& f) {
+  f.BeginOp(kOps[328]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out_sign = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_logabsdet = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slogdet(ctx, x, out_sign, out_logabsdet))) return;
+  f.Keep(out_sign);
+  f.Keep(out_logabsdet);
+}
+
+void Call_weft_pinv(Fuzz& f) {
+  f.BeginOp(kOps[329]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_pinv_opts* const opts = f.Options<weft_pinv_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PINV_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pinv(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lstsq(Fuzz& f) {
+  f.BeginOp(kOps[330]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_lstsq_opts* const opts = f.Options<weft_lstsq_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LSTSQ_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_solution = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_residuals = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_rank = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_singular_values = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lstsq(ctx, a, b, opts, out_solution, out_residuals, out_rank, out_singular_values))) return;
+  f.Keep(out_solution);
+  f.Keep(out_residuals);
+  f.Keep(out_rank);
+  f.Keep(out_singular_values);
+}
+
+void Call_weft_matrix_rank(Fuzz& f) {
+  f.BeginOp(kOps[331]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_matrix_rank_opts* const opts = f.Options<weft_matrix_rank_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MATRIX_RANK_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_MATRIX_RANK_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_MATRIX_RANK_HAS_HERMITIAN;
+    opts->hermitian = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_matrix_rank(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_matrix_norm(Fuzz& f) {
+  f.BeginOp(kOps[332]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_matrix_norm_opts* const opts = f.Options<weft_matrix_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MATRIX_NORM_HAS_KIND;
+    opts->kind = static_cast<weft_matrix_norm_kind>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_MATRIX_NORM_HAS_P;
+    opts->p = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_matrix_norm(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cond(Fuzz& f) {
+  f.BeginOp(kOps[333]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cond_opts* const opts = f.Options<weft_cond_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_COND_HAS_KIND;
+    opts->kind = static_cast<weft_cond_kind>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_COND_HAS_P;
+    opts->p = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cond(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cholesky_solve(Fuzz& f) {
+  f.BeginOp(kOps[334]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const factor = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_cholesky_solve_opts* const opts = f.Options<weft_cholesky_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_SOLVE_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cholesky_solve(ctx, factor, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cholesky_inverse(Fuzz& f) {
+  f.BeginOp(kOps[335]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const factor = f.Operand(0);
+  weft_cholesky_inverse_opts* const opts = f.Options<weft_cholesky_inverse_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_INVERSE_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cholesky_inverse(ctx, factor, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_matrix_exp(Fuzz& f) {
+  f.BeginOp(kOps[336]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_matrix_exp(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_householder_product(Fuzz& f) {
+  f.BeginOp(kOps[337]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const v = f.Operand(0);
+  weft_tensor* const tau = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_householder_product(ctx, v, tau, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensorsolve(Fuzz& f) {
+  f.BeginOp(kOps[338]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensorsolve(ctx, a, b, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensorinv(Fuzz& f) {
+  f.BeginOp(kOps[339]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensorinv_opts* const opts = f.Options<weft_tensorinv_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TENSORINV_HAS_IND;
+    opts->ind = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensorinv(ctx, a, opts, out))) return;
   f.Keep(out);
 }
 

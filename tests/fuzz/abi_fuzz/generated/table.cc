@@ -169,7 +169,21 @@ extern const int64_t kIntegers[] = {
     2, 4, 4, 3, 2, 3, 4, 3, 2, 3, 1, 3, 2, 5, 3, 4, 3, 4, 3, 2, 3, 3, 2, 5,
     5, 2, 3, 3, 2, 5, 5, 4, 2, 9, 2, 3, 2, 2, 5, 3, 3, 2, 2, 3, 4, 3, 4, 2,
     4, 2, 4, 3, 4, 3, 4, 2, 5, 2, 4, 3, 4, 3, 4, 2, 3, 4, 2, 3, 2, 3, 3, 4,
-    3, 4, 4, 2, 5, 5, 4, 2, 3, 2, 3, 2, 1,
+    3, 4, 4, 2, 5, 5, 4, 2, 3, 2, 3, 2, 1, 4, 4, 2, 5, 3, 3, 5, 1, 1, 0, 3,
+    2, 0, 0, 2, 4, 4, 70, 70, 4, 4, 2, 5, 3, 3, 5, 1, 1, 0, 3, 3, 0, 3, 4, 5,
+    2, 2, 4, 3, 70, 70, 4, 4, 2, 3, 3, 1, 1, 0, 0, 2, 0, 2, 2, 3, 3, 40, 40, 4,
+    4, 2, 3, 3, 1, 1, 0, 0, 2, 0, 2, 2, 3, 3, 40, 40, 4, 4, 2, 4, 3, 3, 5, 1,
+    1, 0, 3, 2, 0, 2, 2, 3, 0, 5, 3, 3, 2, 40, 30, 4, 4, 2, 4, 3, 3, 5, 1, 1,
+    0, 3, 2, 0, 2, 2, 3, 2, 40, 30, 4, 4, 2, 3, 3, 1, 1, 2, 2, 0, 0, 2, 0, 2,
+    2, 3, 3, 40, 40, 4, 4, 2, 3, 3, 1, 1, 2, 2, 0, 0, 2, 0, 2, 2, 3, 3, 40, 40,
+    3, 3, 3, 2, 2, 3, 3, 3, 3, 3, 2, 3, 1, 3, 3, 2, 3, 2, 3, 3, 3, 0, 0, 0,
+    3, 3, 2, 2, 2, 0, 0, 3, 3, 2, 2, 2, 1, 1, 0, 0, 2, 0, 0, 3, 3, 2, 2, 2,
+    0, 0, 3, 3, 2, 4, 2, 2, 4, 0, 3, 4, 2, 4, 3, 2, 2, 4, 2, 3, 3, 2, 3, 1,
+    1, 1, 1, 0, 2, 0, 1, 3, 3, 2, 2, 4, 0, 3, 3, 3, 3, 3, 3, 2, 2, 3, 3, 3,
+    4, 3, 2, 2, 3, 2, 3, 0, 3, 3, 3, 2, 3, 2, 2, 2, 2, 2, 3, 3, 3, 2, 2, 3,
+    3, 2, 3, 1, 0, 0, 0, 2, 3, 3, 2, 3, 3, 0, 0, 3, 3, 2, 2, 2, 0, 0, 4, 3,
+    3, 2, 3, 3, 2, 2, 3, 2, 0, 0, 0, 0, 2, 3, 6, 2, 3, 4, 2, 2, 4, 1, 1, 1,
+    2, 3, 6, 4, 2, 2, 1, 1, 1,
 };
 
 extern const SampleOperand kSampleOperands[] = {
@@ -654,7 +668,44 @@ extern const SampleOperand kSampleOperands[] = {
     {0, 1, 3926, 0, 0}, {0, 3, 3927, 0, 0}, {81920, 2, 3930, 0, 4}, {0, -1, 0, 0, 0},
     {0, 2, 3932, 0, 0}, {0, 2, 3934, 0, 0}, {0, 2, 3936, 0, 0}, {0, 1, 3938, 0, 0},
     {0, 2, 3939, 0, 0}, {0, 1, 3941, 0, 0}, {0, 2, 3942, 0, 0}, {0, -1, 0, 0, 0},
-    {0, 1, 3944, 0, 0}, {0, 2, 3945, 0, 0}, {0, 2, 3947, 0, 0},
+    {0, 1, 3944, 0, 0}, {0, 2, 3945, 0, 0}, {0, 2, 3947, 0, 0}, {0, 2, 3949, 0, 0},
+    {0, 3, 3951, 0, 0}, {0, 2, 3954, 0, 0}, {0, 2, 3956, 0, 0}, {0, 2, 3958, 0, 0},
+    {0, 3, 3960, 0, 0}, {98309, 3, 3963, 0, 0}, {0, 2, 3966, 0, 0}, {0, 2, 3968, 0, 0},
+    {0, 3, 3970, 0, 0}, {0, 2, 3973, 0, 0}, {0, 2, 3975, 0, 0}, {0, 2, 3977, 0, 0},
+    {0, 2, 3979, 0, 0}, {0, 2, 3981, 0, 0}, {0, 2, 3983, 0, 0}, {98309, 3, 3985, 0, 0},
+    {0, 2, 3988, 0, 0}, {0, 2, 3990, 0, 0}, {0, 3, 3992, 0, 0}, {0, 2, 3995, 0, 0},
+    {0, 2, 3997, 0, 0}, {0, 4, 3999, 0, 0}, {98309, 2, 4003, 0, 0}, {0, 2, 4005, 0, 0},
+    {0, 2, 4007, 0, 0}, {0, 3, 4009, 0, 0}, {0, 2, 4012, 0, 0}, {0, 2, 4014, 0, 0},
+    {0, 4, 4016, 0, 0}, {98309, 2, 4020, 0, 0}, {0, 2, 4022, 0, 0}, {0, 2, 4024, 0, 0},
+    {0, 3, 4026, 0, 0}, {0, 2, 4029, 0, 0}, {0, 2, 4031, 0, 0}, {0, 2, 4033, 0, 0},
+    {0, 4, 4035, 0, 0}, {0, 2, 4039, 0, 0}, {0, 2, 4041, 0, 0}, {98309, 2, 4043, 0, 0},
+    {0, 2, 4045, 0, 0}, {0, 2, 4047, 0, 0}, {0, 3, 4049, 0, 0}, {0, 2, 4052, 0, 0},
+    {0, 2, 4054, 0, 0}, {0, 2, 4056, 0, 0}, {0, 4, 4058, 0, 0}, {98309, 2, 4062, 0, 0},
+    {0, 2, 4064, 0, 0}, {81922, 2, 4066, 0, 0}, {73730, 3, 4068, 0, 0}, {69636, 2, 4071, 0, 0},
+    {69634, 2, 4073, 0, 0}, {81922, 2, 4075, 0, 0}, {73730, 4, 4077, 0, 0}, {98309, 2, 4081, 0, 0},
+    {81922, 2, 4083, 0, 0}, {81922, 2, 4085, 0, 0}, {73730, 3, 4087, 0, 0}, {69636, 2, 4090, 0, 0},
+    {69634, 2, 4092, 0, 0}, {81922, 2, 4094, 0, 0}, {73730, 4, 4096, 0, 0}, {98309, 2, 4100, 0, 0},
+    {81922, 2, 4102, 0, 0}, {0, 2, 4104, 0, 0}, {0, 2, 4106, 0, 0}, {0, 3, 4108, 0, 0},
+    {0, 1, 4111, 0, 0}, {0, 2, 4112, 0, 0}, {0, 3, 4114, 0, 0}, {0, 2, 4117, 0, 0},
+    {0, 2, 4119, 0, 0}, {0, 3, 4121, 0, 0}, {0, 1, 4124, 0, 0}, {0, 2, 4125, 0, 0},
+    {0, 1, 4127, 0, 0}, {0, 2, 4128, 0, 0}, {0, 3, 4130, 0, 0}, {0, 2, 4133, 0, 0},
+    {0, 2, 4135, 0, 0}, {0, 3, 4137, 0, 0}, {0, 2, 4140, 0, 0}, {0, 2, 4142, 0, 0},
+    {0, 3, 4144, 0, 0}, {0, 2, 4147, 0, 0}, {0, 3, 4149, 0, 0}, {0, 2, 4152, 0, 0},
+    {0, 2, 4154, 0, 0}, {0, 3, 4156, 0, 0}, {0, 2, 4159, 0, 0}, {0, 2, 4161, 0, 0},
+    {0, 2, 4163, 0, 0}, {0, 2, 4165, 0, 0}, {0, 3, 4167, 0, 0}, {0, 1, 4170, 0, 0},
+    {0, 2, 4171, 0, 0}, {0, 3, 4173, 0, 0}, {0, 2, 4176, 0, 0}, {0, 1, 4178, 0, 0},
+    {0, 2, 4179, 0, 0}, {0, 2, 4181, 0, 0}, {0, 2, 4183, 0, 0}, {0, 3, 4185, 0, 0},
+    {0, 2, 4188, 0, 0}, {0, 2, 4190, 0, 0}, {0, 2, 4192, 0, 0}, {0, 2, 4194, 0, 0},
+    {0, 3, 4196, 0, 0}, {0, 2, 4199, 0, 0}, {0, 2, 4201, 0, 0}, {0, 2, 4203, 0, 0},
+    {0, 2, 4205, 0, 0}, {0, 2, 4207, 0, 0}, {0, 2, 4209, 0, 0}, {0, 2, 4211, 0, 0},
+    {0, 3, 4213, 0, 0}, {0, 2, 4216, 0, 0}, {0, 2, 4218, 0, 0}, {0, 2, 4220, 0, 0},
+    {0, 3, 4222, 0, 0}, {0, 3, 4225, 0, 0}, {0, 2, 4228, 0, 0}, {0, 2, 4230, 0, 0},
+    {0, 2, 4232, 0, 0}, {0, 3, 4234, 0, 0}, {0, 2, 4237, 0, 0}, {0, 2, 4239, 0, 0},
+    {0, 3, 4241, 0, 0}, {0, 2, 4244, 0, 0}, {0, 2, 4246, 0, 0}, {0, 1, 4248, 0, 0},
+    {0, 3, 4249, 0, 0}, {0, 2, 4252, 0, 0}, {0, 2, 4254, 0, 0}, {0, 1, 4256, 0, 0},
+    {0, 2, 4257, 0, 0}, {0, 1, 4259, 0, 0}, {0, 3, 4260, 0, 0}, {0, 2, 4263, 0, 0},
+    {0, 3, 4265, 0, 0}, {0, 1, 4268, 0, 0}, {0, 2, 4269, 0, 0}, {0, 1, 4271, 0, 0},
+    {0, 3, 4272, 0, 0}, {0, 3, 4275, 0, 0}, {0, 3, 4278, 0, 0},
 };
 
 extern const SampleAttr kSampleAttrs[] = {
@@ -940,7 +991,13 @@ extern const SampleAttr kSampleAttrs[] = {
     {0, 0, 0, 0, 0.0}, {1, 0, 0, 1, 0.0}, {1, 0, 0, 2, 0.0}, {0, 0, 0, 2, 0.0},
     {2, 0, 0, 0, 0.25}, {0, 0, 0, 0, 2.0}, {1, 0, 0, 0, 0.0}, {2, 0, 0, 0, 1.0},
     {1, 0, 0, 0, 0.25}, {0, 0, 0, 0, 0.0}, {1, 0, 0, 0, 0.5}, {0, 0, 0, 4, 0.0},
-    {0, 0, 0, 0, 0.0},
+    {0, 0, 0, 0, 0.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0},
+    {0, 0, 0, 0, 0.0}, {0, 0, 0, 0, 0.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0},
+    {0, 0, 0, 1, 0.0}, {0, 0, 0, 0, 0.0}, {0, 0, 0, 0, 0.0}, {2, 0, 0, 1, 0.0},
+    {1, 0, 0, 0, 0.5}, {0, 0, 0, 2, 0.0}, {0, 0, 0, 0, 0.0}, {1, 0, 0, 0, 2.0},
+    {0, 0, 0, 0, 0.0}, {1, 0, 0, 0, 1.0}, {0, 0, 0, 0, 0.0}, {1, 0, 0, 0, inf},
+    {0, 0, 0, 0, 0.0}, {1, 0, 0, 0, -1.0}, {1, 0, 0, 0, -2.0}, {0, 0, 0, 1, 0.0},
+    {1, 0, 0, 0, 1.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0},
 };
 
 extern const Sample kSamples[] = {
@@ -1271,7 +1328,39 @@ extern const Sample kSamples[] = {
     {1898, 1, 1113, 1, -2.0, 2.0}, {1899, 1, 1114, 1, -2.0, 2.0}, {1900, 3, 1115, 1, 0.5, 2.0}, {1903, 2, 1116, 0, -2.0, 2.0},
     {1905, 3, 1116, 0, 0.1, 0.9}, {1908, 1, 1116, 0, -2.0, 2.0}, {1909, 1, 1116, 2, -2.0, 2.0}, {1910, 3, 1118, 1, 0.5, 2.0},
     {1913, 3, 1119, 2, -2.0, 2.0}, {1916, 1, 1121, 3, -2.0, 2.0}, {1917, 3, 1124, 1, 0.1, 0.9}, {1920, 2, 1125, 0, -2.0, 2.0},
-    {1922, 2, 1125, 2, -2.0, 2.0}, {1924, 1, 1127, 1, -2.0, 2.0}, {1925, 2, 1128, 1, -2.0, 2.0},
+    {1922, 2, 1125, 2, -2.0, 2.0}, {1924, 1, 1127, 1, -2.0, 2.0}, {1925, 2, 1128, 1, -2.0, 2.0}, {1927, 1, 1129, 0, -2.0, 2.0},
+    {1928, 1, 1129, 0, -2.0, 2.0}, {1929, 1, 1129, 0, -2.0, 2.0}, {1930, 1, 1129, 0, 0.5, 2.0}, {1931, 1, 1129, 0, -2.0, 2.0},
+    {1932, 1, 1129, 0, -2.0, 2.0}, {1933, 1, 1129, 0, -2.0, 2.0}, {1934, 1, 1129, 0, -2.0, 2.0}, {1935, 1, 1129, 0, -2.0, 2.0},
+    {1936, 1, 1129, 0, -2.0, 2.0}, {1937, 1, 1129, 0, -2.0, 2.0}, {1938, 1, 1129, 0, 0.5, 2.0}, {1939, 1, 1129, 0, -2.0, 2.0},
+    {1940, 1, 1129, 1, -2.0, 2.0}, {1941, 1, 1130, 1, -2.0, 2.0}, {1942, 1, 1131, 1, -2.0, 2.0}, {1943, 1, 1132, 0, -2.0, 2.0},
+    {1944, 1, 1132, 0, -2.0, 2.0}, {1945, 1, 1132, 0, -2.0, 2.0}, {1946, 1, 1132, 1, -2.0, 2.0}, {1947, 1, 1133, 0, 0.5, 2.0},
+    {1948, 1, 1133, 0, -2.0, 2.0}, {1949, 1, 1133, 0, -2.0, 2.0}, {1950, 1, 1133, 0, -2.0, 2.0}, {1951, 1, 1133, 0, -2.0, 2.0},
+    {1952, 1, 1133, 0, -2.0, 2.0}, {1953, 1, 1133, 1, -2.0, 2.0}, {1954, 1, 1134, 0, 0.5, 2.0}, {1955, 1, 1134, 0, -2.0, 2.0},
+    {1956, 1, 1134, 0, -2.0, 2.0}, {1957, 1, 1134, 0, -2.0, 2.0}, {1958, 1, 1134, 0, -2.0, 2.0}, {1959, 1, 1134, 1, -2.0, 2.0},
+    {1960, 1, 1135, 0, -2.0, 2.0}, {1961, 1, 1135, 0, -2.0, 2.0}, {1962, 1, 1135, 0, 0.5, 2.0}, {1963, 1, 1135, 0, -2.0, 2.0},
+    {1964, 1, 1135, 0, -2.0, 2.0}, {1965, 1, 1135, 1, -2.0, 2.0}, {1966, 1, 1136, 1, -2.0, 2.0}, {1967, 1, 1137, 0, -2.0, 2.0},
+    {1968, 1, 1137, 0, -2.0, 2.0}, {1969, 1, 1137, 0, -2.0, 2.0}, {1970, 1, 1137, 0, -2.0, 2.0}, {1971, 1, 1137, 0, -2.0, 2.0},
+    {1972, 1, 1137, 0, 0.5, 2.0}, {1973, 1, 1137, 0, -2.0, 2.0}, {1974, 1, 1137, 0, -2.0, 2.0}, {1975, 1, 1137, 0, -2.0, 2.0},
+    {1976, 1, 1137, 0, -2.0, 2.0}, {1977, 1, 1137, 0, -2.0, 2.0}, {1978, 1, 1137, 0, -2.0, 2.0}, {1979, 1, 1137, 0, -2.0, 2.0},
+    {1980, 1, 1137, 0, -2.0, 2.0}, {1981, 1, 1137, 0, -2.0, 2.0}, {1982, 1, 1137, 0, -2.0, 2.0}, {1983, 1, 1137, 0, -2.0, 2.0},
+    {1984, 1, 1137, 0, -2.0, 2.0}, {1985, 1, 1137, 0, -2.0, 2.0}, {1986, 1, 1137, 0, -2.0, 2.0}, {1987, 1, 1137, 0, -2.0, 2.0},
+    {1988, 1, 1137, 0, -2.0, 2.0}, {1989, 1, 1137, 0, -2.0, 2.0}, {1990, 1, 1137, 0, -2.0, 2.0}, {1991, 1, 1137, 0, -2.0, 2.0},
+    {1992, 1, 1137, 0, -2.0, 2.0}, {1993, 2, 1137, 0, -2.0, 2.0}, {1995, 2, 1137, 0, -2.0, 2.0}, {1997, 2, 1137, 0, -2.0, 2.0},
+    {1999, 2, 1137, 1, -2.0, 2.0}, {2001, 2, 1138, 1, -2.0, 2.0}, {2003, 2, 1139, 0, -2.0, 2.0}, {2005, 1, 1139, 0, -2.0, 2.0},
+    {2006, 1, 1139, 0, -2.0, 2.0}, {2007, 1, 1139, 0, -2.0, 2.0}, {2008, 1, 1139, 0, -2.0, 2.0}, {2009, 1, 1139, 0, -2.0, 2.0},
+    {2010, 1, 1139, 0, -2.0, 2.0}, {2011, 1, 1139, 0, -2.0, 2.0}, {2012, 1, 1139, 0, -2.0, 2.0}, {2013, 1, 1139, 0, -2.0, 2.0},
+    {2014, 1, 1139, 0, -2.0, 2.0}, {2015, 1, 1139, 0, -2.0, 2.0}, {2016, 1, 1139, 0, -2.0, 2.0}, {2017, 1, 1139, 0, -2.0, 2.0},
+    {2018, 1, 1139, 0, -2.0, 2.0}, {2019, 1, 1139, 0, -2.0, 2.0}, {2020, 2, 1139, 0, -2.0, 2.0}, {2022, 2, 1139, 0, -2.0, 2.0},
+    {2024, 2, 1139, 0, -2.0, 2.0}, {2026, 2, 1139, 0, 0.5, 2.0}, {2028, 2, 1139, 0, -2.0, 2.0}, {2030, 1, 1139, 0, -2.0, 2.0},
+    {2031, 1, 1139, 0, -2.0, 2.0}, {2032, 1, 1139, 0, -2.0, 2.0}, {2033, 1, 1139, 1, -2.0, 2.0}, {2034, 1, 1140, 1, -2.0, 2.0},
+    {2035, 1, 1141, 0, -2.0, 2.0}, {2036, 1, 1141, 1, -2.0, 2.0}, {2037, 1, 1142, 2, -2.0, 2.0}, {2038, 1, 1144, 2, -2.0, 2.0},
+    {2039, 1, 1146, 2, 0.5, 2.0}, {2040, 1, 1148, 2, 0.5, 2.0}, {2041, 1, 1150, 0, -2.0, 2.0}, {2042, 1, 1150, 0, -2.0, 2.0},
+    {2043, 1, 1150, 1, -2.0, 2.0}, {2044, 1, 1151, 1, -2.0, 2.0}, {2045, 1, 1152, 1, 0.5, 2.0}, {2046, 2, 1153, 0, -2.0, 2.0},
+    {2048, 2, 1153, 1, -2.0, 2.0}, {2050, 2, 1154, 0, -2.0, 2.0}, {2052, 1, 1154, 0, -2.0, 2.0}, {2053, 1, 1154, 1, -2.0, 2.0},
+    {2054, 1, 1155, 0, -2.0, 2.0}, {2055, 1, 1155, 0, -1.0, 1.0}, {2056, 1, 1155, 0, -1.0, 1.0}, {2057, 1, 1155, 0, -2.0, 2.0},
+    {2058, 2, 1155, 0, -1.0, 1.0}, {2060, 2, 1155, 0, -1.0, 1.0}, {2062, 2, 1155, 0, -2.0, 2.0}, {2064, 2, 1155, 0, -2.0, 2.0},
+    {2066, 2, 1155, 0, -2.0, 2.0}, {2068, 2, 1155, 0, -2.0, 2.0}, {2070, 2, 1155, 0, 0.5, 2.0}, {2072, 1, 1155, 0, -2.0, 2.0},
+    {2073, 1, 1155, 1, -2.0, 2.0}, {2074, 1, 1156, 0, 0.5, 2.0},
 };
 
 extern const OpInfo kOps[] = {
@@ -1394,11 +1483,11 @@ extern const OpInfo kOps[] = {
     {"masked_select_static", "weft.masked_select_static", 622, 7, 2, 2, false, {31, 8}, {AttrKind::kInt, AttrKind::kDouble}, {0, 0}, {"size", "fill"}},
     {"nonzero_static", "weft.nonzero_static", 629, 11, 1, 2, false, {31}, {AttrKind::kInt, AttrKind::kInt}, {0, 0}, {"size", "fill"}},
     {"unique_static", "weft.unique_static", 640, 9, 1, 3, false, {15}, {AttrKind::kInt, AttrKind::kDouble, AttrKind::kBool}, {0, 0, 0}, {"size", "fill", "equal_nan"}},
-    {"cholesky", "cholesky", 649, 7, 1, 1, false, {1}, {AttrKind::kBool}, {0}, {"lower"}},
+    {"cholesky", "cholesky", 649, 7, 1, 1, false, {17}, {AttrKind::kBool}, {0}, {"lower"}},
     {"dot_general", "dot_general", 656, 13, 2, 6, false, {31, 31}, {AttrKind::kInts, AttrKind::kInts, AttrKind::kInts, AttrKind::kInts, AttrKind::kDtype, AttrKind::kEnum}, {0, 0, 0, 0, 0, 3}, {"lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions", "dtype", "precision"}},
     {"fft", "fft", 669, 10, 1, 2, false, {17}, {AttrKind::kEnum, AttrKind::kInts}, {4, 0}, {"fft_type", "fft_length"}},
     {"matmul", "weft.matmul", 679, 13, 2, 2, false, {23, 23}, {AttrKind::kDtype, AttrKind::kEnum}, {0, 3}, {"dtype", "precision"}},
-    {"triangular_solve", "triangular_solve", 692, 14, 2, 4, false, {1, 1}, {AttrKind::kBool, AttrKind::kBool, AttrKind::kBool, AttrKind::kEnum}, {0, 0, 0, 3}, {"left_side", "lower", "unit_diagonal", "transpose_a"}},
+    {"triangular_solve", "triangular_solve", 692, 14, 2, 4, false, {17, 17}, {AttrKind::kBool, AttrKind::kBool, AttrKind::kBool, AttrKind::kEnum}, {0, 0, 0, 3}, {"left_side", "lower", "unit_diagonal", "transpose_a"}},
     {"avg_pool", "weft.avg_pool", 706, 6, 1, 7, false, {1}, {AttrKind::kInts, AttrKind::kInts, AttrKind::kEnum, AttrKind::kInts, AttrKind::kBool, AttrKind::kBool, AttrKind::kInt}, {0, 0, 3, 0, 0, 0, 0}, {"window", "strides", "padding", "pads", "ceil_mode", "count_include_pad", "divisor"}},
     {"conv", "weft.conv", 712, 10, 2, 7, false, {7, 7}, {AttrKind::kInts, AttrKind::kEnum, AttrKind::kInts, AttrKind::kInts, AttrKind::kInt, AttrKind::kDtype, AttrKind::kEnum}, {0, 3, 0, 0, 0, 0, 3}, {"strides", "padding", "pads", "dilation", "groups", "dtype", "precision"}},
     {"conv_transpose", "weft.conv_transpose", 722, 9, 2, 7, false, {7, 7}, {AttrKind::kInts, AttrKind::kInts, AttrKind::kInts, AttrKind::kInts, AttrKind::kInt, AttrKind::kDtype, AttrKind::kEnum}, {0, 0, 0, 0, 0, 0, 3}, {"strides", "pads", "output_padding", "dilation", "groups", "dtype", "precision"}},
@@ -1592,9 +1681,32 @@ extern const OpInfo kOps[] = {
     {"trapezoid", "weft.trapezoid", 1307, 2, 2, 2, false, {1, 1}, {AttrKind::kInt, AttrKind::kDouble}, {0, 0}, {"axis", "dx"}},
     {"vander", "weft.vander", 1309, 1, 1, 2, false, {23}, {AttrKind::kInt, AttrKind::kBool}, {0, 0}, {"count", "increasing"}},
     {"vecdot", "weft.vecdot", 1310, 1, 2, 1, false, {23, 23}, {AttrKind::kInt}, {0}, {"axis"}},
+    {"lu", "weft.lu", 1311, 8, 1, 0, false, {17}, {}, {}, {}},
+    {"qr", "weft.qr", 1319, 10, 1, 1, false, {17}, {AttrKind::kBool}, {0}, {"full_matrices"}},
+    {"eigh", "weft.eigh", 1329, 7, 1, 1, false, {17}, {AttrKind::kBool}, {0}, {"lower"}},
+    {"eigvalsh", "weft.eigvalsh", 1336, 7, 1, 1, false, {17}, {AttrKind::kBool}, {0}, {"lower"}},
+    {"svd", "weft.svd", 1343, 10, 1, 1, false, {17}, {AttrKind::kBool}, {0}, {"full_matrices"}},
+    {"svdvals", "weft.svdvals", 1353, 8, 1, 0, false, {17}, {}, {}, {}},
+    {"eig", "weft.eig", 1361, 8, 1, 0, false, {17}, {}, {}, {}},
+    {"eigvals", "weft.eigvals", 1369, 8, 1, 0, false, {17}, {}, {}, {}},
+    {"solve", "weft.solve", 1377, 6, 2, 1, false, {17, 17}, {AttrKind::kBool}, {0}, {"left_side"}},
+    {"inv", "weft.inv", 1383, 3, 1, 0, false, {17}, {}, {}, {}},
+    {"det", "weft.det", 1386, 5, 1, 0, false, {17}, {}, {}, {}},
+    {"slogdet", "weft.slogdet", 1391, 3, 1, 0, false, {17}, {}, {}, {}},
+    {"pinv", "weft.pinv", 1394, 4, 1, 1, false, {17}, {AttrKind::kDouble}, {0}, {"rtol"}},
+    {"lstsq", "weft.lstsq", 1398, 5, 2, 1, false, {17, 17}, {AttrKind::kDouble}, {0}, {"rtol"}},
+    {"matrix_rank", "weft.matrix_rank", 1403, 5, 1, 3, false, {17}, {AttrKind::kDouble, AttrKind::kDouble, AttrKind::kBool}, {0, 0, 0}, {"rtol", "atol", "hermitian"}},
+    {"matrix_norm", "weft.matrix_norm", 1408, 7, 1, 2, false, {17}, {AttrKind::kEnum, AttrKind::kDouble}, {3, 0}, {"kind", "p"}},
+    {"cond", "weft.cond", 1415, 4, 1, 2, false, {17}, {AttrKind::kEnum, AttrKind::kDouble}, {3, 0}, {"kind", "p"}},
+    {"cholesky_solve", "weft.cholesky_solve", 1419, 3, 2, 1, false, {17, 17}, {AttrKind::kBool}, {0}, {"lower"}},
+    {"cholesky_inverse", "weft.cholesky_inverse", 1422, 3, 1, 1, false, {17}, {AttrKind::kBool}, {0}, {"lower"}},
+    {"matrix_exp", "weft.matrix_exp", 1425, 3, 1, 0, false, {17}, {}, {}, {}},
+    {"householder_product", "weft.householder_product", 1428, 4, 2, 0, false, {17, 17}, {}, {}, {}},
+    {"tensorsolve", "weft.tensorsolve", 1432, 3, 2, 0, false, {17, 17}, {}, {}, {}},
+    {"tensorinv", "weft.tensorinv", 1435, 3, 1, 1, false, {17}, {AttrKind::kInt}, {0}, {"ind"}},
 };
 
-extern const size_t kOpCount = 317;
+extern const size_t kOpCount = 340;
 
 void Call_weft_abi_version(Fuzz& f);
 void Call_weft_release_version(Fuzz& f);
@@ -2070,6 +2182,19 @@ void Call_weft_soft_cross_entropy_opts_init(Fuzz& f);
 void Call_weft_trapezoid_opts_init(Fuzz& f);
 void Call_weft_vander_opts_init(Fuzz& f);
 void Call_weft_vecdot_opts_init(Fuzz& f);
+void Call_weft_qr_opts_init(Fuzz& f);
+void Call_weft_eigh_opts_init(Fuzz& f);
+void Call_weft_eigvalsh_opts_init(Fuzz& f);
+void Call_weft_svd_opts_init(Fuzz& f);
+void Call_weft_solve_opts_init(Fuzz& f);
+void Call_weft_pinv_opts_init(Fuzz& f);
+void Call_weft_lstsq_opts_init(Fuzz& f);
+void Call_weft_matrix_rank_opts_init(Fuzz& f);
+void Call_weft_matrix_norm_opts_init(Fuzz& f);
+void Call_weft_cond_opts_init(Fuzz& f);
+void Call_weft_cholesky_solve_opts_init(Fuzz& f);
+void Call_weft_cholesky_inverse_opts_init(Fuzz& f);
+void Call_weft_tensorinv_opts_init(Fuzz& f);
 void Call_weft_stop_gradient(Fuzz& f);
 void Call_weft_abs(Fuzz& f);
 void Call_weft_add(Fuzz& f);
@@ -2387,6 +2512,29 @@ void Call_weft_soft_cross_entropy(Fuzz& f);
 void Call_weft_trapezoid(Fuzz& f);
 void Call_weft_vander(Fuzz& f);
 void Call_weft_vecdot(Fuzz& f);
+void Call_weft_lu(Fuzz& f);
+void Call_weft_qr(Fuzz& f);
+void Call_weft_eigh(Fuzz& f);
+void Call_weft_eigvalsh(Fuzz& f);
+void Call_weft_svd(Fuzz& f);
+void Call_weft_svdvals(Fuzz& f);
+void Call_weft_eig(Fuzz& f);
+void Call_weft_eigvals(Fuzz& f);
+void Call_weft_solve(Fuzz& f);
+void Call_weft_inv(Fuzz& f);
+void Call_weft_det(Fuzz& f);
+void Call_weft_slogdet(Fuzz& f);
+void Call_weft_pinv(Fuzz& f);
+void Call_weft_lstsq(Fuzz& f);
+void Call_weft_matrix_rank(Fuzz& f);
+void Call_weft_matrix_norm(Fuzz& f);
+void Call_weft_cond(Fuzz& f);
+void Call_weft_cholesky_solve(Fuzz& f);
+void Call_weft_cholesky_inverse(Fuzz& f);
+void Call_weft_matrix_exp(Fuzz& f);
+void Call_weft_householder_product(Fuzz& f);
+void Call_weft_tensorsolve(Fuzz& f);
+void Call_weft_tensorinv(Fuzz& f);
 
 extern const Function kFunctions[] = {
     {"weft_abi_version", Call_weft_abi_version, 0x0u, false, false, 1, nullptr},
@@ -2863,6 +3011,19 @@ extern const Function kFunctions[] = {
     {"weft_trapezoid_opts_init", Call_weft_trapezoid_opts_init, 0u, false, false, 1, nullptr},
     {"weft_vander_opts_init", Call_weft_vander_opts_init, 0u, false, false, 1, nullptr},
     {"weft_vecdot_opts_init", Call_weft_vecdot_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_qr_opts_init", Call_weft_qr_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_eigh_opts_init", Call_weft_eigh_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_eigvalsh_opts_init", Call_weft_eigvalsh_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_svd_opts_init", Call_weft_svd_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_solve_opts_init", Call_weft_solve_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_pinv_opts_init", Call_weft_pinv_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_lstsq_opts_init", Call_weft_lstsq_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_matrix_rank_opts_init", Call_weft_matrix_rank_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_matrix_norm_opts_init", Call_weft_matrix_norm_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_cond_opts_init", Call_weft_cond_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_cholesky_solve_opts_init", Call_weft_cholesky_solve_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_cholesky_inverse_opts_init", Call_weft_cholesky_inverse_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_tensorinv_opts_init", Call_weft_tensorinv_opts_init, 0u, false, false, 1, nullptr},
     {"weft_stop_gradient", Call_weft_stop_gradient, 0x30Au, false, true, 1, &kOps[0]},
     {"weft_abs", Call_weft_abs, 0x30Au, false, true, 1, &kOps[1]},
     {"weft_add", Call_weft_add, 0x30Au, false, true, 1, &kOps[2]},
@@ -3180,7 +3341,30 @@ extern const Function kFunctions[] = {
     {"weft_trapezoid", Call_weft_trapezoid, 0x130Au, false, true, 1, &kOps[314]},
     {"weft_vander", Call_weft_vander, 0x130Au, false, true, 1, &kOps[315]},
     {"weft_vecdot", Call_weft_vecdot, 0x130Au, false, true, 1, &kOps[316]},
+    {"weft_lu", Call_weft_lu, 0x30Au, false, true, 1, &kOps[317]},
+    {"weft_qr", Call_weft_qr, 0x130Au, false, true, 1, &kOps[318]},
+    {"weft_eigh", Call_weft_eigh, 0x130Au, false, true, 1, &kOps[319]},
+    {"weft_eigvalsh", Call_weft_eigvalsh, 0x130Au, false, true, 1, &kOps[320]},
+    {"weft_svd", Call_weft_svd, 0x130Au, false, true, 1, &kOps[321]},
+    {"weft_svdvals", Call_weft_svdvals, 0x30Au, false, true, 1, &kOps[322]},
+    {"weft_eig", Call_weft_eig, 0x30Au, false, true, 1, &kOps[323]},
+    {"weft_eigvals", Call_weft_eigvals, 0x30Au, false, true, 1, &kOps[324]},
+    {"weft_solve", Call_weft_solve, 0x130Au, false, true, 1, &kOps[325]},
+    {"weft_inv", Call_weft_inv, 0x30Au, false, true, 1, &kOps[326]},
+    {"weft_det", Call_weft_det, 0x30Au, false, true, 1, &kOps[327]},
+    {"weft_slogdet", Call_weft_slogdet, 0x30Au, false, true, 1, &kOps[328]},
+    {"weft_pinv", Call_weft_pinv, 0x130Au, false, true, 1, &kOps[329]},
+    {"weft_lstsq", Call_weft_lstsq, 0x130Au, false, true, 1, &kOps[330]},
+    {"weft_matrix_rank", Call_weft_matrix_rank, 0x130Au, false, true, 1, &kOps[331]},
+    {"weft_matrix_norm", Call_weft_matrix_norm, 0x130Au, false, true, 1, &kOps[332]},
+    {"weft_cond", Call_weft_cond, 0x130Au, false, true, 1, &kOps[333]},
+    {"weft_cholesky_solve", Call_weft_cholesky_solve, 0x130Au, false, true, 1, &kOps[334]},
+    {"weft_cholesky_inverse", Call_weft_cholesky_inverse, 0x130Au, false, true, 1, &kOps[335]},
+    {"weft_matrix_exp", Call_weft_matrix_exp, 0x30Au, false, true, 1, &kOps[336]},
+    {"weft_householder_product", Call_weft_householder_product, 0x30Au, false, true, 1, &kOps[337]},
+    {"weft_tensorsolve", Call_weft_tensorsolve, 0x30Au, false, true, 1, &kOps[338]},
+    {"weft_tensorinv", Call_weft_tensorinv, 0x130Au, false, true, 1, &kOps[339]},
 };
-extern const size_t kFunctionCount = 791;
+extern const size_t kFunctionCount = 827;
 
 }  // namespace weft::fuzz

@@ -1,0 +1,130 @@
+"""mapping.py's entries for decompositions and solutions. What has a sign of its own to choose (eigenvectors, singular vectors) is judged by
+tests/ops/numpy_linalg.py and linalg_gradient_test.py."""
+from mapping import Refused, argument, maps
+
+
+def square(s):
+    """PyTorch takes a vector only where b has one dimension fewer than a, and all of a's but the last."""
+    a, b = s.input, s.args[0]
+    return b.ndim > 1 and a.ndim - 1 == b.ndim and b.shape == a.shape[:-1]
+
+
+@maps("linalg.solve", "linalg.solve_ex", sums=True)
+def solve(t, s):
+    if square(s) or s.kwargs.get("check_errors"):
+        raise Refused("batches of vectors")
+    x = t.op("solve", t(s.input), t(s.args[0]), left_side=bool(s.kwargs.get("left", True)))
+    return [x, t.constant(s.result[1].numpy())] if s.name == "linalg.solve_ex" else x
+
+
+@maps("linalg.inv", "linalg.inv_ex", "inverse", sums=True)
+def inv(t, s):
+    x = t.op("inv", t(s.input))
+    return [x, t.constant(s.result[1].numpy())] if s.name == "linalg.inv_ex" else x
+
+
+@maps("linalg.det", sums=True)
+def det(t, s):
+    return t.op("det", t(s.input))
+
+
+@maps("linalg.slogdet", sums=True)
+def slogdet(t, s):
+    return t.op("slogdet", t(s.input))
+
+
+@maps("logdet", sums=True)
+def logdet(t, s):
+    sign, log = t.op("slogdet", t(s.input))
+    return t.op("add", log, t.op("log", sign))  # of -1 it is NaN
+
+
+@maps("linalg.cholesky", "cholesky", sums=True)
+def cholesky(t, s):
+    t.no_gradient = True  # ours is that of the triangle which is read, PyTorch's that of both
+    return t.op("cholesky", t(s.input), lower=not argument(s, 0, "upper", False))
+
+
+@maps("cholesky_solve", sums=True)
+def cholesky_solve(t, s):
+    if s.input.ndim != s.args[0].ndim or s.input.shape[:-2] != s.args[0].shape[:-2]:
+        raise Refused("batches that broadcast")
+    t.no_gradient = True  # PyTorch's has numbers for elements that are not read
+    return t.op("cholesky_solve", t(s.args[0]), t(s.input), lower=not argument(s, 1, "upper", False))
+
+
+@maps("cholesky_inverse", sums=True)
+def cholesky_inverse(t, s):
+    t.no_gradient = True  # PyTorch's has numbers for elements that are not read
+    return t.op("cholesky_inverse", t(s.input), lower=not argument(s, 0, "upper", False))
+
+
+@maps("linalg.solve_triangular", sums=True)
+def solve_triangular(t, s):
+    a, b = s.input, s.args[0]
+    if a.ndim != b.ndim or a.shape[:-2] != b.shape[:-2]:
+        raise Refused("batches that broadcast")
+    return t.op("triangular_solve", t(a), t(b), lower=not s.kwargs["upper"], left_side=bool(s.kwargs.get("left", True)), unit_diagonal=bool(s.kwargs.get("unitriangular", False)))
+
+
+@maps("linalg.qr", "qr", sums=True)
+def qr(t, s):
+    mode = argument(s, 0, "mode", "reduced") if s.name == "linalg.qr" else "reduced" if argument(s, 0, "some", True) else "complete"
+    if mode == "r":
+        raise Refused("r alone")
+    return t.op("qr", t(s.input), full_matrices=mode == "complete")
+
+
+@maps("linalg.svdvals", sums=True)
+def svdvals(t, s):
+    return t.op("svdvals", t(s.input))
+
+
+@maps("linalg.eigvalsh", sums=True)
+def eigvalsh(t, s):
+    t.no_gradient = True  # ours is that of the triangle which is read, PyTorch's that of both
+    return t.op("eigvalsh", t(s.input), lower=argument(s, 0, "UPLO", "L") in "lL")
+
+
+@maps("linalg.pinv", "pinverse", sums=True)
+def pinv(t, s):
+    if s.kwargs.get("hermitian") or s.kwargs.get("atol") is not None or hasattr(s.kwargs.get("rtol"), "shape"):
+        raise Refused("tolerances as tensors")
+    rtol = s.kwargs.get("rtol", s.kwargs.get("rcond", s.args[0] if s.args else None))
+    return t.op("pinv", t(s.input), rtol=None if rtol is None else float(rtol))
+
+
+@maps("linalg.matrix_rank", sums=True)
+def matrix_rank(t, s):
+    given = {name: s.kwargs.get(name) for name in ("rtol", "atol")}
+    if s.args or s.kwargs.get("tol") is not None or any(hasattr(v, "shape") for v in given.values()):
+        raise Refused("tolerances as tensors")
+    return t.op("convert", t.op("matrix_rank", t(s.input), hermitian=bool(s.kwargs.get("hermitian")), **{k: float(v) for k, v in given.items() if v is not None}), dtype="i64")
+
+
+@maps("linalg.cond", sums=True)
+def cond(t, s):
+    p = argument(s, 0, "p")
+    return t.op("cond", t(s.input), **({"kind": p} if p in ("fro", "nuc") else {"p": float(2 if p is None else p)}))
+
+
+@maps("matrix_exp", "linalg.matrix_exp", sums=True)
+def matrix_exp(t, s):
+    return t.op("matrix_exp", t(s.input))
+
+
+@maps("linalg.householder_product", sums=True)
+def householder_product(t, s):
+    return t.op("householder_product", t(s.input), t(s.args[0]))
+
+
+@maps("linalg.tensorsolve", sums=True)
+def tensorsolve(t, s):
+    if argument(s, 1, "dims") is not None:
+        raise Refused("axes that move")
+    return t.op("tensorsolve", t(s.input), t(s.args[0]))
+
+
+@maps("linalg.tensorinv", sums=True)
+def tensorinv(t, s):
+    return t.op("tensorinv", t(s.input), ind=int(argument(s, 0, "ind", 2)))

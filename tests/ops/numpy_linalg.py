@@ -1,0 +1,229 @@
+"""Part of numpy_test.py: decompositions and solutions. NumPy's are LAPACK's, too, so factors are judged by what they are for: they
+multiply to the matrix, are orthonormal, sorted, of the form that is asked for."""
+import numpy as np
+import weft
+from numpy_judge import CTX, FAILURES, INF, NAN, SEEN, apply, expect, refused, rng
+
+TYPES = {"f4": 3e-5, "f8": 1e-12, "c8": 3e-5, "c16": 1e-12}
+SHAPES = ((1, 1), (4, 4), (5, 3), (3, 5), (2, 4, 4), (2, 3, 5, 2), (0, 3, 3), (0, 3), (3, 0), (0, 0), (70, 40), (40, 70))
+
+
+def matrices(shape, dtype, seed=60):
+    x = rng(seed).normal(size=shape)
+    return (x + 1j * rng(seed + 1).normal(size=shape) if dtype[0] == "c" else x).astype(dtype)
+
+
+def H(x):
+    return np.conj(np.swapaxes(x, -1, -2))
+
+
+def to(x, dtype):
+    """A complex result in the type of the operands, whose imaginary part is rounding where they are real."""
+    return (x if dtype[0] == "c" else np.real(x)).astype(dtype)
+
+
+def holds(title, got, want, tolerance):
+    got, want = np.asarray(got, "c16"), np.asarray(want, "c16")
+    if got.shape != want.shape:
+        FAILURES.append(f"{title}: shape {got.shape}, not {want.shape}")
+    elif got.size and not np.max(np.abs(got - want)) <= tolerance * max(1, np.max(np.abs(want))):
+        FAILURES.append(f"{title}: off by {np.max(np.abs(got - want))}")
+
+
+def eye(*shape):
+    return np.broadcast_to(np.eye(shape[-1]), (*shape, shape[-1]))
+
+
+def factors():
+    SEEN.update(("lu", "qr", "svd", "eigh", "eig"))
+    for dtype, tolerance in TYPES.items():
+        for shape in SHAPES:
+            a, title = matrices(shape, dtype), f"{dtype}{list(shape)}"
+            near = tolerance * max(4, *shape[-2:])
+            m, n = shape[-2:]
+            k, batch = min(m, n), shape[:-2]
+            lu, pivots, order = apply("lu", [a], {})
+            lower = np.tril(lu, -1)[..., :k] + np.eye(m, k)
+            holds(f"lu {title}", lower @ np.triu(lu[..., :k, :]), np.take_along_axis(a, order[..., None], -2), near)
+            if lower.size and np.max(np.abs(lower)) > (1 if dtype[0] == "f" else 2**0.5) + near:  # LAPACK measures complex pivots by |re| + |im|
+                FAILURES.append(f"lu {title}: pivots are not the largest")
+            moved = np.broadcast_to(np.arange(m), (*batch, m)).copy()
+            for at in np.ndindex(*batch):
+                for i, p in enumerate(pivots[at]):
+                    moved[at][[i, p]] = moved[at][[p, i]]
+            if not np.array_equal(moved, order):
+                FAILURES.append(f"lu {title}: pivots and permutation say different orders")
+            for full in (False, True):
+                q, r = apply("qr", [a], {"full_matrices": full})
+                holds(f"qr {title}", q @ r, a, near)
+                holds(f"qr {title}: q", H(q) @ q, eye(*batch, m if full else k), near)
+                holds(f"qr {title}: r", np.tril(r, -1), np.zeros(r.shape), 0)
+                u, s, vh = apply("svd", [a], {"full_matrices": full})
+                holds(f"svd {title}", (u[..., :k] * s[..., None, :]) @ vh[..., :k, :], a, near)
+                holds(f"svd {title}: u", H(u) @ u, eye(*batch, m if full else k), near)
+                holds(f"svd {title}: vh", vh @ H(vh), eye(*batch, n if full else k), near)
+                want = np.linalg.svd(a.astype("c16"), compute_uv=False) if k else np.zeros((*batch, 0))
+                holds(f"svd {title}: s", s, want, near)
+                expect("svdvals", [a], want.astype(a.real.dtype), tolerance=near, floor=10)
+            if m != n:
+                continue
+            hermitian = a + H(a)
+            for low in (True, False):
+                read = np.tril(hermitian) if low else np.triu(hermitian)
+                w, v = apply("eigh", [read], {"lower": low})
+                holds(f"eigh {title}", hermitian @ v, v * w[..., None, :], near)
+                holds(f"eigh {title}: v", H(v) @ v, eye(*batch, n), near)
+                if not np.all(np.diff(w) >= 0):
+                    FAILURES.append(f"eigh {title}: {w} does not ascend")
+                expect("eigvalsh", [read], np.linalg.eigvalsh(hermitian.astype("c16")) if n else np.zeros(w.shape), tolerance=near, floor=10, lower=low)
+            w, v = apply("eig", [a], {})
+            holds(f"eig {title}", a @ v, v * w[..., None, :], 10 * near)
+            holds(f"eig {title}: lengths", np.sum(np.abs(v) ** 2, -2), np.ones(w.shape), near)
+            (values,) = apply("eigvals", [a], {})
+            SEEN.add("eigvals")
+            want = np.linalg.eigvals(a.astype("c16")) if n else np.zeros(w.shape)
+            sort = lambda x: np.sort_complex(np.round(x, 9 if a.dtype.itemsize > 8 or dtype == "f8" else 2))
+            if n <= 5:
+                holds(f"eigvals {title}", sort(values.astype("c16")), sort(want), 20 * near)
+
+
+def solutions():
+    for dtype, tolerance in TYPES.items():
+        for shape, sides in (((3, 3), ((3,), (3, 2), (2, 3, 1))), ((2, 4, 4), ((4,), (4, 3), (2, 4, 2))), ((65, 65), ((65, 3),)), ((0, 0), ((0,), (0, 2)))):
+            a = matrices(shape, dtype) + 2 * shape[-1] * np.eye(shape[-1], dtype=dtype)
+            wide = a.astype("c16")
+            for side in sides:
+                b = matrices(side, dtype, 63)
+                column = b[..., None] if b.ndim == 1 else b
+                want = np.linalg.solve(wide, np.broadcast_to(column, np.broadcast_shapes(shape[:-2], column.shape[:-2]) + column.shape[-2:]))
+                expect("solve", [a, b], to(want[..., 0] if b.ndim == 1 else want, dtype), tolerance=tolerance, floor=1)
+                row = H(column) if b.ndim > 1 else b
+                got = apply("solve", [a, row], {"left_side": False})[0]
+                got = got if b.ndim > 1 else got[..., None, :]
+                holds(f"solve {dtype}{shape} on the right", got @ wide, np.broadcast_to(row, got.shape[:-1] + row.shape[-1:]), 10 * tolerance)
+            expect("inv", [a], to(np.linalg.inv(wide), dtype), tolerance=tolerance, floor=0.1)
+            expect("det", [a], to(np.linalg.det(wide), dtype), tolerance=100 * tolerance, floor=1) if shape[-1] < 9 else None
+            sign, log = np.linalg.slogdet(wide)
+            expect("slogdet", [a], [to(sign, dtype), log.astype(a.real.dtype)], tolerance=20 * tolerance, floor=1)
+            if shape[-1] < 9 and a.size:
+                definite = a @ H(a)
+                b = matrices((*shape[:-2], shape[-1], 2), dtype, 64)
+                for low in (False, True):
+                    factor = np.linalg.cholesky(definite)
+                    factor = factor if low else H(factor)
+                    expect("cholesky", [definite], factor, tolerance=100 * tolerance, floor=1, lower=low)
+                    expect("cholesky_solve", [factor, b], to(np.linalg.solve(definite.astype("c16"), b), dtype), tolerance=100 * tolerance, floor=1, lower=low)
+                    expect("cholesky_inverse", [factor], to(np.linalg.inv(definite.astype("c16")), dtype), tolerance=100 * tolerance, floor=1, lower=low)
+                    for op, turned in (("NO_TRANSPOSE", lambda t: t), ("TRANSPOSE", lambda t: np.swapaxes(t, -1, -2)), ("ADJOINT", H)):
+                        want = to(np.linalg.solve(turned(factor).astype("c16"), b), dtype)
+                        expect("triangular_solve", [factor, b], want, tolerance=100 * tolerance, floor=1, lower=low, transpose_a=op)
+        for shape in ((4, 2), (2, 4), (2, 3, 3), (0, 2), (2, 0)):
+            a = matrices(shape, dtype, 65)
+            expect("pinv", [a], to(np.linalg.pinv(a.astype("c16")), dtype), tolerance=100 * tolerance, floor=1)
+            b = matrices((shape[-2], 3), dtype, 66)
+            if a.ndim > 2 or not a.size:
+                continue
+            x, squares, rank, s = (np.asarray(v) for v in np.linalg.lstsq(a.astype("c16"), b, rcond=None))
+            squares = np.sum(np.abs(a.astype("c16") @ x - b) ** 2, 0)
+            expect("lstsq", [a, b], [to(x, dtype), squares.astype(a.real.dtype), rank.astype("i4"), s.astype(a.real.dtype)], tolerance=100 * tolerance, floor=1)
+    low = np.outer([1.0, 2, 3], [1.0, -1]) @ np.ones((2, 4)) + np.outer([1.0, 0, 1], [1.0, 2, 3, 4])
+    expect("pinv", [low], np.linalg.pinv(low), tolerance=1e-12, floor=1)
+    expect("matrix_rank", [low], np.int32(np.linalg.matrix_rank(low)))
+    expect("matrix_rank", [np.stack([np.eye(3), np.zeros((3, 3)), np.diag([1, 1e-3, 0])])], np.array([3, 0, 1], "i4"), atol=1e-2)
+    expect("matrix_rank", [np.diag([2.0, -1, 1e-20])], np.int32(2), hermitian=True)
+    a, b = rng(67).normal(size=(2, 3, 6)), rng(68).normal(size=(2, 3))
+    expect("tensorsolve", [a, b], np.linalg.tensorsolve(a, b), tolerance=1e-11, floor=1)
+    expect("tensorinv", [a], np.linalg.tensorinv(a, 2), tolerance=1e-11, floor=1)
+    expect("tensorinv", [a.reshape(6, 2, 3)], np.linalg.tensorinv(a.reshape(6, 2, 3), 1), tolerance=1e-11, floor=1, ind=1)
+
+
+def numbers():
+    a = rng(69).normal(size=(2, 4, 4))
+    for p in (1, 2, INF, -1, -2, -INF):
+        expect("matrix_norm", [a], np.linalg.norm(a, p, (-2, -1)), tolerance=1e-12, kind="p", p=float(p))
+        expect("cond", [a], np.linalg.cond(a, p), tolerance=1e-10, p=float(p))
+    for kind in ("fro", "nuc"):
+        expect("matrix_norm", [a[:, :3]], np.linalg.norm(a[:, :3], kind, (-2, -1)), tolerance=1e-12, kind=kind)
+        expect("cond", [a], np.linalg.cond(a, kind), tolerance=1e-10, kind=kind)
+    expect("cond", [a[:, :3]], np.linalg.cond(a[:, :3]), tolerance=1e-11)
+    # By the eigenvalues of a matrix that is not nearly defective, and of a triangle that Taylor's series is exact for.
+    for scale in (1e-3, 1.0, 30.0, 1000.0):
+        w, v = np.linalg.eigh(a[0] + a[0].T)
+        expect("matrix_exp", [v @ np.diag(-np.abs(w) * scale) @ v.T], v @ np.diag(np.exp(-np.abs(w) * scale)) @ v.T, tolerance=1e-10, floor=1)
+    up = np.triu(np.ones((3, 3)), 1)
+    expect("matrix_exp", [up * 100], np.eye(3) + 100 * up + 5000 * up @ up, tolerance=1e-12, floor=1)
+    turn = np.array([[0, -1], [1, 0]]) * 1.0
+    expect("matrix_exp", [(turn * 0.5).astype("f4")], np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]]), tolerance=1e-6, floor=1)
+    expect("matrix_exp", [np.array([[1j * np.pi]])], np.array([[-1 + 0j]]), tolerance=1e-13, floor=1)
+    expect("matrix_exp", [np.full((2, 2), 1e9)], np.full((2, 2), NAN))
+    for dtype in ("f8", "c16"):
+        v, tau = matrices((2, 5, 3), dtype, 70), matrices((2, 2), dtype, 72)
+        want = eye(2, 5).astype(dtype)
+        for i in range(2):
+            column = np.where(np.arange(5) > i, v[:, :, i], np.arange(5) == i)[..., None]
+            want = want @ (np.eye(5) - tau[:, i, None, None] * (column @ H(column)))
+        expect("householder_product", [v, tau], want[..., :3], tolerance=1e-12, floor=1)
+
+
+def degenerate():
+    """What has no inverse, equal eigenvalues, and numbers that are none: answers, and soon."""
+    a = np.array([[1.0, 2], [2, 4]])
+    expect("det", [a], 0.0, tolerance=1e-15)
+    expect("slogdet", [np.zeros((2, 2))], [0.0, -INF])
+    expect("lu", [np.array([[0.0, 1], [0, 2]])], [np.array([[0.0, 1], [0, 2]]), np.array([0, 1], "i4"), np.array([0, 1], "i4")], tolerance=0)
+    (x,) = apply("solve", [a, np.ones(2)], {})
+    if np.all(np.isfinite(x)):
+        FAILURES.append(f"solve of a matrix without an inverse: {x}")
+    w, v = apply("eigh", [np.eye(3) * 2], {})
+    holds("eigh of equal eigenvalues", (v * w) @ v.T, np.eye(3) * 2, 1e-15)
+    for op, count in (("lu", 3), ("qr", 2), ("svd", 3), ("eigh", 2), ("eig", 2), ("svdvals", 1), ("eigvalsh", 1), ("eigvals", 1)):
+        for bad in (NAN, INF, -INF):
+            for dtype in ("f4", "f8", "c8", "c16"):
+                pair = np.stack([np.eye(3), np.eye(3)]).astype(dtype)
+                pair[1, 2, 0] = bad
+                found = apply(op, [pair], {})
+                if len(found) != count:
+                    FAILURES.append(f"{op}: {len(found)} results")
+                for i, y in enumerate(found):
+                    if y.dtype.kind == "i":
+                        continue
+                    if not np.all(np.isfinite(y[0])) or not np.all(np.isnan(y[1])):
+                        FAILURES.append(f"{op} of {dtype} with {bad}: result {i} is {y}")
+    expect("cholesky", [np.array([[1, 2j], [-2j, 1]])], np.full((2, 2), NAN + 1j * NAN), lower=True)
+
+
+def on_every_instruction_set():
+    a = rng(73).normal(size=(3, 33, 33)).astype("f4")
+    for ctx in (CTX, weft.Context(isa="portable"), weft.Context(isa="avx2"), weft.Context(platform="reference")):
+        (x,) = apply("inv", [a], {}, ctx)
+        holds("inv on another path", x @ a, np.broadcast_to(np.eye(33), a.shape), 1e-2)
+        u, s, vh = apply("svd", [a], {}, ctx)
+        holds("svd on another path", (u * s[:, None]) @ vh, a, 1e-4)
+
+
+def refusals_of_matrices():
+    x = np.zeros((4, 5))
+    for op, inputs, attrs, text in (
+            ("solve", [x, x], {}, "a is f64[4, 5]; its last two dimensions must be equal, those of square matrices"),
+            ("solve", [x[:, :4], x[:3]], {}, "a has 4 rows, and b, f64[3, 5], has 3; they must be equal"),
+            ("solve", [x[:, :4], np.float64(1)], {}, "b is f64[]; a vector or matrices are needed"),
+            ("inv", [x], {}, "its last two dimensions must be equal"),
+            ("det", [x[0]], {}, "its last two dimensions must be equal"),
+            ("lu", [x[0]], {}, "x is f64[5]; it must have at least 2 dimensions, those of matrices"),
+            ("eigh", [x], {}, "its last two dimensions must be equal"),
+            ("eig", [x.astype("i4")], {}, "i32"),
+            ("svd", [x[0]], {}, "x is f64[5]; it must have at least 2 dimensions, those of matrices"),
+            ("pinv", [x], {"rtol": -1.0}, "rtol is -1; it must be at least 0"),
+            ("matrix_rank", [x], {"hermitian": True}, "its last two dimensions must be equal"),
+            ("matrix_norm", [x], {"kind": "p", "p": 3.0}, "p is 3; it must be 1, 2, inf, -1, -2 or -inf"),
+            ("cond", [x[:0]], {}, "it must have elements"),
+            ("cholesky_solve", [x[:, :4], x[:3]], {}, "all dimensions but the last must be equal"),
+            ("lstsq", [x, x[:3]], {}, "a has 4 rows, and b, f64[3, 5], has 3; they must be equal"),
+            ("householder_product", [x, x[0]], {}, "it must have as many rows as columns at least"),
+            ("tensorinv", [x], {"ind": 0}, "ind is 0; of a with 2 dimensions it is 1 to 1"),
+            ("tensorinv", [x], {"ind": 1}, "a has 4 rows and 5 columns; they must be equal"),
+            ("tensorsolve", [x, x], {}, "a begins with b's dimensions and has others behind them")):
+        refused(op, inputs, text, **attrs)
+
+
+PARTS = (factors, solutions, numbers, degenerate, on_every_instruction_set, refusals_of_matrices)
