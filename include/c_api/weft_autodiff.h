@@ -60,6 +60,29 @@ typedef struct weft_adam_options {
 #define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0, 0, NULL}
 WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
+/* One setting of weft_optimizer_create. Since 1.2. */
+typedef struct weft_optimizer_setting {
+  const char* name; /* name_length bytes */
+  size_t name_length; /* or WEFT_STRLEN */
+  double value;
+  int32_t group; /* whose setting it is; -1: of all groups. Of several the last one counts */
+  int32_t reserved; /* 0 */
+} weft_optimizer_setting;
+
+/* Settings and groups of weft_optimizer_create; all zero: the usual settings, and one group. Since 1.2. */
+typedef struct weft_optimizer_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  const weft_optimizer_setting* settings; /* setting_count entries */
+  size_t setting_count;
+  const int32_t* group_of; /* group_of_count entries; the group of each parameter, from 0; NULL: all are in the first */
+  size_t group_of_count; /* as many as parameters, where group_of is given */
+  size_t group_count; /* 0 = 1 */
+  weft_job* job; /* each step takes the mean of the gradients of all its processes first, as weft_job_reduce does; the optimizer keeps it */
+} weft_optimizer_options;
+#define WEFT_OPTIMIZER_OPTIONS_INIT {sizeof(weft_optimizer_options), NULL, NULL, 0, NULL, 0, 0, NULL}
+WEFT_API void weft_optimizer_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
 /* A learning rate over the steps of a training. What its kind does not name is not looked at, but must be in range.
  * Since 1.2.
  */
@@ -163,6 +186,23 @@ WEFT_API WEFT_MUST_USE weft_error* weft_adam_create_groups(weft_context* ctx, we
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create_groups(weft_context* ctx, weft_tensor* const* params,
     const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count,
+    weft_optimizer** out) WEFT_NOEXCEPT;
+
+/* An optimizer by name, with settings by name: sgd, adam, adamw, adamax, nadam, radam, rmsprop, adagrad, adadelta,
+ * lion, rprop, asgd, lamb, adafactor or muon. docs/optimizers.md has their settings and sources; the formulas are
+ * PyTorch's, of lion and lamb optax's. A truth is 0 or 1. What is 0 when the optimizer is made, a decay or a momentum,
+ * is not in its program; other amounts are run-time arguments. Steps, state and groups are those of all optimizers. Its
+ * state is computed at once, as that of weft_sgd_create.
+ *   name: name_length bytes
+ *   name_length: or WEFT_STRLEN
+ *   params: count entries; what is updated, always in this order; kept alive
+ *   options: may be NULL
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. May block.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_create(weft_context* ctx, const char* name, size_t name_length,
+    weft_tensor* const* params, size_t count, const weft_optimizer_options* options,
     weft_optimizer** out) WEFT_NOEXCEPT;
 
 /* Records one update of every parameter and assigns it: after the next barrier the parameters have their new values. lr

@@ -1,10 +1,13 @@
-// weft_sgd_create, weft_adam_create, weft_adamw_create with one group or several, weft_optimizer_*.
+// weft_optimizer_create by name; weft_sgd_create, weft_adam_create, weft_adamw_create with one group or several; weft_optimizer_*.
 #include "src/lazy/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/str_join.h"
+#include "src/c_api/guess.h"
 #include "src/c_api/job_reduce.h"
 #include "src/c_api/options.h"
 #include "src/c_api/tree_object.h"
@@ -24,8 +27,6 @@ struct HandleTraits<weft_optimizer> {
 namespace {
 
 using Kind = lazy::OptimizerOptions::Kind;
-
-std::string_view NameOf(Kind kind) { return kind == Kind::kSgd ? "sgd" : kind == Kind::kAdam ? "adam" : "adamw"; }
 
 absl::Status InRange(std::string_view name, double value, double low, double high) {
   if (std::isfinite(value) && value >= low && value < high) return absl::OkStatus();
@@ -61,8 +62,9 @@ absl::StatusOr<Parameters> ParametersOf(weft_context* ctx, weft_tensor* const* p
 }
 
 // `job`: over whose processes the mean of the gradients is taken; null: over none.
-absl::Status Create(const Parameters& parameters, std::span<const lazy::OptimizerOptions> groups,
-                    std::span<const int32_t> group_of, weft_job* job, weft_optimizer** out) {
+template <typename Group>
+absl::Status Create(const Parameters& parameters, std::span<const Group> groups, std::span<const int32_t> group_of,
+                    weft_job* job, weft_optimizer** out) {
   WEFT_NOT_NULL(out);
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made,
                         lazy::Optimizer::Create(parameters.context->engine(), parameters.list, groups, group_of));
@@ -121,7 +123,7 @@ absl::Status CreateOne(weft_context* ctx, weft_tensor* const* params, size_t cou
                        weft_optimizer** out) {
   WEFT_ASSIGN_OR_RETURN(const Parameters parameters, ParametersOf(ctx, params, count));
   WEFT_ASSIGN_OR_RETURN(const Said said, Read(options, kind));
-  return Create(parameters, {&said.rule, 1}, {}, said.job, out);
+  return Create(parameters, std::span(&said.rule, 1), {}, said.job, out);
 }
 
 constexpr size_t kMostGroups = 1 << 16;
@@ -151,6 +153,14 @@ absl::StatusOr<std::vector<lazy::OptimizerOptions>> ReadGroups(const Options* gr
   return made;
 }
 
+absl::Status CheckGroupOf(std::span<const int32_t> group_of, size_t group_count) {
+  for (size_t i = 0; i < group_of.size(); ++i) {
+    if (group_of[i] >= 0 && static_cast<size_t>(group_of[i]) < group_count) continue;
+    return UserError("group_of[", i, "] is ", group_of[i], "; it must be in [0, ", group_count, ")");
+  }
+  return absl::OkStatus();
+}
+
 // The body of every weft_*_create_groups; the parameters have their order.
 template <typename Options>
 absl::Status CreateGroups(Kind kind, weft_context* ctx, weft_tensor* const* params, const int32_t* group_of,
@@ -160,11 +170,65 @@ absl::Status CreateGroups(Kind kind, weft_context* ctx, weft_tensor* const* para
   WEFT_NOT_NULL(groups);
   weft_job* job = nullptr;
   WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::OptimizerOptions> made, ReadGroups(groups, group_count, kind, &job));
-  for (size_t i = 0; i < count; ++i) {
-    if (group_of[i] >= 0 && static_cast<size_t>(group_of[i]) < group_count) continue;
-    return UserError("group_of[", i, "] is ", group_of[i], "; it must be in [0, ", group_count, ")");
+  WEFT_RETURN_IF_ERROR(CheckGroupOf({group_of, count}, group_count));
+  return Create(parameters, std::span(made), {group_of, count}, job, out);
+}
+
+absl::StatusOr<const lazy::OptimizerRule*> RuleNamed(std::string_view name) {
+  if (const lazy::OptimizerRule* rule = lazy::FindOptimizerRule(name); rule != nullptr) return rule;
+  std::vector<std::string_view> names;
+  for (const lazy::OptimizerRule& rule : lazy::OptimizerRules()) names.push_back(rule.name);
+  return UserErrorOf(absl::StatusCode::kNotFound, "there is no optimizer '", name, "'", DidYouMean(name, names),
+                     "there are ", absl::StrJoin(names, ", "));
+}
+
+// Puts one setting into its group, or into all of them.
+absl::Status Set(const weft_optimizer_setting& said, size_t i, std::span<lazy::OptimizerGroup> groups) {
+  WEFT_ASSIGN_OR_RETURN(const std::string_view name,
+                        Text(said.name, said.name_length, absl::StrCat("settings[", i, "].name")));
+  if (said.group < -1 || (said.group >= 0 && static_cast<size_t>(said.group) >= groups.size())) {
+    return UserError("settings[", i, "].group is ", said.group, "; it must be -1, for all groups, or in [0, ",
+                     groups.size(), ")");
   }
-  return Create(parameters, made, {group_of, count}, job, out);
+  const lazy::OptimizerRule& rule = *groups[0].rule;
+  std::vector<std::string_view> names;
+  for (const lazy::OptimizerSetting& setting : rule.settings) names.push_back(setting.name);
+  const auto at = static_cast<size_t>(std::ranges::find(names, name) - names.begin());
+  if (at == names.size()) {
+    return UserErrorOf(absl::StatusCode::kNotFound, "settings[", i, "]: ", rule.name, " has no setting '", name, "'",
+                       DidYouMean(name, names), "there are ", absl::StrJoin(names, ", "));
+  }
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (said.group == -1 || static_cast<size_t>(said.group) == g) groups[g].values[at] = said.value;
+  }
+  return absl::OkStatus();
+}
+
+// The body of weft_optimizer_create.
+absl::Status CreateNamed(const Parameters& parameters, std::string_view name, const weft_optimizer_options* options,
+                         weft_optimizer** out) {
+  weft_optimizer_options o;
+  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_optimizer_options", &o));
+  WEFT_ASSIGN_OR_RETURN(const lazy::OptimizerRule* const rule, RuleNamed(name));
+  const size_t count = parameters.count, group_count = std::max<size_t>(o.group_count, 1);
+  WEFT_RETURN_IF_ERROR(CheckedLength("group_count", group_count, kMostGroups));
+  if (o.group_of == nullptr && group_count > 1)
+    return UserError("group_of is null and there are ", group_count, " groups");
+  if (o.group_of != nullptr && o.group_of_count != count) {
+    return UserError("group_of_count is ", o.group_of_count, " for ", count, " parameters");
+  }
+  const std::span<const int32_t> group_of(o.group_of, o.group_of == nullptr ? 0 : count);
+  WEFT_RETURN_IF_ERROR(CheckGroupOf(group_of, group_count));
+  if (o.setting_count != 0) WEFT_NOT_NULL(o.settings);
+  WEFT_RETURN_IF_ERROR(CheckedLength("setting_count", o.setting_count, kMostGroups * 16));
+  std::vector<lazy::OptimizerGroup> groups(group_count, lazy::UsualGroup(*rule));
+  for (size_t i = 0; i < o.setting_count; ++i) WEFT_RETURN_IF_ERROR(Set(o.settings[i], i, groups));
+  for (size_t g = 0; g < group_count; ++g) {
+    const absl::Status fits = lazy::CheckGroup(groups[g]);
+    if (fits.ok()) continue;
+    return UserError(rule->name, group_count > 1 ? absl::StrCat(", group ", g) : std::string(), ": ", fits.message());
+  }
+  return Create(parameters, std::span<const lazy::OptimizerGroup>(groups), group_of, o.job, out);
 }
 
 absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t count, std::span<const double> rates) {
@@ -215,6 +279,15 @@ weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, siz
   return Guard([&] { return CreateOne(ctx, params, count, options, Kind::kAdamW, out); });
 }
 
+weft_error* weft_optimizer_create(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* params,
+                                  size_t count, const weft_optimizer_options* options, weft_optimizer** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const Parameters parameters, ParametersOf(ctx, params, count));
+    WEFT_ASSIGN_OR_RETURN(const std::string_view rule, Text(name, name_length, "name"));
+    return CreateNamed(parameters, rule, options, out);
+  });
+}
+
 weft_error* weft_sgd_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count,
                                    const weft_sgd_options* groups, size_t group_count, weft_optimizer** out) noexcept {
   return Guard([&] { return CreateGroups(Kind::kSgd, ctx, params, group_of, count, groups, group_count, out); });
@@ -262,7 +335,7 @@ weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) noe
     const lazy::Optimizer::Turn turn(*object);
     if (!turn) return Taken();
     TensorTree tree;
-    WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "kind", Tree::Text(NameOf(object->kind()))).status());
+    WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "kind", Tree::Text(object->rule().name)).status());
     WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "step", Tree::Int64(object->step_count())).status());
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, tree.tree.Add(Tree::root(), "slots", Tree::Dict()));
     for (size_t name = 0; name < object->slot_names().size(); ++name) {
@@ -294,9 +367,8 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
           steps.kind == Tree::Kind::kInt64 ? absl::StrCat(steps.int64) : std::string(Tree::NameOf(steps.kind)),
           "; it must be an integer of 0 or more");
     }
-    if (from.tree.node(kind).text != NameOf(object->kind())) {
-      return UserError("the state is of optimizer '", from.tree.node(kind).text, "', not '", NameOf(object->kind()),
-                       "'");
+    if (from.tree.node(kind).text != object->rule().name) {
+      return UserError("the state is of optimizer '", from.tree.node(kind).text, "', not '", object->rule().name, "'");
     }
     // All checked before the first is taken over.
     std::vector<std::pair<lazy::Tensor*, lazy::Tensor*>> pairs;

@@ -1,4 +1,4 @@
-// SGD, Adam and AdamW as recorded operations. Learning rates and step counts are run-time scalars: a schedule never
+// Optimizers as recorded operations, by the rules of optimizer_rules.h. Learning rates and step counts are run-time scalars: a schedule never
 // recompiles. Parameters may be in groups with settings and rates of their own. The state is tensors with names, for
 // checkpoints.
 #pragma once
@@ -11,9 +11,15 @@
 #include <vector>
 
 #include "src/lazy/engine.h"
+#include "src/lazy/optimizer_rules.h"
+
+namespace weft {
+class ZeroPages;
+}
 
 namespace weft::lazy {
 
+// The settings of the three rules that have structs of their own.
 struct OptimizerOptions {
   enum class Kind : uint8_t { kSgd, kAdam, kAdamW };
   Kind kind = Kind::kSgd;
@@ -24,6 +30,7 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
 };
+OptimizerGroup GroupOf(const OptimizerOptions& options);
 
 // Thread rule: one thread at a time, see Turn; the tensors are the engine's.
 class Optimizer final : public RefCounted {
@@ -46,7 +53,10 @@ class Optimizer final : public RefCounted {
   };
 
   // Keeps the parameters alive. State tensors (zeros) are made here: f32, f64 for f64 parameters. Parameter i follows
-  // groups[group_of[i]]; all groups are of one kind; an empty group_of puts every parameter into the first group.
+  // groups[group_of[i]]; all groups have one rule; an empty group_of puts every parameter into the first group.
+  static absl::StatusOr<Ref<Optimizer>> Create(Engine& engine, std::span<Tensor* const> parameters,
+                                               std::span<const OptimizerGroup> groups,
+                                               std::span<const int32_t> group_of = {});
   static absl::StatusOr<Ref<Optimizer>> Create(Engine& engine, std::span<Tensor* const> parameters,
                                                std::span<const OptimizerOptions> groups,
                                                std::span<const int32_t> group_of = {});
@@ -62,13 +72,13 @@ class Optimizer final : public RefCounted {
   void set_reduce(Reduce reduce) { reduce_ = std::move(reduce); }
   int64_t step_count() const { return step_; }
   void set_step_count(int64_t step) { step_ = step; }
-  OptimizerOptions::Kind kind() const { return groups_[0].kind; }
+  const OptimizerRule& rule() const { return *groups_[0].rule; }
   size_t group_count() const { return groups_.size(); }
   std::span<const Ref<Tensor>> parameters() const { return parameters_; }
 
-  // The names of the state that must be saved besides the step count: "momentum", or "m" and "v". Each has one tensor
-  // per parameter.
-  std::span<const std::string_view> slot_names() const;
+  // The names of the state that must be saved besides the step count, such as "m" and "v". Each has one tensor per
+  // parameter.
+  std::span<const std::string_view> slot_names() const { return slot_names_; }
   Tensor* slot(size_t name, size_t parameter) const { return slots_[name * parameters_.size() + parameter].get(); }
 
  private:
@@ -78,9 +88,12 @@ class Optimizer final : public RefCounted {
   // The rule for parameters of these groups, none where there is one group. Replay knows a step by its rule, so the last one is
   // kept.
   const Ref<const UpdateRule>& RuleOf(std::vector<int32_t> updated);
+  // Zeros for one parameter: recorded, or, on the host, pages that nobody has written.
+  absl::StatusOr<Ref<Tensor>> MakeSlot(std::string_view name, Tensor* parameter, ZeroPages& pages);
 
   Ref<Engine> engine_;
-  std::vector<OptimizerOptions> groups_;
+  std::vector<OptimizerGroup> groups_;
+  std::vector<std::string_view> slot_names_;
   std::vector<int32_t> group_of_;     // of each parameter
   Ref<const UpdateRule> rule_;        // what the options turn on, for the parameters below
   std::vector<int32_t> rule_groups_;  // as RuleOf was asked

@@ -96,11 +96,9 @@ static void attributes(void) {
   weft_cross_entropy_opts entropy = WEFT_CROSS_ENTROPY_OPTS_INIT;
   INVALID(weft_clip(ctx, a, NULL, &o), "clip(f32[2, 3]): neither low nor high is given; at least one is needed");
   clip.present = 3;
-  clip.low = 2;
-  clip.high = 1;
-  INVALID(weft_clip(ctx, a, &clip, &o), "clip(f32[2, 3]): low is 2 and high is 1; low must not exceed high");
   clip.low = NAN;
-  INVALID(weft_clip(ctx, a, &clip, &o), "clip(f32[2, 3]): low is nan and high is 1; low must not exceed high");
+  clip.high = 1;
+  INVALID(weft_clip(ctx, a, &clip, &o), "clip(f32[2, 3]): low is nan and high is 1; bounds are numbers");
   entropy.present = WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
   entropy.label_smoothing = 2;
   INVALID(weft_cross_entropy(ctx, a, labels, &entropy, &o),
@@ -194,7 +192,7 @@ static void products_and_losses(void) {
   INVALID(weft_matmul(ctx, a, a, NULL, &o),
           "matmul(f32[2, 3], f32[2, 3]): x has 3 columns and y 2 rows; they must be equal");
   INVALID(weft_matmul(ctx, truth, truth, NULL, &o),
-          "matmul(bool[], bool[]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, c64, c128");
+          "matmul(bool[], bool[]): a scalar has no matrix product; use mul");
   INVALID(weft_matmul(ctx, zero, zero, NULL, &o), "matmul(f32[], f32[]): a scalar has no matrix product; use mul");
   INVALID(weft_dot_general(ctx, a, a, NULL, 0, NULL, 0, DIMS(1), DIMS(0), NULL, &o),
           "dot_general(f32[2, 3], f32[2, 3]): contracting dimensions 1 of lhs and 0 of rhs have sizes 3 and 2; they must be equal");

@@ -1,5 +1,6 @@
 // Writes the sample calls of every exported operation to standard output, for op_apply_test.py: one JSON array of
 // {"op", "inputs": [null | {"dtype", "dims", "bytes" (hex)}], "attrs": {name: value}}, enumerators by number.
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/escaping.h"
@@ -17,6 +18,7 @@ std::string Json(const ir::AttrValue& value) {
   if (const auto* d = std::get_if<double>(&value)) return absl::StrFormat("%.17g", *d);
   if (const auto* dtype = std::get_if<DType>(&value)) return absl::StrCat(static_cast<uint32_t>(*dtype));
   if (const auto* ints = std::get_if<ir::Ints>(&value)) return absl::StrCat("[", absl::StrJoin(*ints, ", "), "]");
+  if (const auto* text = std::get_if<std::string>(&value)) return absl::StrCat("\"", *text, "\"");
   return "\"no such type in a sample yet\"";
 }
 
@@ -25,7 +27,7 @@ absl::StatusOr<std::string> SampleCall(const ir::OpDef& op, const ir::Sample& sa
   std::vector<std::string> inputs, attrs;
   for (size_t i = 0; i < parsed.operands.size(); ++i) {
     const ops::SampleOperand& operand = parsed.operands[i];
-    if (op.operands[i].supplied) continue;  // the context supplies it
+    if (op.operands[std::min(i, op.operands.size() - 1)].supplied) continue;  // the context supplies it
     if (operand.absent) {
       inputs.push_back("null");
       continue;

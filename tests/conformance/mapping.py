@@ -18,10 +18,9 @@ REFUSALS = {
     "alpha": "alpha of add and sub; alpha and beta of integers that are not whole",
     "axis of rank 0": "a tensor without dimensions has no axis 0; PyTorch alone says so",
     "contracted size 1": "a contracted size of 1 against another: PyTorch sums that one first",
-    "correction": "a correction that is no whole number, or not below the number of elements; of those the operation takes the whole ones and gives NaN or inf, as PyTorch",
+    "correction": "a correction that is no whole number, or above the number of elements, of which the operation gives inf and PyTorch what it computes",
     "random": "random: PyTorch's generator gives other numbers",
     "weight": "mse weighted by element",
-    "padding_idx": "padding_idx: a row without a gradient",
     "max_norm": "rows normalised in place",
     "scale_grad_by_freq": "gradients scaled by frequency",
     "beta": "softplus with beta or threshold",
@@ -29,7 +28,6 @@ REFUSALS = {
     "view of bytes": "views of the same bytes as other elements",
     "out of range": "numbers outside an integer's range: PyTorch leaves open what they become",
     "integer power": "integers to negative powers: PyTorch raises",
-    "negative variance": "an epsilon below zero: roots of negative numbers",
     "storage": "elements of the storage that the tensor does not have: strided views as values",
     "largest": "the smallest elements of top_k",
     "equal elements": "PyTorch leaves open which of equal elements comes first",
@@ -119,6 +117,8 @@ class Writer:
             dtype = "i1"
         if name in ("argmax", "argmin"):
             dtype = "i32"
+        if name in ("sum", "prod", "cumsum", "cumprod") and dtype == "i1":
+            dtype = "i64"
         for r in result if isinstance(result, list) else [result]:
             r.dtype = dtype
         return result
@@ -536,7 +536,7 @@ def variance(t, s):
         correction = s.kwargs.get("correction", int(s.kwargs.get("unbiased", True)))
         correction = 1 if correction is None else correction
     count = int(np.prod([x.shape[d] for d in (dims if dims is not None else range(x.ndim))], dtype="i8"))
-    if correction != int(correction) or not 0 <= correction < max(count, 1):
+    if correction != int(correction) or correction > count:
         raise Refused("correction")
     parts = s.name.split("_")
     values = [t.op(parts[0], t(x), dims=dims, keepdims=keep, correction=int(correction))]

@@ -162,8 +162,6 @@ def norm(t, s):
     scale, offset = argument(s, 1, "weight"), argument(s, 2, "bias") if layer else None
     eps = s.kwargs.get("eps", argument(s, 3, "eps", 1e-5) if layer else argument(s, 2, "eps"))
     eps = torch.finfo(s.input.dtype).eps if eps is None else eps
-    if eps < 0:
-        raise Refused("complex" if s.input.is_complex() else "negative variance")
     flat = lambda v, to: None if v is None else t.op("reshape", t(v), shape=to)
     operands = [flat(s.input, lead + [size]), flat(scale, [size])] + ([flat(offset, [size])] if layer else [])
     attrs = {"axis": len(lead)} if layer else {}
@@ -197,11 +195,9 @@ def embedding(t, s):
     for name in ("max_norm", "scale_grad_by_freq"):
         if s.kwargs.get(name):
             raise Refused(name)
-    if s.kwargs.get("padding_idx") is not None and s.input.requires_grad:
-        raise Refused("padding_idx")
     if s.kwargs.get("sparse"):
         t.no_gradient = True
-    return t.op("embedding", t(s.input), t(s.args[0]))
+    return t.op("embedding", t(s.input), t(s.args[0]), padding=s.kwargs.get("padding_idx"))
 
 
 @maps("nn.functional.one_hot")

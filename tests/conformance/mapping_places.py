@@ -39,7 +39,7 @@ def scatter(t, s):
         source = torch.full(index.shape, source, dtype=s.input.dtype)
     if s.input.dtype == torch.bool and how != "set":
         raise Refused("dtype")
-    t.no_gradient = how == "prod" or (s.name == "scatter" and "reduce" in s.kwargs)  # that of prod is refused by name
+    t.no_gradient = s.name == "scatter" and "reduce" in s.kwargs
     return t.op("scatter_reduce", t(s.input), t(index), t(source), reducer=how, axis=axis(dim, s.input),
                 include_self=s.kwargs.get("include_self", True))
 
@@ -52,7 +52,6 @@ def index_into(t, s):
     more = {"alpha": float(s.kwargs["alpha"])} if "alpha" in s.kwargs else {}
     if s.name == "index_reduce":
         more = {"reducer": s.variant.replace("am", "m"), "include_self": s.kwargs.get("include_self", True)}
-    t.no_gradient = more.get("reducer") == "prod"  # refused by name
     if s.input.dtype == torch.bool and s.name in ("index_add", "index_reduce"):
         raise Refused("dtype")
     return t.op(s.name, t(s.input), t(index), t(source), axis=axis(dim, s.input), **more)

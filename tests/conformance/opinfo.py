@@ -29,6 +29,7 @@ import mapping_elementwise  # noqa: F401, fills mapping.MAPPED
 import mapping_formulas  # noqa: F401, as well
 import mapping_images  # noqa: F401, as well
 import mapping_linalg  # noqa: F401, as well
+import mapping_layers  # noqa: F401, as well
 import mapping_networks  # noqa: F401, as well
 import mapping_places  # noqa: F401, as well
 import mapping_sequences  # noqa: F401, as well

@@ -303,6 +303,7 @@ def _attribute(op, name, value, keep):
     declared = next((a for a in OPS[op]["attrs"] if a["name"] == name), None) if op in OPS else None
     # What the table does not know is sent by its Python type, so that the library's own refusal is seen.
     kind = declared["type"] if declared else {bool: "bool", int: "int", float: "double", str: "text"}.get(type(value), "ints")
+    kind = "text" if kind == "string" else kind
     key = ctypes.create_string_buffer(name.encode())
     keep.append(key)
     attr = Attr(name=ctypes.addressof(key), name_length=len(name), type=_VALUE.get(kind, 0))

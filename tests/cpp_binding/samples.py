@@ -87,6 +87,8 @@ def text_of(value, a):
         listed = "{%s}" % numbers if numbers else "weft::ints(std::vector<int>())"
         data = "std::array<std::int64_t, %d>{%s}.data()" % (max(1, len(numbers.split(","))), numbers)
         return listed, 'attribute("%s", WEFT_VALUE_INTS, 0, 0, %s, %d)' % (name, data, len(numbers.split(",")) if numbers else 0)
+    if kind == "string":
+        return '"%s"' % value, 'attribute("%s", WEFT_VALUE_TEXT, 0, 0, "%s", %d)' % (name, value, len(value))
     if kind == "bool":
         return value, 'attribute("%s", WEFT_VALUE_BOOL, %s, 0, nullptr, 0)' % (name, value)
     if kind == "dtype":

@@ -379,12 +379,6 @@ TEST(GradientConventions, WhatHasNoRuleIsRefusedByName) {
     int order;
     std::string name;
   } kRefused[] = {
-      {ops::kOp_reduce_window, "T[4,3] window_dimensions=[2,1] reducer=prod", 1, "reduce_window"},
-      {ops::kOp_reduce_window, "T[9] window_dimensions=[2] reducer=max window_dilations=[2]", 1, "reduce_window"},
-      {ops::kOp_scatter,
-       "T[5,3] i32[6]<0:5> T[6,3] update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] "
-       "index_vector_dim=1 reducer=prod",
-       1, "scatter"},
       {ops::kOp_max_pool, "T[1,300,1] window=[257] strides=[1]", 2, "select_and_scatter"},
   };
   for (const auto& [op, call, order, name] : kRefused) {

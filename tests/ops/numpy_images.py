@@ -177,7 +177,7 @@ def refusals():
             ("channel_shuffle", [x], {"groups": 3}, "groups is 3; it must divide the 2 features"),
             ("group_norm", [x, np.zeros(2), np.zeros(2)], {"groups": 2, "axis": 0}, "axis is 0, which is the batch's"),
             ("group_norm", [x, np.zeros(3), np.zeros(2)], {"groups": 2}, "scale must have shape [2], not [3]"),
-            ("instance_norm", [x, np.zeros(2), np.zeros(2)], {"epsilon": -1.0}, "epsilon is -1; it must be finite, not negative"),
+            ("instance_norm", [x, np.zeros(2), np.zeros(2)], {"epsilon": INF}, "epsilon is inf; it must be finite"),
             ("local_response_norm", [x], {"size": 0}, "size is 0; it must be 1 to 2^31 - 1")):
         refused(op, inputs, text, **attrs)
 

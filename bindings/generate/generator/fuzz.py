@@ -14,7 +14,7 @@ SPECIAL = """weft_error_new weft_error_new_with_data weft_context_create weft_co
 weft_tensor_from_dlpack weft_tensor_from_dlpack_legacy weft_tensor_to_dlpack weft_tensor_to_dlpack_legacy weft_scope_mark
 weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on weft_op_apply_in
 weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step
-weft_sgd_create_groups weft_adam_create_groups weft_adamw_create_groups weft_optimizer_step_groups weft_clip_by_global_norm
+weft_sgd_create_groups weft_adam_create_groups weft_adamw_create_groups weft_optimizer_create weft_optimizer_step_groups weft_clip_by_global_norm
 weft_optimizer_load weft_function_begin weft_function_end weft_function_abandon weft_function_trace weft_function_call weft_while weft_for
 weft_scan weft_if weft_case weft_per_device weft_function_run weft_function_compile weft_function_stats weft_function_vmap
 weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_gradient
@@ -197,8 +197,8 @@ def init_call(name):
 def attr(a, target):
     """Statements that set one attribute of an operation; list and text set pointer and count."""
     i, kind = a["index"], a["type"]
-    if kind in ("ints", "doubles"):
-        return ["f.%s(%d, &%s, &%s);" % ({"ints": "Ints", "doubles": "Doubles"}[kind], i, target(a["member"]), target(a["length"]))]
+    if kind in ("ints", "doubles", "string"):
+        return ["f.%s(%d, &%s, &%s);" % ({"ints": "Ints", "doubles": "Doubles", "string": "TextAttr"}[kind], i, target(a["member"]), target(a["length"]))]
     draw = {"int": "f.IntAttr(%d)" % i, "double": "f.DoubleAttr(%d)" % i, "bool": "static_cast<int32_t>(f.BoolAttr(%d))" % i,
             "dtype": "static_cast<weft_dtype>(f.DTypeAttr(%d))" % i,
             "enum": "static_cast<%s>(f.EnumAttr(%d))" % (a.get("c_enum"), i)}[kind]
@@ -274,6 +274,8 @@ class Samples:
         if a["type"] == "ints":
             values = [int(v) for v in text.strip("[]").split(",") if v]
             at, count = self.ints(values), len(values)
+        elif a["type"] == "string":
+            at, count = self.ints([ord(c) for c in text]), len(text)
         elif a["type"] == "double":
             d = repr(float(text))
         elif a["type"] == "enum":

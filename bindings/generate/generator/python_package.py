@@ -14,7 +14,7 @@ HEAD = '''\
 from ._call import (Handle as _Handle, Options as _Options, again as _again, bind as _bind, byref as _byref, done as _done,
                     doubles as _double, enumerator as _enumerator, fail as _fail, handles as _handles, ints as _ints,
                     int64 as _int64, mark as _mark, of_floats as _of_floats, operands as _operands, results as _results,
-                    several as _several)
+                    several as _several, words as _words)
 from ._dtypes import number as _dtype
 '''
 STUB_HEAD = '''\
@@ -33,7 +33,7 @@ _DType = Union[DType, str]
 '''
 # The letters of Python's `struct` with which _call.Options packs a value into an option struct.
 LETTER = {"int": "q", "double": "d", "bool": "i", "dtype": "I", "enum": "I", "ints": "PQ", "doubles": "PQ"}
-STUB = {"int": "int", "double": "float", "bool": "bool", "dtype": "_DType", "ints": "_Ints", "doubles": "Sequence[float]"}
+STUB = {"int": "int", "double": "float", "bool": "bool", "dtype": "_DType", "ints": "_Ints", "doubles": "Sequence[float]", "string": "str"}
 
 
 def default_text(a):
@@ -132,6 +132,8 @@ def example(op):
             value = repr(value)
         elif a["type"] == "bool":
             value = repr(value == "true")
+        elif a["type"] == "string":
+            value = '"%s"' % value
         elif a["type"] == "ints":
             value = value.replace(",", ", ")
         arguments.append("%s=%s" % (name, value))
@@ -287,6 +289,9 @@ def call(op, handle):
             continue
         if a["type"] == "ints":
             text += "    p%d, n%d = _ints(%s, %r, %r)\n" % (a["index"], a["index"], a["name"], op.c_name, a["name"])
+            arguments += ["p%d" % a["index"], "n%d" % a["index"]]
+        elif a["type"] == "string":
+            text += "    p%d, n%d = _words(%s, %r, %r)\n" % (a["index"], a["index"], a["name"], op.c_name, a["name"])
             arguments += ["p%d" % a["index"], "n%d" % a["index"]]
         elif a["type"] == "enum":
             arguments.append("_enumerator(%s, _%s_%s, %r, %r)" % (a["name"], op.c_name, a["name"], op.c_name, a["name"]))

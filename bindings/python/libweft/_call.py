@@ -336,6 +336,14 @@ def int64(value, operation, name):
     return c_int64(number)
 
 
+def words(value, operation, name):
+    """A text as C has it: the bytes and how many."""
+    if not isinstance(value, str):
+        raise _errors.InvalidType("%s: %s is %r, and should be a text" % (operation, name, value), operation)
+    data = value.encode()
+    return data, c_size_t(len(data))
+
+
 def doubles(value, operation, name):
     try:
         return c_double(value)

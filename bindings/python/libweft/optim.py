@@ -13,14 +13,11 @@ from ._call import Handle, bind, byref, check, done, handle_class, handles, now,
 from ._context import evaluate, start, step as _step
 from ._errors import InvalidArgument, InvalidType, named_functions
 from ._more import zeros
+from ._ops import clip
 from ._tensor import Parameter, Tensor
 from ._wait import blocking
 
-_create = {
-    "sgd": bind("weft_sgd_create_groups"),
-    "adam": bind("weft_adam_create_groups"),
-    "adamw": bind("weft_adamw_create_groups"),
-}
+_create = bind("weft_optimizer_create")
 _optimizer_step = bind("weft_optimizer_step_groups")
 _clip = bind("weft_clip_by_global_norm")
 _rate = bind("weft_schedule_rate")
@@ -28,8 +25,6 @@ _state = bind("weft_optimizer_state")
 _load = bind("weft_optimizer_load")
 _Handle = handle_class("OptimizerHandle", _call.quick("weft_optimizer_release", None))
 _KINDS = ("constant", "linear", "cosine", "step", "exponential", "one_cycle")  # weft_schedule_kind
-# Adam's options set all four bits of `present`: each field counts.
-_ALL = 1 | 2 | 4 | 8
 
 
 class Optimizer:
@@ -37,35 +32,44 @@ class Optimizer:
     settings of
     their own."""
 
+    _kind = None  # the C library's name; by default the class's in small letters
+
     def __init__(self, params, lr, **defaults):
         self.lr, self.count = lr, 0
         self.params, self._rates = [], []
-        group_of, options = [], []
+        group_of, settings = [], []
         for number, group in enumerate(_groups(params)):
-            settings = {**defaults, **{k: v for k, v in group.items() if k not in ("params", "lr")}}
-            unknown = set(settings) - set(defaults)
+            own = {**defaults, **{k: v for k, v in group.items() if k not in ("params", "lr")}}
+            unknown = set(own) - set(defaults)
             if unknown:
                 raise InvalidType(
                     "%s: groups have no setting %s; there are %s" % (type(self).__name__, sorted(unknown), ["lr", *defaults])
                 )
             tensors = list(group["params"])
-            kind, struct = self._options(settings)
+            settings += [_setting(type(self).__name__, name, value, number) for name, value in own.items()]
             self.params += tensors
             self._rates.append(group.get("lr"))
             group_of += [number] * len(tensors)
-            options.append(struct)
         if now.body is None:
             # First values that are only recorded would be part of the first step, whose program is then another than those of
             # the later ones; and a step that Ctrl-C ends gives parameters the values before it, which must be there.
             evaluate(*self.params, wait=False)
         array, count = handles(self.params)
         self._handle = _Handle()
-        of = (c_int32 * count.value)(*group_of)
-        groups = c_size_t(len(options))
-        check(blocking(_create[kind], now.context or start(), array, of, count, structs(options), groups, byref(self._handle)))
-
-    def _options(self, settings):
-        raise NotImplementedError
+        options = struct_of(
+            "weft_optimizer_options",
+            settings=structs(settings),
+            setting_count=len(settings),
+            group_of=(c_int32 * count.value)(*group_of),
+            group_of_count=count.value,
+            group_count=len(self._rates),
+        )
+        kind = (self._kind or type(self).__name__.lower()).encode()
+        check(
+            blocking(
+                _create, now.context or start(), kind, c_size_t(len(kind)), array, count, options, byref(self._handle)
+            )
+        )
 
     def step(self, of, lr=None):
         """One update: of a loss, whose gradients are taken here, or of gradients (a list, or a dict by name from
@@ -151,37 +155,156 @@ def _groups(params):
     return groups
 
 
+def _setting(optimizer, name, value, group):
+    """One setting for C, with the memory of its name."""
+    key = name.encode()
+    number = _call.doubles(value, optimizer, name).value
+    return struct_of("weft_optimizer_setting", name=key, name_length=len(key), value=number, group=group)
+
+
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum and Nesterov's variant."""
 
-    def __init__(self, params, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
-        super().__init__(params, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
-
-    def _options(self, s):
-        return "sgd", struct_of(
-            "weft_sgd_options", momentum=s["momentum"], weight_decay=s["weight_decay"], nesterov=int(s["nesterov"])
-        )
+    def __init__(self, params, lr, momentum=0.0, weight_decay=0.0, nesterov=False, dampening=0.0, maximize=False):
+        settings = dict(momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+        super().__init__(params, lr, **settings, dampening=dampening, maximize=maximize)
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015)."""
+    """Adam (Kingma and Ba 2015), and AMSGrad (Reddi et al. 2018)."""
 
-    _kind = "adam"
-
-    def __init__(self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0):
-        super().__init__(params, lr, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
-
-    def _options(self, s):
-        return self._kind, struct_of("weft_adam_options", **{k: float(v) for k, v in s.items()}, present=_ALL)
+    def __init__(
+        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, amsgrad=False, maximize=False
+    ):
+        settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+        super().__init__(params, lr, **settings, amsgrad=amsgrad, maximize=maximize)
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
-    _kind = "adamw"
+    def __init__(
+        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.01, amsgrad=False, maximize=False
+    ):
+        super().__init__(params, lr, beta1, beta2, epsilon, weight_decay, amsgrad, maximize)
 
-    def __init__(self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.01):
-        super().__init__(params, lr, beta1, beta2, epsilon, weight_decay)
+
+class Adamax(Optimizer):
+    """Adam by the largest gradient (Kingma and Ba 2015)."""
+
+    def __init__(self, params, lr=2e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, maximize=False):
+        settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+        super().__init__(params, lr, **settings, maximize=maximize)
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov's momentum (Dozat 2016)."""
+
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-8,
+        weight_decay=0.0,
+        momentum_decay=4e-3,
+        decoupled=False,
+        maximize=False,
+    ):
+        settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+        super().__init__(params, lr, **settings, momentum_decay=momentum_decay, decoupled=decoupled, maximize=maximize)
+
+
+class RAdam(Optimizer):
+    """Adam whose variance is rectified in the first steps (Liu et al. 2020)."""
+
+    def __init__(
+        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, decoupled=False, maximize=False
+    ):
+        settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+        super().__init__(params, lr, **settings, decoupled=decoupled, maximize=maximize)
+
+
+class RMSprop(Optimizer):
+    """Gradients over the root of their mean square (Hinton 2012)."""
+
+    def __init__(
+        self, params, lr=1e-2, alpha=0.99, epsilon=1e-8, weight_decay=0.0, momentum=0.0, centered=False, maximize=False
+    ):
+        settings = dict(alpha=alpha, epsilon=epsilon, weight_decay=weight_decay, momentum=momentum)
+        super().__init__(params, lr, **settings, centered=centered, maximize=maximize)
+
+
+class Adagrad(Optimizer):
+    """Gradients over the root of the sum of all their squares (Duchi et al. 2011)."""
+
+    def __init__(self, params, lr=1e-2, lr_decay=0.0, weight_decay=0.0, initial=0.0, epsilon=1e-10, maximize=False):
+        settings = dict(lr_decay=lr_decay, weight_decay=weight_decay, initial=initial, epsilon=epsilon)
+        super().__init__(params, lr, **settings, maximize=maximize)
+
+
+class Adadelta(Optimizer):
+    """Steps in the units of the parameters (Zeiler 2012)."""
+
+    def __init__(self, params, lr=1.0, rho=0.9, epsilon=1e-6, weight_decay=0.0, maximize=False):
+        super().__init__(params, lr, rho=rho, epsilon=epsilon, weight_decay=weight_decay, maximize=maximize)
+
+
+class Lion(Optimizer):
+    """The sign of a momentum (Chen et al. 2023)."""
+
+    def __init__(self, params, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0, maximize=False):
+        super().__init__(params, lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, maximize=maximize)
+
+
+class Rprop(Optimizer):
+    """Step sizes by signs alone (Riedmiller and Braun 1993)."""
+
+    def __init__(self, params, lr=1e-2, eta_minus=0.5, eta_plus=1.2, step_min=1e-6, step_max=50.0, maximize=False):
+        settings = dict(eta_minus=eta_minus, eta_plus=eta_plus, step_min=step_min, step_max=step_max)
+        super().__init__(params, lr, **settings, maximize=maximize)
+
+
+class ASGD(Optimizer):
+    """SGD whose state has the average of all parameters on the way (Polyak and Juditsky 1992)."""
+
+    def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0.0, maximize=False):
+        super().__init__(params, lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, maximize=maximize)
+
+
+class LAMB(Optimizer):
+    """Adam with a rate for each parameter by its length (You et al. 2020)."""
+
+    def __init__(self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-6, weight_decay=0.0, maximize=False):
+        settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
+        super().__init__(params, lr, **settings, maximize=maximize)
+
+
+class Adafactor(Optimizer):
+    """Mean squares of rows and columns in the place of all (Shazeer and Stern 2018)."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        beta2_decay=-0.8,
+        epsilon1=0.0,
+        epsilon2=1e-3,
+        clip=1.0,
+        weight_decay=0.0,
+        maximize=False,
+    ):
+        settings = dict(beta2_decay=beta2_decay, epsilon1=epsilon1, epsilon2=epsilon2, clip=clip)
+        super().__init__(params, lr, **settings, weight_decay=weight_decay, maximize=maximize)
+
+
+class Muon(Optimizer):
+    """Momentum made orthogonal, of matrices (Jordan et al. 2024)."""
+
+    def __init__(self, params, lr=1e-3, momentum=0.95, nesterov=True, epsilon=1e-7, weight_decay=0.1, maximize=False):
+        settings = dict(momentum=momentum, nesterov=nesterov, epsilon=epsilon, weight_decay=weight_decay)
+        super().__init__(params, lr, **settings, maximize=maximize)
 
 
 def warmup(schedule, steps):
@@ -246,6 +369,15 @@ def clip_by_global_norm(grads, max_norm):
     check(_clip(_call.mark(), array, count, _call.doubles(max_norm, "clip_by_global_norm", "max_norm"), out, byref(norm)))
     clipped = [None if h is None else done(Handle(h)) for h in out]
     return (dict(zip(grads, clipped)) if isinstance(grads, dict) else clipped), done(norm)
+
+
+def clip_by_value(grads, limit):
+    """All gradients with each element held between -limit and limit, as PyTorch's clip_grad_value_."""
+    limit = _call.doubles(limit, "clip_by_value", "limit").value
+    if not limit >= 0:
+        raise InvalidArgument("clip_by_value: limit is %r; it must be 0 or more" % limit)
+    held = [None if g is None else clip(g, -limit, limit) for g in (grads.values() if isinstance(grads, dict) else grads)]
+    return dict(zip(grads, held)) if isinstance(grads, dict) else held
 
 
 class EMA:

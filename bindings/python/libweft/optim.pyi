@@ -22,7 +22,14 @@ class Optimizer:
 
 class SGD(Optimizer):
     def __init__(
-        self, params: _Params, lr: _Rate, momentum: float = ..., weight_decay: float = ..., nesterov: bool = ...
+        self,
+        params: _Params,
+        lr: _Rate,
+        momentum: float = ...,
+        weight_decay: float = ...,
+        nesterov: bool = ...,
+        dampening: float = ...,
+        maximize: bool = ...,
     ) -> None: ...
 
 class Adam(Optimizer):
@@ -34,9 +41,158 @@ class Adam(Optimizer):
         beta2: float = ...,
         epsilon: float = ...,
         weight_decay: float = ...,
+        amsgrad: bool = ...,
+        maximize: bool = ...,
     ) -> None: ...
 
 class AdamW(Adam): ...
+
+class Adamax(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        beta1: float = ...,
+        beta2: float = ...,
+        epsilon: float = ...,
+        weight_decay: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class NAdam(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        beta1: float = ...,
+        beta2: float = ...,
+        epsilon: float = ...,
+        weight_decay: float = ...,
+        momentum_decay: float = ...,
+        decoupled: bool = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class RAdam(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        beta1: float = ...,
+        beta2: float = ...,
+        epsilon: float = ...,
+        weight_decay: float = ...,
+        decoupled: bool = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class RMSprop(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        alpha: float = ...,
+        epsilon: float = ...,
+        weight_decay: float = ...,
+        momentum: float = ...,
+        centered: bool = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class Adagrad(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        lr_decay: float = ...,
+        weight_decay: float = ...,
+        initial: float = ...,
+        epsilon: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class Adadelta(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        rho: float = ...,
+        epsilon: float = ...,
+        weight_decay: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class Lion(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        beta1: float = ...,
+        beta2: float = ...,
+        weight_decay: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class Rprop(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        eta_minus: float = ...,
+        eta_plus: float = ...,
+        step_min: float = ...,
+        step_max: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class ASGD(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        lambd: float = ...,
+        alpha: float = ...,
+        t0: float = ...,
+        weight_decay: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class LAMB(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        beta1: float = ...,
+        beta2: float = ...,
+        epsilon: float = ...,
+        weight_decay: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class Adafactor(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        beta2_decay: float = ...,
+        epsilon1: float = ...,
+        epsilon2: float = ...,
+        clip: float = ...,
+        weight_decay: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
+
+class Muon(Optimizer):
+    def __init__(
+        self,
+        params: _Params,
+        lr: _Rate = ...,
+        momentum: float = ...,
+        nesterov: bool = ...,
+        epsilon: float = ...,
+        weight_decay: float = ...,
+        maximize: bool = ...,
+    ) -> None: ...
 
 def warmup(schedule: _Rate, steps: int) -> Callable[[int], float]: ...
 def cosine(rate: float, steps: int, warmup: int = ..., end: float = ...) -> Callable[[int], float]: ...
@@ -47,6 +203,8 @@ def one_cycle(
     rate: float, steps: int, start: float = ..., divide: float = ..., final: float = ...
 ) -> Callable[[int], float]: ...
 def clip_by_global_norm(grads: _Grads, max_norm: float) -> tuple[_Grads, Tensor]: ...
+
+def clip_by_value(grads: _Grads, limit: float) -> _Grads: ...
 
 class EMA:
     decay: float

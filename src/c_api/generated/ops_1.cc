@@ -142,9 +142,10 @@ weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_coun
     call.SetDouble(1, value);
     weft_full_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_full_opts", &o));
-    call.CheckPresent(o.present, 3u);
+    call.CheckPresent(o.present, 7u);
     if (o.present & WEFT_FULL_HAS_DTYPE) call.SetDType(2, o.dtype);
     if (o.present & WEFT_FULL_HAS_INTEGER) call.SetInt(3, o.integer);
+    if (o.present & WEFT_FULL_HAS_IMAGINARY) call.SetDouble(4, o.imaginary);
     return call.Record({out}, o.device);
   });
 }
@@ -195,9 +196,11 @@ weft_error* weft_linspace(weft_context* ctx, double start, double stop, int64_t 
     call.SetInt(2, count);
     weft_linspace_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_linspace_opts", &o));
-    call.CheckPresent(o.present, 3u);
+    call.CheckPresent(o.present, 15u);
     if (o.present & WEFT_LINSPACE_HAS_ENDPOINT) call.SetBool(3, o.endpoint);
     if (o.present & WEFT_LINSPACE_HAS_DTYPE) call.SetDType(4, o.dtype);
+    if (o.present & WEFT_LINSPACE_HAS_START_IMAGINARY) call.SetDouble(5, o.start_imaginary);
+    if (o.present & WEFT_LINSPACE_HAS_STOP_IMAGINARY) call.SetDouble(6, o.stop_imaginary);
     return call.Record({out}, o.device);
   });
 }

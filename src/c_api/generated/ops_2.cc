@@ -306,8 +306,10 @@ weft_error* weft_dropout(weft_context* ctx, weft_tensor* x, const weft_dropout_o
     call.Operand(x);
     weft_dropout_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_dropout_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 7u);
     if (o.present & WEFT_DROPOUT_HAS_RATE) call.SetDouble(0, o.rate);
+    if (o.present & WEFT_DROPOUT_HAS_SHARED) call.SetInts(1, o.shared, o.shared_count);
+    if (o.present & WEFT_DROPOUT_HAS_ALPHA) call.SetBool(2, o.alpha);
     return call.Record({out});
   });
 }
@@ -332,8 +334,9 @@ weft_error* weft_embedding(weft_context* ctx, weft_tensor* table, weft_tensor* i
     call.Operand(ids);
     weft_embedding_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_embedding_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_EMBEDDING_HAS_DTYPE) call.SetDType(0, o.dtype);
+    if (o.present & WEFT_EMBEDDING_HAS_PADDING) call.SetInt(1, o.padding);
     return call.Record({out});
   });
 }

@@ -2,7 +2,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/call.h"
-#include "src/ops/conv/window.h"
+#include "src/ops/conv/window_gradient.h"
 #include "src/ops/planes.h"
 #include "src/ops/reducer_read.h"
 #include "src/ops/work.h"
@@ -90,9 +90,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     padding.push_back(w.high);
   }
   if (!plain) {
-    return absl::UnimplementedError(absl::StrCat("the gradient of reduce_window with reducer ",
-                                                 kReducerNames[Attr<kAttrs, "reducer">(attrs)],
-                                                 " is supported for sum, and for max and min without dilation"));
+    const bool product = reducer == Reducer::kProd;  // many factors round once
+    WEFT_ASSIGN_OR_RETURN(const Value slope,
+                          UnderGradient(b, product ? Widened(b, x) : x, product ? Widened(b, g) : g, reducer, windows));
+    grads[0] = Convert(b, slope, dtype);
+    return absl::OkStatus();
   }
   const Value sums = Call(b, kOp_select_and_scatter, {reducer == Reducer::kMax ? x : Neg(b, x), g},
                           {Attr<kAttrs, "window_dimensions">(attrs), strides, padding});
@@ -147,7 +149,9 @@ constexpr Sample kSamples[] = {
     {"T[9] window_dimensions=[3] reducer=sum window_strides=[2] base_dilations=[2] window_dilations=[2] "
      "padding=[-1,3]"},
     {"T[8] window_dimensions=[3] reducer=min padding=[1,0]"},
-    {"T[4,3] window_dimensions=[2,1] reducer=prod", -2, 2, false},
+    {"T[4,3] window_dimensions=[2,1] reducer=prod"},
+    {"T[5] window_dimensions=[2] reducer=prod base_dilations=[2] padding=[1,1]"},
+    {"T[9,3] window_dimensions=[3,2] reducer=max window_strides=[2,1] window_dilations=[2,1]"},
     {"T[2] window_dimensions=[3] reducer=sum"},
     {"T[0,4] window_dimensions=[1,2] reducer=sum"},
     {"T[4] window_dimensions=[2] reducer=max padding=[3,0]", -2, 2, false}};

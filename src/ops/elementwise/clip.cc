@@ -26,8 +26,10 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("neither low nor high is given; at least one is needed");
   if (HasAttr<kAttrs, "low">(call.attrs) && HasAttr<kAttrs, "high">(call.attrs)) {
     const double low = Attr<kAttrs, "low">(call.attrs), high = Attr<kAttrs, "high">(call.attrs);
-    if (!(low <= high)) return UserError("low is ", low, " and high is ", high, "; low must not exceed high");
-    if (Bound(dtype, call.attrs, kLow) > Bound(dtype, call.attrs, kHigh)) {
+    if (std::isnan(low) || std::isnan(high)) {
+      return UserError("low is ", low, " and high is ", high, "; bounds are numbers");
+    }
+    if (low <= high && Bound(dtype, call.attrs, kLow) > Bound(dtype, call.attrs, kHigh)) {
       return UserError("there is no ", NameOf(dtype), " from low (", low, ") to high (", high, ")");
     }
   }
@@ -50,7 +52,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,3] low=-1 high=1"}, {"T[131] low=0"}, {"T[] high=0.5"}, {"T[0] low=0 high=1"}};
+constexpr Sample kSamples[] = {
+    {"T[2,3] low=-1 high=1"}, {"T[131] low=0"}, {"T[] high=0.5"}, {"T[0] low=0 high=1"}, {"T[3] low=1 high=-1"}};
 
 }  // namespace
 
@@ -59,7 +62,7 @@ constinit const OpDef kOp_clip = {
     .c_name = "clip",
     .kind = Kind::kMacro,
     .doc =
-        "Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the "
+        "Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out (high, where low is above it); integers stay between the "
         "nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0 and at NaN 1, as that of relu.",
     .example = "y = wf_clip(s, x, .low = -1, .high = 1);",
     .operands = kOperands,

@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kC, "operand"}};
 
 Value Expansion(Builder& b, const Value& x) { return Compare(b, Direction::kNe, x, x); }
 
@@ -27,7 +27,7 @@ constinit const OpDef kOp_is_nan = {
     .name = "weft.is_nan",
     .c_name = "is_nan",
     .kind = Kind::kComposite,
-    .doc = "Elementwise test that gives bool: not a number.",
+    .doc = "Elementwise test that gives bool: not a number; of a complex one either part.",
     .example = "y = wf_is_nan(s, x);",
     .operands = kOperands,
     .results = kResult,

@@ -195,12 +195,13 @@ struct FlattenAttrs {
 };
 
 struct FullAttrs {
-  enum Position : size_t { kShape, kValue, kDtype, kInteger };
+  enum Position : size_t { kShape, kValue, kDtype, kInteger, kImaginary };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
   double value() const { return attrs.Double(kValue); }
   DType dtype() const { return attrs.Type(kDtype); }
   bool has_integer() const { return attrs.has(kInteger); }
   int64_t integer() const { return attrs.Int(kInteger); }
+  double imaginary() const { return attrs.Double(kImaginary); }
 
   const ir::Attrs& attrs;
 };
@@ -235,12 +236,14 @@ struct IotaAttrs {
 };
 
 struct LinspaceAttrs {
-  enum Position : size_t { kStart, kStop, kCount, kEndpoint, kDtype };
+  enum Position : size_t { kStart, kStop, kCount, kEndpoint, kDtype, kStartImaginary, kStopImaginary };
   double start() const { return attrs.Double(kStart); }
   double stop() const { return attrs.Double(kStop); }
   int64_t count() const { return attrs.Int(kCount); }
   bool endpoint() const { return attrs.Bool(kEndpoint); }
   DType dtype() const { return attrs.Type(kDtype); }
+  double start_imaginary() const { return attrs.Double(kStartImaginary); }
+  double stop_imaginary() const { return attrs.Double(kStopImaginary); }
 
   const ir::Attrs& attrs;
 };
@@ -932,8 +935,10 @@ struct CrossEntropyAttrs {
 };
 
 struct DropoutAttrs {
-  enum Position : size_t { kRate };
+  enum Position : size_t { kRate, kShared, kAlpha };
   double rate() const { return attrs.Double(kRate); }
+  const ir::Ints& shared() const { return attrs.IntList(kShared); }
+  bool alpha() const { return attrs.Bool(kAlpha); }
 
   const ir::Attrs& attrs;
 };
@@ -946,9 +951,11 @@ struct EluAttrs {
 };
 
 struct EmbeddingAttrs {
-  enum Position : size_t { kDtype };
+  enum Position : size_t { kDtype, kPadding };
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+  bool has_padding() const { return attrs.has(kPadding); }
+  int64_t padding() const { return attrs.Int(kPadding); }
 
   const ir::Attrs& attrs;
 };

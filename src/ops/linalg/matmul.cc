@@ -9,8 +9,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "[..., m, k], or [k]"},
-                                    {"y", kNumber | kC, "[..., k, n], or [k]"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "[..., m, k], or [k]"}, {"y", kEveryType, "[..., k, n], or [k]"}};
 constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, kResultDTypeDoc}, kPrecisionAttr};
 
 struct Plan {
@@ -90,7 +89,8 @@ constinit const OpDef kOp_matmul = {
     .kind = Kind::kMacro,
     .doc =
         "NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector "
-        "counts as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.",
+        "counts as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32. "
+        "Of bools sums are or and products and.",
     .example = "h = wf_relu(s, wf_add(s, wf_matmul(s, x, w), b));",
     .operands = kOperands,
     .attrs = kAttrs,

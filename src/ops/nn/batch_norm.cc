@@ -27,8 +27,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     }
   }
   const double epsilon = Attr<kAttrs, "epsilon">(call.attrs);
-  if (!(epsilon >= 0 && std::isfinite(epsilon)))
-    return UserError("epsilon is ", epsilon, "; it must be finite, not negative");
+  if (!std::isfinite(epsilon)) return UserError("epsilon is ", epsilon, "; it must be finite");
   results->push_back(x);
   results->push_back(Type::Tensor(x.dtype, features));
   results->push_back(Type::Tensor(x.dtype, features));

@@ -37,8 +37,7 @@ absl::Status CheckNormed(const InferCall& call, int64_t given_axis, double epsil
                        DimsToString(call.operands[i]->dims));
     }
   }
-  if (!(epsilon >= 0 && std::isfinite(epsilon)))
-    return UserError("epsilon is ", epsilon, "; it must be finite, not negative");
+  if (!std::isfinite(epsilon)) return UserError("epsilon is ", epsilon, "; it must be finite");
   results->push_back(x);
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF | kSI, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
@@ -24,7 +24,19 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 }
 
 double Double(double x) { return std::isnan(x) ? x : std::fmax(x, 0); }
-int64_t Int(int64_t x) { return x > 0 ? x : 0; }
+
+// Unsigned numbers are not below 0, though the image of a large u64 is.
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  for (int64_t k = 0; k < x.count(); ++k) {
+    if (IsFloat(x.dtype())) {
+      call.results[0].SetDouble(k, Double(x.GetDouble(k)));
+    } else if (IsUnsigned(x.dtype()) || x.GetInt(k) > 0) {
+      CopyElement(x, k, call.results[0], k);
+    }
+  }
+  return absl::OkStatus();
+}
 
 constexpr auto kSamples = UnarySamples();
 
@@ -34,7 +46,8 @@ constinit const OpDef kOp_relu = {
     .name = "weft.relu",
     .c_name = "relu",
     .kind = Kind::kComposite,
-    .doc = "Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0, at NaN 1.",
+    .doc =
+        "Rectifier max(x, 0), elementwise; NaN stays NaN, and unsigned numbers what they are. The gradient at 0 is 0, at NaN 1.",
     .example = "y = wf_relu(s, x);",
     .operands = kOperands,
     .results = kResult,
@@ -43,7 +56,7 @@ constinit const OpDef kOp_relu = {
     .expand = ExpandUnary<Expansion>,
     .lowering = Lowering::kScalar,
     .scalar = LowerScalar,
-    .reference = ReferenceUnary<Double, Int>,
+    .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kPointwiseAbsent,

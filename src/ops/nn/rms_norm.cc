@@ -9,7 +9,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "[..., size]"}, {"scale", kF, "[size]; absent: 1", true}};
+constexpr OperandDef kOperands[] = {{"x", kF | kC, "[..., size]"}, {"scale", kF | kC, "[size]; absent: 1", true}};
 constexpr AttrDef kAttrs[] = {{"epsilon", AttrType::kDouble, "added to the mean square", false, "1e-6"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -19,8 +19,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("scale must have shape [", x.dims.back(), "], not ", DimsToString(call.operands[1]->dims));
   }
   const double epsilon = Attr<kAttrs, "epsilon">(call.attrs);
-  if (!(epsilon >= 0 && std::isfinite(epsilon)))
-    return UserError("epsilon is ", epsilon, "; it must be finite, not negative");
+  if (!std::isfinite(epsilon)) return UserError("epsilon is ", epsilon, "; it must be finite");
   results->push_back(x);
   return absl::OkStatus();
 }
@@ -39,6 +38,10 @@ Value Mean(Builder& b, const Value& x) {
 Normalized Normalize(Builder& b, const Value& x, const Attrs& attrs) {
   const double epsilon = Attr<kAttrs, "epsilon">(attrs);
   const auto reduce = [&](const Value& y) { return Mean(b, y); };
+  if (IsComplex(x.dtype())) {
+    const Value inverse = Rsqrt(b, Add(b, reduce(Square(b, x)), epsilon));
+    return {Mul(b, x, inverse), inverse};
+  }
   const MeanSquare square = InRange(b, {x, {}, reduce(Square(b, x)), epsilon}, reduce);
   Value inverse = square.Inverse(b, epsilon);
   return {Mul(b, x, inverse), inverse};
@@ -74,8 +77,8 @@ constinit const OpDef kOp_rms_norm = {
     .c_name = "rms_norm",
     .kind = Kind::kComposite,
     .doc =
-        "Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Source: Zhang and "
-        "Sennrich (2019).",
+        "Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Of complex "
+        "numbers the mean is that of their squares, as in PyTorch. Source: Zhang and Sennrich (2019).",
     .example = "h = wf_rms_norm(s, x, scale);",
     .operands = kOperands,
     .attrs = kAttrs,

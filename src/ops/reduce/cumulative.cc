@@ -1,14 +1,14 @@
 // cumsum, cumprod, cummax, cummin: what the elements up to each one along an axis combine to.
 #include "src/ops/axes.h"
 #include "src/ops/batching.h"
-#include "src/ops/families.h"
+#include "src/ops/reduce/counting.h"
 
 namespace weft::ops {
 namespace {
 
 using namespace ir;
 
-constexpr OperandDef kNumbers[] = {{"x", kNumber | kC, "operand"}};
+constexpr OperandDef kNumbers[] = {{"x", kEveryType, "operand"}};
 constexpr OperandDef kOrdered[] = {{"x", kAnyType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis to go along; negative counts from the end", false, "-1"},
                               {"reverse", AttrType::kBool, "from the last element to the first", false, "false"}};
@@ -23,6 +23,12 @@ absl::StatusOr<int64_t> AxisOf(const Attrs& attrs, size_t rank) {
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(AxisOf(call.attrs, call.operands[0]->rank()).status());
   results->push_back(Type::Tensor(call.operands[0]->dtype, RowDims(call.operands[0]->dims)));
+  return absl::OkStatus();
+}
+
+absl::Status InferCounted(const InferCall& call, Types* results) {
+  WEFT_RETURN_IF_ERROR(Infer(call, results));
+  results->back().dtype = CountedType(results->back().dtype);
   return absl::OkStatus();
 }
 
@@ -47,6 +53,10 @@ absl::Status Passes(const ExpandCall& call, Step step) {
 
 template <Value (*combine)(Builder&, Value, Value)>
 absl::Status Combined(const ExpandCall& call, double identity, std::span<Value> results) {
+  if (IsBool(call.operands[0].dtype())) {
+    results[0] = Call(call.b, call.op, {Convert(call.b, call.operands[0], DType::kI64)}, call.attrs);
+    return absl::OkStatus();
+  }
   Value y = AsRow(call.b, call.operands[0]);
   const Value none = Scalar(call.b, y.dtype(), identity);
   WEFT_RETURN_IF_ERROR(Passes(call, [&](auto partner) { y = combine(call.b, y, partner(y, none)); }));
@@ -119,12 +129,12 @@ constinit const OpDef kOp_cumsum = {
     .kind = Kind::kComposite,
     .doc =
         "The sums of the elements up to each one along an axis, that one included. f16 and bf16 add up in f32 and are rounded "
-        "once; integers wrap in their own type.",
+        "once; integers wrap in their own type, and bools count as i64.",
     .example = "y = wf_cumsum(s, x, .axis = 0);",
     .operands = kNumbers,
     .attrs = kAttrs,
     .results = kResult,
-    .infer = Infer,
+    .infer = InferCounted,
     .gradient = GradientSum,
     .expand = ExpandSum,
     .batching = BatchAlong<AttrPosition<kAttrs, "axis">()>,
@@ -141,12 +151,12 @@ constinit const OpDef kOp_cumprod = {
     .kind = Kind::kComposite,
     .doc =
         "The products of the elements up to each one along an axis, that one included. f16 and bf16 multiply in f32 and are "
-        "rounded once; integers wrap in their own type. The gradient holds at zeros, too.",
+        "rounded once; integers wrap in their own type, and bools count as i64. The gradient holds at zeros, too.",
     .example = "y = wf_cumprod(s, x);",
     .operands = kNumbers,
     .attrs = kAttrs,
     .results = kResult,
-    .infer = Infer,
+    .infer = InferCounted,
     .expand = ExpandProd,
     .batching = BatchAlong<AttrPosition<kAttrs, "axis">()>,
     .lowering = Lowering::kKernel,

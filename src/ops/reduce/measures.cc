@@ -115,7 +115,7 @@ absl::Status InferTwice(const InferCall& call, Types* results) {
 }
 absl::Status InferVarMean(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferVariance(call, results));
-  results->push_back(results->back());
+  results->push_back(Type::Tensor(call.operands[0]->dtype, results->back().dims));
   return absl::OkStatus();
 }
 template <const OpDef& spread>

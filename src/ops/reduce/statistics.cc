@@ -20,6 +20,7 @@ constexpr AttrDef kHistogramAttrs[] = {
     {"bins", AttrType::kInt, "how many, at least 1", true},
     {"low", AttrType::kDouble, "where the first begins; low = high: x's ends", false, "0"},
     {"high", AttrType::kDouble, "where the last one ends, itself a member", false, "0"}};
+constexpr AttrDef kEdgedAttrs[] = {{"density", AttrType::kBool, "so that the bins' areas sum to 1", false, "false"}};
 constexpr AttrDef kAreaAttrs[] = {kAxis, {"dx", AttrType::kDouble, "distance where no places are given", false, "1"}};
 constexpr AttrDef kCovAttrs[] = {{"correction", AttrType::kInt, "taken off the count", false, "1"}};
 constexpr AttrDef kRenormAttrs[] = {{"p", AttrType::kDouble, "degree of the norm, above 0", true},
@@ -27,6 +28,9 @@ constexpr AttrDef kRenormAttrs[] = {{"p", AttrType::kDouble, "degree of the norm
                                     {"most", AttrType::kDouble, "greatest length, at least 0", true}};
 constexpr AttrDef kSimilarityAttrs[] = {kAxis, {"eps", AttrType::kDouble, "least length, at least 0", false, "1e-8"}};
 constexpr OperandDef kFloats[] = {{"x", kF, "operand"}};
+constexpr OperandDef kEdged[] = {{"x", kF, "operand"},
+                                 {"edges", kF, "[bins + 1], in ascending order; the last one is in the last bin"},
+                                 {"weights", kF, "of each element, of x's shape; absent: 1", true}};
 constexpr OperandDef kAreas[] = {{"y", kF, "heights"},
                                  {"x", kF, "places, a row or of y's shape; absent: dx apart", true}};
 constexpr OperandDef kObserved[] = {{"x", kF, "[variables, observations], or a row of them"},
@@ -136,6 +140,39 @@ absl::Status ExpandHistogram(const ExpandCall& call, std::span<Value> results) {
              FullLike(b, x, -1));
   const Value counts = Call(b, kOp_bincount, {Convert(b, safe, DType::kI32), Value()}, {bins});
   results[0] = Convert(b, counts, x.dtype());
+  return b.status();
+}
+
+absl::Status InferEdged(const InferCall& call, Types* results) {
+  const Type &x = *call.operands[0], &edges = *call.operands[1];
+  if (edges.rank() != 1 || edges.dims[0] < 2 || edges.dims[0] > INT32_MAX) {
+    return UserError("edges have shape ", DimsToString(edges.dims), "; [bins + 1] with at least one bin is needed");
+  }
+  if (call.operands[2] != nullptr && call.operands[2]->dims != x.dims) {
+    return UserError("weights must have x's shape ", DimsToString(x.dims), ", not ",
+                     DimsToString(call.operands[2]->dims));
+  }
+  if (x.count() > INT32_MAX) return UserError("x has ", x.count(), " elements; there may be 2^31 - 1");
+  results->push_back(Type::Tensor(x.dtype, {edges.dims[0] - 1}));
+  return absl::OkStatus();
+}
+absl::Status ExpandEdged(const ExpandCall& call, std::span<Value> results) {
+  Builder& b = call.b;
+  const Value &x = call.operands[0], &edges = call.operands[1];
+  const int64_t bins = edges.dims()[0] - 1;
+  const Value last = BroadcastTo(b, Slice(b, edges, {bins}, {bins + 1}, {1}), x.dims().empty() ? Dims{1} : x.dims());
+  if (!last) return b.status();
+  const Value bin = Add(b, Call(b, kOp_searchsorted, {edges, x}, {int64_t{1}}), -1);
+  const Value at_end = Compare(b, Direction::kEq, x, Reshape(b, last, x.dims()));
+  const Value safe = Select(b, at_end, FullLike(b, bin, static_cast<double>(bins - 1)), bin);
+  const Value ones = call.operands[2] ? call.operands[2] : FullLike(b, x, 1);
+  Value counts = Call(b, kOp_bincount, {safe, ones}, {bins});
+  if (Attr<kEdgedAttrs, "density">(call.attrs)) {
+    const Value widths = Sub(b, Slice(b, edges, {1}, {bins + 1}, {1}), Slice(b, edges, {0}, {bins}, {1}));
+    const Value sum = Reduce(b, counts, Reducer::kSum, {0});
+    counts = Div(b, counts, Mul(b, widths, BroadcastTo(b, sum, {bins})));
+  }
+  results[0] = counts;
   return b.status();
 }
 
@@ -291,6 +328,7 @@ absl::Status ExpandSimilarity(const ExpandCall& call, std::span<Value> results) 
 constexpr Sample kRows[] = {{"T[2,5] axis=0"}};
 constexpr Sample kMedians[] = {{.call = "T[2,5]", .gradient = false}, {"T[2,4] axis=0 keepdims=true"}};
 constexpr Sample kHistograms[] = {{"T[9] bins=4 low=-1 high=1", -2, 2, false}};
+constexpr Sample kEdgedSamples[] = {{"T[9] T[2]"}, {"T[3,3] T[2] T[3,3]"}};
 constexpr Sample kAreaSamples[] = {{"T[2,5] T[5]"}, {"T[4,2] none axis=0 dx=0.5"}};
 constexpr Sample kCovs[] = {{"T[2,5] none T[5]", 0.5, 2}};
 constexpr Sample kCoefficients[] = {{"T[2,5]"}};
@@ -339,6 +377,20 @@ constinit const OpDef kOp_histc = Formula({
     .samples = kHistograms,
     .tolerance = kExact,
     .absent = kMacroNoGradient,
+});
+constinit const OpDef kOp_histogram = Formula({
+    .name = "weft.histogram",
+    .c_name = "histogram",
+    .doc =
+        "How many elements lie between each edge and the next one, or the sum of their weights; the last bin has its end, too. "
+        "Those outside and NaN are left out. The gradient goes to the weights.",
+    .example = "h = wf_histogram(s, x, edges, NULL);",
+    .operands = kEdged,
+    .attrs = kEdgedAttrs,
+    .infer = InferEdged,
+    .expand = ExpandEdged,
+    .samples = kEdgedSamples,
+    .tolerance = kTolerance,
 });
 constinit const OpDef kOp_trapezoid = Formula({
     .name = "weft.trapezoid",

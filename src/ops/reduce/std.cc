@@ -8,6 +8,11 @@ using namespace ir;
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
+  if (IsComplex(call.operands[0].dtype())) {
+    WEFT_ASSIGN_OR_RETURN(const Value square, ComplexVariance(b, call.operands[0], call.attrs));
+    results[0] = Sqrt(b, square);
+    return b.status();
+  }
   WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.attrs));
   results[0] = Reshape(b, Div(b, Sqrt(b, spread.square.mean), spread.square.scale), spread.dims);
   return absl::OkStatus();
@@ -18,6 +23,14 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   constexpr double kSmall = 0x1p-100, kFactor = 0x1p80;
   Builder& b = call.b;
+  if (IsComplex(call.operands[0].dtype())) {
+    const Value &y = call.results[0], none = Compare(b, Direction::kEq, y, 0);
+    const Value half = Div(b, Mul(b, call.cotangents[0], 0.5), Select(b, none, FullLike(b, y, 1), y));
+    WEFT_ASSIGN_OR_RETURN(
+        grads[0],
+        ComplexVarianceGradient(b, call.operands[0], Select(b, none, FullLike(b, y, 0), half), call.node.attrs()));
+    return b.status();
+  }
   WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.node.attrs()));
   WEFT_RETURN_IF_ERROR(b.status());
   const Dims& kept = spread.square.scale.dims();

@@ -8,6 +8,10 @@ using namespace ir;
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
+  if (IsComplex(call.operands[0].dtype())) {
+    WEFT_ASSIGN_OR_RETURN(results[0], ComplexVariance(b, call.operands[0], call.attrs));
+    return b.status();
+  }
   WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.attrs));
   results[0] = Reshape(b, spread.square.Plain(b), spread.dims);
   return absl::OkStatus();
@@ -16,6 +20,11 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 // The expansion has two ways; the gradient of one of them would be infinite times 0. So var has a rule of its own.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
+  if (IsComplex(call.operands[0].dtype())) {
+    WEFT_ASSIGN_OR_RETURN(grads[0],
+                          ComplexVarianceGradient(b, call.operands[0], call.cotangents[0], call.node.attrs()));
+    return b.status();
+  }
   WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(b, call.operands[0], call.node.attrs()));
   WEFT_RETURN_IF_ERROR(b.status());
   Value g = Reshape(b, call.cotangents[0], spread.square.scale.dims());
@@ -31,7 +40,8 @@ constinit const OpDef kOp_var = {
     .kind = Kind::kComposite,
     .doc =
         "Variance over some axes, by default all: mean squared distance from the mean, over count - correction. "
-        "Where that is not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.",
+        "Where that is not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch. Of complex "
+        "numbers it is real.",
     .example = "y = wf_var(s, x);",
     .operands = kVarianceOperands,
     .attrs = kVarianceAttrs,

@@ -3,15 +3,30 @@
 
 #include <algorithm>
 
+#include "src/ops/complex.h"
+
 namespace weft::ops {
 
 using namespace ir;
 
 absl::Status InferVariance(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferReduction(call, results));
-  const int64_t correction = Attr<kVarianceAttrs, "correction">(call.attrs);
-  if (correction < 0) return UserError("correction is ", correction, "; it must be 0 or more");
+  results->back().dtype = PartOf(results->back().dtype);
   return absl::OkStatus();
+}
+
+absl::StatusOr<Value> ComplexVariance(Builder& b, const Value& x, const Attrs& attrs) {
+  const Planes parts = PlanesOf(b, x);
+  return Add(b, Call(b, kOp_var, {parts.re}, attrs), Call(b, kOp_var, {parts.im}, attrs));
+}
+
+absl::StatusOr<Value> ComplexVarianceGradient(Builder& b, const Value& x, const Value& g, const Attrs& attrs) {
+  const Planes parts = PlanesOf(b, x);
+  WEFT_ASSIGN_OR_RETURN(const Spread re, SpreadOf(b, parts.re, attrs));
+  WEFT_ASSIGN_OR_RETURN(const Spread im, SpreadOf(b, parts.im, attrs));
+  WEFT_RETURN_IF_ERROR(b.status());
+  const Value each = Mul(b, Reshape(b, g, re.square.scale.dims()), 2 * re.share);
+  return ComplexFrom(b, {Mul(b, re.centered, each), Neg(b, Mul(b, im.centered, each))});
 }
 
 Value MeanSquare::Inverse(Builder& b, double epsilon) const {
@@ -57,8 +72,9 @@ absl::StatusOr<Spread> SpreadOf(Builder& b, const Value& x, const Attrs& attrs) 
   spread.dims = Attr<kVarianceAttrs, "keepdims">(attrs) ? mean.dims() : Without(x.dims(), axes);
   spread.centered = Sub(b, x, mean);
   // Over 0 or less there is no variance: NaN where nothing is left to be divided, else infinity, as NumPy and PyTorch have it.
-  const int64_t divisor = std::max<int64_t>(0, count - Attr<kVarianceAttrs, "correction">(attrs));
-  spread.share = 1.0 / static_cast<double>(divisor);
+  const double divisor =
+      std::max(0.0, static_cast<double>(count) - static_cast<double>(Attr<kVarianceAttrs, "correction">(attrs)));
+  spread.share = 1.0 / divisor;
   const auto reduce = [&](const Value& y) { return Mul(b, ReduceKeep(b, y, Reducer::kSum, axes), spread.share); };
   const Value plain = reduce(Square(b, spread.centered));
   if (divisor > 0) {

@@ -6,7 +6,7 @@
 
 namespace weft::ops {
 
-inline constexpr ir::OperandDef kVarianceOperands[] = {{"x", ir::kF, "operand"}};
+inline constexpr ir::OperandDef kVarianceOperands[] = {{"x", ir::kF | ir::kC, "operand"}};
 inline constexpr ir::AttrDef kVarianceAttrs[] = {
     kReductionAttrs[0],
     kReductionAttrs[1],
@@ -15,6 +15,12 @@ inline constexpr ir::Sample kVarianceSamples[] = {
     {"T[2,3]"}, {"T[4,5,3] dims=[0,-1] correction=1"}, {"T[3,131] dims=[1] keepdims=true"}};
 inline constexpr ir::Tolerance kVarianceTolerance = {
     .f32 = 8e-6, .f64 = 1e-13, .bf16 = 4e-2, .f16 = 8e-3, .absolute = 4e-6};
+
+// The variance of complex numbers is real: that of the real parts plus that of the imaginary ones.
+absl::StatusOr<ir::Value> ComplexVariance(ir::Builder& b, const ir::Value& x, const ir::Attrs& attrs);
+// The cotangent of x, where `g` is that of its variance, with the axes kept.
+absl::StatusOr<ir::Value> ComplexVarianceGradient(ir::Builder& b, const ir::Value& x, const ir::Value& g,
+                                                  const ir::Attrs& attrs);
 
 absl::Status InferVariance(const ir::InferCall& call, ir::Types* results);
 

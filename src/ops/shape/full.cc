@@ -13,7 +13,8 @@ constexpr AttrDef kAttrs[] = {
     {"value", AttrType::kDouble, "the number", true},
     {"dtype", AttrType::kDType, "element type", false, "f32"},
     {"integer", AttrType::kInt,
-     "the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the largest"}};
+     "the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the largest"},
+    {"imaginary", AttrType::kDouble, "the imaginary part, of a complex dtype", false, "0"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
@@ -32,6 +33,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   } else {
     WEFT_RETURN_IF_ERROR(CheckNumber("value", value, dtype));
   }
+  WEFT_RETURN_IF_ERROR(CheckImaginary("imaginary", Attr<kAttrs, "imaginary">(call.attrs), dtype));
   results->push_back(Type::Tensor(dtype, ToDims(Attr<kAttrs, "shape">(call.attrs))));
   return absl::OkStatus();
 }
@@ -40,6 +42,16 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   if (HasAttr<kAttrs, "integer">(call.attrs)) {
     HostTensor number(Attr<kAttrs, "dtype">(call.attrs), {});
     number.SetInt(0, Attr<kAttrs, "integer">(call.attrs));
+    results[0] =
+        BroadcastInDim(call.b, Constant(call.b, std::move(number)), ToDims(Attr<kAttrs, "shape">(call.attrs)), {});
+    return absl::OkStatus();
+  }
+  if (const double imaginary = Attr<kAttrs, "imaginary">(call.attrs); imaginary != 0) {
+    HostTensor number(Attr<kAttrs, "dtype">(call.attrs), {}), part(PartOf(number.dtype()), {});
+    for (const int i : {0, 1}) {
+      part.SetDouble(0, i == 0 ? Attr<kAttrs, "value">(call.attrs) : imaginary);
+      number.SetPart(i, part);
+    }
     results[0] =
         BroadcastInDim(call.b, Constant(call.b, std::move(number)), ToDims(Attr<kAttrs, "shape">(call.attrs)), {});
     return absl::OkStatus();
@@ -53,7 +65,8 @@ constexpr Sample kSamples[] = {{"shape=[2,3] value=1.5"},
                                {"shape=[] value=-1 dtype=i32"},
                                {"shape=[0] value=1 dtype=bool"},
                                {"shape=[3] value=0 dtype=i64 integer=9007199254740993"},
-                               {"shape=[3] value=0 dtype=u64 integer=-1"}};
+                               {"shape=[3] value=0 dtype=u64 integer=-1"},
+                               {"shape=[2] value=1 dtype=c64 imaginary=-2"}};
 
 }  // namespace
 
@@ -68,6 +81,11 @@ absl::Status CheckNumber(std::string_view name, double value, DType dtype) {
   const double low = has_sign ? -std::ldexp(1.0, bits - 1) : 0, end = std::ldexp(1.0, has_sign ? bits - 1 : bits);
   if (value < low || value >= end) return UserError(name, " ", value, " does not fit ", NameOf(dtype));
   return absl::OkStatus();
+}
+
+absl::Status CheckImaginary(std::string_view name, double imaginary, DType dtype) {
+  if (imaginary == 0 || IsComplex(dtype)) return absl::OkStatus();
+  return UserError(name, " is ", imaginary, " and dtype is ", NameOf(dtype), ", which has no imaginary part");
 }
 
 constinit const OpDef kOp_full = {

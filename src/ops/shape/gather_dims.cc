@@ -99,6 +99,7 @@ Dims GatheredDims(const GatherDims& g, const Dims& operand, const Dims& indices)
 
 void SizeByUpdates(GatherDims& dims, const Dims& operand, const Dims& updates) {
   dims.sizes.assign(operand.size(), 1);
+  for (size_t d = 0; d < operand.size(); ++d) dims.sizes[d] = std::min<int64_t>(1, operand[d]);  // nothing is inside
   const Ints inner = dims.WindowDims(operand.size());
   for (size_t k = 0; k < inner.size() && k < dims.window.size(); ++k) {
     const int64_t d = dims.window[k];

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/ops/complex.h"
 #include "src/ops/shape/number.h"
 
 namespace weft::ops {
@@ -18,7 +19,9 @@ constexpr AttrDef kSpaceAttrs[] = {
     {"stop", AttrType::kDouble, "the last number", true},
     {"count", AttrType::kInt, "how many", true},
     {"endpoint", AttrType::kBool, "stop is the last one; else what would come next", false, "true"},
-    {"dtype", AttrType::kDType, "element type, a float", false, "f32"}};
+    {"dtype", AttrType::kDType, "element type, a float or complex", false, "f32"},
+    {"start_imaginary", AttrType::kDouble, "imaginary part of the first number", false, "0"},
+    {"stop_imaginary", AttrType::kDouble, "imaginary part of the last number", false, "0"}};
 
 absl::StatusOr<int64_t> LengthOf(const Attrs& a) {
   const double start = Attr<kRangeAttrs, "start">(a), stop = Attr<kRangeAttrs, "stop">(a),
@@ -57,24 +60,43 @@ absl::Status ExpandRange(const ExpandCall& call, std::span<Value> results) {
 absl::Status InferSpace(const InferCall& call, Types* results) {
   const DType dtype = Attr<kSpaceAttrs, "dtype">(call.attrs);
   const int64_t count = Attr<kSpaceAttrs, "count">(call.attrs);
-  if (!Contains(kF, dtype)) return UserError("dtype ", NameOf(dtype), " is not a float; f16, bf16, f32 and f64 are");
+  if (!Contains(kF | kC, dtype)) {
+    return UserError("dtype ", NameOf(dtype), " is not a float; f16, bf16, f32, f64, c64 and c128 are");
+  }
+  for (const size_t i :
+       {AttrPosition<kSpaceAttrs, "start_imaginary">(), AttrPosition<kSpaceAttrs, "stop_imaginary">()}) {
+    WEFT_RETURN_IF_ERROR(CheckImaginary(kSpaceAttrs[i].name, call.attrs.Double(i), dtype));
+  }
   if (count < 0) return UserError("count is ", count, "; it must not be negative");
   results->push_back(Type::Tensor(dtype, {count}));
   return absl::OkStatus();
 }
 
-absl::Status ExpandSpace(const ExpandCall& call, std::span<Value> results) {
-  Builder& b = call.b;
-  const int64_t count = Attr<kSpaceAttrs, "count">(call.attrs);
-  const bool ends = Attr<kSpaceAttrs, "endpoint">(call.attrs) != 0;
-  const double start = Attr<kSpaceAttrs, "start">(call.attrs), stop = Attr<kSpaceAttrs, "stop">(call.attrs);
+// The last one is `stop` itself where it is a member.
+Value Space(Builder& b, const Attrs& attrs, double start, double stop) {
+  const int64_t count = Attr<kSpaceAttrs, "count">(attrs);
+  const bool ends = Attr<kSpaceAttrs, "endpoint">(attrs) != 0;
   const int64_t steps = std::max<int64_t>(ends ? count - 1 : count, 1);
   Value y = Line(b, count, start, (stop - start) / static_cast<double>(steps));
   if (ends && count > 1) {
     const Value last = Compare(b, Direction::kEq, Iota(b, DType::kI64, {count}, 0), static_cast<double>(count - 1));
     y = Select(b, last, FullLike(b, y, stop), y);
   }
-  results[0] = Convert(b, y, Attr<kSpaceAttrs, "dtype">(call.attrs));
+  return y;
+}
+
+absl::Status ExpandSpace(const ExpandCall& call, std::span<Value> results) {
+  Builder& b = call.b;
+  const Attrs& attrs = call.attrs;
+  const DType dtype = Attr<kSpaceAttrs, "dtype">(attrs);
+  const double start = Attr<kSpaceAttrs, "start_imaginary">(attrs), stop = Attr<kSpaceAttrs, "stop_imaginary">(attrs);
+  const Value y = Space(b, attrs, Attr<kSpaceAttrs, "start">(attrs), Attr<kSpaceAttrs, "stop">(attrs));
+  if (start == 0 && stop == 0) {
+    results[0] = Convert(b, y, dtype);
+    return absl::OkStatus();
+  }
+  const Value imaginary = Space(b, attrs, start, stop);
+  results[0] = ComplexFrom(b, {Convert(b, y, PartOf(dtype)), Convert(b, imaginary, PartOf(dtype))});
   return absl::OkStatus();
 }
 
@@ -85,7 +107,8 @@ constexpr Sample kRangeSamples[] = {{"start=0 stop=5"},
 constexpr Sample kSpaceSamples[] = {{"start=0 stop=1 count=5"},
                                     {"start=-1 stop=2 count=4 endpoint=false dtype=f64"},
                                     {"start=3 stop=9 count=1"},
-                                    {"start=3 stop=9 count=0"}};
+                                    {"start=3 stop=9 count=0"},
+                                    {"start=0 stop=1 count=3 dtype=c64 start_imaginary=-1"}};
 
 }  // namespace
 

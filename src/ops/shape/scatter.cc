@@ -1,4 +1,5 @@
 // scatter: combines updates into boxes of the operand at computed places.
+#include <algorithm>
 #include <cstdint>
 
 #include "src/ir/stablehlo.h"
@@ -8,6 +9,7 @@
 #include "src/ops/planes.h"
 #include "src/ops/reducer_read.h"
 #include "src/ops/shape/gather_dims.h"
+#include "src/ops/sort/order.h"
 #include "src/ops/work.h"
 
 namespace weft::ops {
@@ -67,6 +69,56 @@ Value Inside(Builder& b, const GatherDims& dims, const Value& indices, const Val
   return BroadcastInDim(b, same, updates, dims.BatchDims(updates.size()));
 }
 
+// The slope of a factor is the product of the others at its place. Sorted by their places, updates stand in runs; multiplied in pairs
+// so far apart as 1, 2, 4, …, each has the product of those before it in its run, and from the other end of those behind it. There are
+// multiplications alone, never a division: right whichever factors are 0, and so are the derivatives to any order.
+struct Runs {
+  Builder& b;
+  Value places;  // [n], sorted
+  int64_t n;
+
+  // x of the one `by` before (behind, where negative), 1 where that is in another run.
+  Value Beside(const Value& x, int64_t by) const {
+    const auto moved = [&](const Value& v, double beyond) { return v ? Pad(b, v, beyond, {by}, {-by}, {0}) : v; };
+    const Value same = Compare(b, Direction::kEq, places, moved(places, -1));
+    return x ? Select(b, same, moved(x, 1), FullLike(b, x, 1)) : x;
+  }
+  // The products of those before (behind) each one in its run.
+  Value Products(const Value& x, bool behind) const {
+    Value all = x;
+    for (int64_t by = 1; by < n && b.ok(); by *= 2) all = Mul(b, all, Beside(all, behind ? -by : by));
+    return Beside(all, behind ? -1 : 1);
+  }
+};
+
+absl::Status ProductGradients(const GradCall& call, const Value& inside, absl::FunctionRef<Value(const Value&)> take,
+                              std::span<Value> grads) {
+  Builder& b = call.b;
+  const Value x = Widened(b, call.operands[0]), updates = Widened(b, call.operands[2]),
+              g = Widened(b, call.cotangents[0]);
+  if (!x || !updates || !g) return b.status();
+  if (call.wanted[0]) {
+    const Value rest = Call(b, kOp_scatter, {FullLike(b, x, 1), call.operands[1], updates}, call.node.attrs());
+    grads[0] = Convert(b, Mul(b, g, rest), call.operands[0].dtype());
+  }
+  if (!call.wanted[2]) return b.status();
+  const int64_t n = updates.type().count(), size = x.type().count();
+  const DType id = std::max(n, size) >= INT32_MAX ? DType::kI64 : DType::kI32;
+  // The place of each update, and one behind all for those that are left out.
+  const Value numbers = Reshape(b, Iota(b, id, {size}, 0), x.dims());
+  const Value at = Select(b, inside, take(numbers), Full(b, id, updates.dims(), static_cast<double>(size)));
+  const Values sorted = SortByFirst(b, {Reshape(b, at, {n}), Iota(b, id, {n}, 0)}, 0, /*descending=*/false);
+  if (!b.ok()) return b.status();
+  const Runs runs{b, sorted[0], n};
+  const Value factors = Call(b, kOp_take, {Reshape(b, updates, {n}), sorted[1]}, {int64_t{0}});
+  const Value both = Mul(b, runs.Products(factors, false), runs.Products(factors, true));
+  const Value back = SortByFirst(b, {sorted[1], Iota(b, id, {n}, 0)}, 0, /*descending=*/false)[1];
+  const Value others = Reshape(b, Call(b, kOp_take, {both, back}, {int64_t{0}}), updates.dims());
+  const Value slope = Mul(b, Mul(b, take(g), take(x)), others);
+  grads[2] = Convert(b, Select(b, inside, slope, FullLike(b, slope, 0)), call.operands[2].dtype());
+  return b.status();
+}
+
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Attrs& a = call.node.attrs();
@@ -74,9 +126,13 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& indices = call.operands[1];
   const Value& updates = call.operands[2];
   const int64_t reducer = Attr<kAttrs, "reducer">(a);
-  if (reducer != 0 && reducer != 2 && reducer != 3 && reducer != kScatterSet) {
-    return absl::UnimplementedError(absl::StrCat("the gradient of scatter with reducer ", kReducers[reducer],
-                                                 " is not supported; sum, max, min and set are"));
+  if (reducer == 4 || reducer == 5) {
+    return absl::UnimplementedError(absl::StrCat("scatter with reducer ", kReducers[reducer], " has no gradient"));
+  }
+  if (x.type().count() == 0 || updates.type().count() == 0) {  // there is no place, or nothing comes to one
+    if (call.wanted[0]) grads[0] = call.cotangents[0];
+    if (call.wanted[2]) grads[2] = FullLike(b, updates, 0);
+    return absl::OkStatus();
   }
   const GatherDims dims = Read(a, x.dims(), updates.dims());
   Value held = HoldInside(b, dims, indices, x.dims());
@@ -87,6 +143,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
                  Attr<kAttrs, "scatter_dims_to_operand_dims">(a), Attr<kAttrs, "index_vector_dim">(a), dims.sizes,
                  Attr<kAttrs, "input_batching_dims">(a), Attr<kAttrs, "scatter_indices_batching_dims">(a)});
   };
+  if (reducer == 1) return ProductGradients(call, inside, take, grads);
   Value g = call.cotangents[0];
   Value none = FullLike(b, updates, 0);
   if (reducer == 2 || reducer == 3) {  // equal extremes share, and NaN goes to all, as in reduce
@@ -192,6 +249,7 @@ constexpr Sample kSamples[] = {
     {"T[5,3] i32[6]<0:5> T[6,3]" WEFT_ROWS " reducer=max"},
     {"T[5,3] i32[6]<-1:7> T[6,3]" WEFT_ROWS " reducer=min"},
     {"i32[5,3] i32[6]<0:5> i32[6,3]" WEFT_ROWS " reducer=prod"},
+    {"T[5,3] i32[6]<-1:7> T[6,3]" WEFT_ROWS " reducer=prod"},
     {"u8[5,3] i32[6]<0:5> u8[6,3]" WEFT_ROWS " reducer=and"},
     {"bool[5,3] i32[6]<0:5> bool[6,3]" WEFT_ROWS " reducer=or"},
     {"T[4,6] i32[2,2]<0:3> T[2,2,3] update_window_dims=[1,2] inserted_window_dims=[] "
@@ -202,7 +260,8 @@ constexpr Sample kSamples[] = {
      "index_vector_dim=2 reducer=sum input_batching_dims=[0] scatter_indices_batching_dims=[0]"},
     {"T[7] u8[]<0:7> T[] update_window_dims=[] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] "
      "index_vector_dim=0 reducer=set"},
-    {"T[5,3] i32[0]<0:5> T[0,3]" WEFT_ROWS " reducer=sum"}};
+    {"T[5,3] i32[0]<0:5> T[0,3]" WEFT_ROWS " reducer=sum"},
+    {"T[0,3] i32[2]<0:5> T[2,3]" WEFT_ROWS " reducer=sum"}};
 #undef WEFT_ROWS
 
 // The examples of all three run along.
@@ -236,7 +295,7 @@ constinit const OpDef kOp_scatter = {
         "x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. "
         "What would fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. "
         "Sums and products of f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and "
-        "NaN where the result is.",
+        "NaN where the result is; that of prod holds at zeros, too.",
     .example =
         "y = wf_scatter(s, x, ids, rows, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, "
         "WEFT_SCATTER_REDUCER_SUM);",

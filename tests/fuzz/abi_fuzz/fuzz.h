@@ -51,7 +51,7 @@ struct Sample {
   int operands, operand_count, attrs, attr_count;
   double low, high;
 };
-inline constexpr int kMostOperands = 6, kMostAttrs = 12;
+inline constexpr int kMostOperands = 12, kMostAttrs = 12;
 struct OpInfo {
   const char* c_name;
   const char* name;
@@ -241,6 +241,12 @@ class Fuzz {
     *data = nullptr, *count = 0;
     static_cast<void>(attr);
   }
+  template <typename Count>
+  void TextAttr(int attr, const char** data, Count* count) {
+    size_t n = 0;
+    *data = WordsAttr(attr, &n);
+    *count = n;
+  }
   uint64_t StrayBits(int known) { return Wrong() && OneIn(4) ? uint64_t{1} << (known + Roll(64 - known)) : 0; }
 
   // The call itself, between what is drawn and what is kept.
@@ -320,6 +326,7 @@ class Fuzz {
   void* AnyOutStruct(size_t known);
   void* Watched(size_t size);
   const int64_t* IntsAttr(int attr, size_t* count);
+  const char* WordsAttr(int attr, size_t* count);
   const SampleAttr* Said(int attr) const;
   void Left(bool ok);
   void Trace(weft_error* error) const;

@@ -433,6 +433,12 @@ static weft_attr AttrOf(Fuzz& f, const OpInfo& op, int i) {
       a.type = WEFT_VALUE_INTS, a.data = data;
       break;
     }
+    case AttrKind::kString: {
+      const char* data = nullptr;
+      f.TextAttr(i, &data, &a.count);
+      a.type = WEFT_VALUE_TEXT, a.data = data;
+      break;
+    }
     default: a.type = WEFT_VALUE_NONE;
   }
   // Another type has no data that it could be read as.

@@ -99,6 +99,35 @@ void Call_weft_optimizer_step(Fuzz& f) {
   f.Leave(weft_optimizer_step(optimizer, grads, count, lr));
 }
 
+void Call_weft_optimizer_create(Fuzz& f) {
+  static constexpr const char* kNames[] = {"sgd",     "adam",     "adamw", "adamax", "nadam", "radam", "rmsprop", "adagrad",
+                                           "adadelta", "lion",     "rprop", "asgd",   "lamb",  "adafactor", "muon", "sdg"};
+  static constexpr const char* kSettings[] = {"momentum", "weight_decay", "beta1", "epsilon", "maximize", "amsgrad", "clip"};
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  constexpr size_t kCount = 2, kSettingCount = 3;
+  weft_tensor* const params[kCount] = {f.MakeTensor(WEFT_F32, {2, 3}), f.MakeTensor(WEFT_F32, {3, 2})};
+  auto* const settings = static_cast<weft_optimizer_setting*>(f.Block(kSettingCount * sizeof(weft_optimizer_setting)));
+  for (size_t i = 0; i < kSettingCount; ++i) {
+    settings[i] = {kSettings[f.Roll(7)], WEFT_STRLEN, f.OneIn(2) ? 0.5 : f.Real(), static_cast<int32_t>(f.Roll(3)) - 1, 0};
+    if (f.Wrong()) settings[i].group = static_cast<int32_t>(f.Integer());
+  }
+  auto* const group_of = static_cast<int32_t*>(f.Block(kCount * sizeof(int32_t)));
+  for (size_t i = 0; i < kCount; ++i) group_of[i] = f.Wrong() ? static_cast<int32_t>(f.Integer()) : static_cast<int32_t>(f.Roll(2));
+  auto* const options = f.Options<weft_optimizer_options>();
+  if (options != nullptr) {
+    options->settings = f.Wrong() ? nullptr : settings;
+    options->setting_count = f.OneIn(2) ? static_cast<size_t>(f.Roll(4)) : 0;
+    options->group_of = f.OneIn(2) ? group_of : nullptr;
+    options->group_of_count = f.Wrong() ? 1 : kCount;
+    options->group_count = static_cast<size_t>(f.Roll(3));
+    options->job = nullptr;
+  }
+  const char* const name = kNames[f.Roll(16)];
+  weft_optimizer** const out = f.Out<weft_optimizer*>(false);
+  f.Enter();
+  if (f.Leave(weft_optimizer_create(ctx, name, WEFT_STRLEN, params, kCount, options, out))) f.Keep(out);
+}
+
 void Call_weft_sgd_create_groups(Fuzz& f) { CreateGroups<weft_sgd_options>(f, weft_sgd_create_groups); }
 void Call_weft_adam_create_groups(Fuzz& f) { CreateGroups<weft_adam_options>(f, weft_adam_create_groups); }
 void Call_weft_adamw_create_groups(Fuzz& f) { CreateGroups<weft_adam_options>(f, weft_adamw_create_groups); }

@@ -348,6 +348,31 @@ const int64_t* Fuzz::IntsAttr(int attr, size_t* count) {
   return data;
 }
 
+// A text of a sample stands among its integers, a character each.
+const char* Fuzz::WordsAttr(int attr, size_t* count) {
+  const SampleAttr* const said = Said(attr);
+  char values[80];
+  size_t n = 0;
+  if (said != nullptr) {
+    n = static_cast<size_t>(said->count);
+    for (size_t i = 0; i < n; ++i) values[i] = static_cast<char>(kIntegers[said->at + static_cast<int64_t>(i)]);
+  }
+  if (Wrong()) {
+    switch (Roll(4)) {
+      case 0: *count = Of<size_t>({1, SIZE_MAX - 1, size_t{1} << 61}); return nullptr;
+      case 1: n = n == 0 ? 0 : n - 1; break;
+      case 2: values[n++] = static_cast<char>(Roll(256)); break;
+      default:
+        if (n > 0) values[Roll(static_cast<int>(n))] = static_cast<char>(Roll(256));
+    }
+  }
+  *count = n;
+  if (n == 0 && OneIn(2)) return nullptr;
+  const auto data = static_cast<char*>(Block(n));
+  std::copy_n(values, n, data);
+  return data;
+}
+
 void Fuzz::Fill(void* data, uint32_t dtype, int64_t count, int64_t low, int64_t high) {
   if (dtype == WEFT_C64) return Fill(data, WEFT_F32, 2 * count, low, high);
   if (dtype == WEFT_C128) return Fill(data, WEFT_F64, 2 * count, low, high);

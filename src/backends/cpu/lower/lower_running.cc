@@ -34,6 +34,7 @@ RunningCall CallOf(const Node& node) {
 
 bool Serves(const Node& node, const CpuTarget&) {
   const Value& x = node.operands()[0];
+  if (x.dtype() != node.type().dtype) return false;  // bools that count
   if (!IsComputable(x.dtype()) || IsComplex(x.dtype()) || x.dims().empty() || x.type().count() == 0) return false;
   return CallOf(node).length >= kLeastLength;
 }

@@ -219,6 +219,14 @@ void Call_weft_adam_options_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_optimizer_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_optimizer_options), &size);
+  f.Enter();
+  weft_optimizer_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_schedule_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_schedule_options), &size);
@@ -792,14 +800,6 @@ void Call_weft_reduce_window_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_reduce_window_opts), &size);
   f.Enter();
   weft_reduce_window_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_select_and_scatter_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_select_and_scatter_opts), &size);
-  f.Enter();
-  weft_select_and_scatter_opts_init(options, size);
   f.LeaveVoid();
 }
 

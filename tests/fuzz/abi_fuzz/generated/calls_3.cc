@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_select_and_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_select_and_scatter_opts), &size);
+  f.Enter();
+  weft_select_and_scatter_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_batch_norm_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_batch_norm_opts), &size);
@@ -793,14 +801,6 @@ void Call_weft_nanmedian_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_nanmedian_opts), &size);
   f.Enter();
   weft_nanmedian_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_nll_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_nll_opts), &size);
-  f.Enter();
-  weft_nll_opts_init(options, size);
   f.LeaveVoid();
 }
 
