@@ -550,6 +550,46 @@ static void images_and_formulas(void) {
   BAD(wf_weight_norm(s, a, foreign), "weight_norm: g belongs to another context");
 }
 
+/* Special functions, tensors that a few numbers describe, distributions. */
+static void functions_and_draws(void) {
+  FLOATS(bessel_i0); FLOATS(bessel_i1); FLOATS(bessel_j0); FLOATS(bessel_j1); FLOATS(bessel_y0); FLOATS(bessel_y1);
+  FLOATS(bessel_k0); FLOATS(bessel_k1); FLOATS(bessel_k0e); FLOATS(bessel_k1e); FLOATS(erfcx); FLOATS(ndtr); FLOATS(ndtri);
+  FLOATS(log_ndtr);
+  PAIR(igamma); PAIR(igammac); PAIR(polar);
+  BAD(wf_mvlgamma(s, a, 0), "mvlgamma(f32[2, 3]): p is 0; it must be 1 to 1000");
+  BAD(wf_orthogonal_polynomial(s, a, foreign, WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P), "orthogonal_polynomial: n belongs to another context");
+  BAD(wf_eye(s, -1), "eye(): rows is -1; it must be 0 to 2^40");
+  BAD(wf_logspace(s, 0, 1, -1), "logspace(): count is -1; it must be 0 to 2^40");
+  BAD(wf_tril_indices(s, -1, 2), "tril_indices(): rows is -1; it must be 0 to 2^24");
+  BAD(wf_triu_indices(s, 2, -1), "triu_indices(): columns is -1; it must be 0 to 2^24");
+  BAD(wf_window(s, 4, .parameter = 0), "window(): parameter is 0; it must be finite, and above 0 unless it is kaiser's beta");
+  BAD(wf_meshgrid(s, WF_TENSORS(b, a)), "meshgrid(f32[4], f32[2, 3]): inputs[1] has shape [2, 3]; [n] is needed");
+  BAD(wf_cartesian_prod(s, WF_TENSORS(a)), "cartesian_prod(f32[2, 3]): inputs[0] has shape [2, 3]; [n] is needed");
+  BAD(wf_combinations(s, a), "combinations(f32[2, 3]): x has shape [2, 3]; [n] is needed");
+  BAD(wf_randint(s, WF_INTS(2), 3, 3), "randint(u64[3]): low is 3 and high is 3; low must be below high");
+  BAD(wf_randperm(s, -1), "randperm(u64[3]): count is -1; it must be 0 to 2^31 - 1");
+  BAD(wf_truncated_normal(s, WF_INTS(2), .low = 1, .high = 1), "truncated_normal(u64[3]): low is 1 and high is 1; low must be below high");
+  BAD(wf_laplace(s, w3, b), "laplace(f32[3], f32[4], u64[3]): shapes [3] and [4] do not broadcast: dimension -1 is 3 and 4; sizes must be equal or 1");
+  BAD(wf_exponential(s, w3, .shape = WF_INTS(2)), "exponential(f32[3], u64[3]): the parameters have shape [3], which does not broadcast to shape [2]");
+  BAD(wf_multinomial(s, a, 4), "multinomial(f32[2, 3], u64[3]): count is 4; a row has 3 places, and without replacement each is drawn once");
+  BAD(wf_dirichlet(s, zero), "dirichlet(f32[], u64[3]): alpha must have a last dimension of at least 1: the parameters of one draw");
+  BAD(wf_gcd(s, foreign, many), "gcd: x belongs to another context");
+  BAD(wf_lcm(s, many, foreign), "lcm: y belongs to another context");
+  BAD(wf_frexp(s, foreign), "frexp: x belongs to another context");
+  BAD(wf_normal_of(s, foreign, zero), "normal_of: mean belongs to another context");
+  BAD(wf_log_normal(s, a, foreign), "log_normal: deviation belongs to another context");
+  BAD(wf_gumbel(s, foreign, zero), "gumbel: location belongs to another context");
+  BAD(wf_cauchy(s, a, foreign), "cauchy: scale belongs to another context");
+  BAD(wf_bernoulli_of(s, foreign), "bernoulli_of: probability belongs to another context");
+  BAD(wf_geometric(s, foreign), "geometric: probability belongs to another context");
+  BAD(wf_poisson(s, foreign), "poisson: rate belongs to another context");
+  BAD(wf_binomial(s, foreign, zero), "binomial: trials belongs to another context");
+  BAD(wf_gamma(s, foreign), "gamma: alpha belongs to another context");
+  BAD(wf_beta(s, a, foreign), "beta: beta belongs to another context");
+  BAD(wf_amp_non_finite_check_and_unscale(s, foreign, zero, zero), "amp_non_finite_check_and_unscale: x belongs to another context");
+  BAD(wf_amp_update_scale(s, a, bits, zero), "amp_update_scale(f32[2, 3], u32[], f32[]): operand tracker has dtype u32; allowed are i2 to i64");
+}
+
 int main(void) {
   set_up();
   pairs();
@@ -565,6 +605,7 @@ int main(void) {
   formulas();
   places();
   images_and_formulas();
+  functions_and_draws();
   tear_down();
   return done("bad_input_families");
 }

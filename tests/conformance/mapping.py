@@ -37,6 +37,8 @@ REFUSALS = {
     "running statistics": "instance_norm by statistics that are given",
     "inverse": "powers of an inverse",
     "broadcast": "places of another shape than the heights",
+    "digits": "PyTorch's own result has fewer digits: ndtr below -1, Bessel functions beyond 5 and in f64 (1e-7), polynomials of integers in f32",
+    "center": "exponential windows about another place than their middle",
     "slices": "the different slices along an axis",
     "batches of vectors": "solve of as many vectors as matrices, and errors instead of values",
     "batches that broadcast": "equations whose leading dimensions broadcast, but for solve and lstsq",

@@ -9,6 +9,23 @@ for _name in ("sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan",
 unary("special.i0e", "bessel_i0e", floats=True)
 unary("special.i1e", "bessel_i1e", floats=True)
 unary("special.entr", "entr", floats=True)
+for _name in ("i0", "special.i1", "special.modified_bessel_i0", "special.modified_bessel_i1", "special.modified_bessel_k0",
+              "special.modified_bessel_k1"):
+    unary(_name, "bessel_" + _name[-2:], floats=True)
+for _name in ("k0", "k1"):
+    unary("special.scaled_modified_bessel_" + _name, f"bessel_{_name}e", floats=True)
+for _name in ("erfcx", "ndtri", "log_ndtr"):
+    unary("special." + _name, _name, floats=True)
+
+
+@maps("special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1", "special.ndtr")
+def of_fewer_digits(t, s):
+    if bool((s.input < -1 if s.name == "special.ndtr" else abs(s.input.double()) > (0 if s.input.dtype == torch.float64 else 5)).any()):
+        raise Refused("digits")
+    dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    return t.op(s.name.split(".")[1], t(s.input, dtype))
+
+
 unary("frac", "frac")
 unary("isinf", "is_inf")
 unary("isneginf", "is_neg_inf")
@@ -37,8 +54,25 @@ def of_floats(torch_name, weft_name):
 
 
 for _name, _own in (("special.zeta", "zeta"), ("xlogy", "xlogy"), ("special.xlog1py", "xlog1py"), ("logaddexp", "logaddexp"),
-                    ("logaddexp2", "logaddexp2"), ("hypot", "hypot"), ("copysign", "copysign"), ("nextafter", "nextafter")):
+                    ("logaddexp2", "logaddexp2"), ("igamma", "igamma"), ("igammac", "igammac"), ("hypot", "hypot"), ("copysign", "copysign"), ("nextafter", "nextafter")):
     of_floats(_name, _own)
+
+
+def polynomial(family):
+    shifted = ("special.shifted_" + family.replace("_", "_polynomial_"),) if family.startswith("chebyshev") else ()
+
+    @maps("special." + family.replace("_", "_polynomial_"), *shifted)
+    def call(t, s):
+        dtype = torch.result_type(s.input, s.args[0])
+        if family in ("chebyshev_t", "chebyshev_u", "laguerre_l") and not dtype.is_floating_point:
+            raise Refused("digits")
+        x, n = pair(t, s.input, s.args[0], dtype if dtype.is_floating_point else torch.float32)
+        x = t.op("sub", t.op("add", x, x), t(1.0, s.result.dtype)) if "shifted" in s.name else x
+        return t.op("orthogonal_polynomial", x, n, family=family)
+
+
+for _name in ("chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w", "hermite_h", "hermite_he", "laguerre_l", "legendre_p"):
+    polynomial(_name)
 
 
 def plain(torch_name, weft_name, swap=False):

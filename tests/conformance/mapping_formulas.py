@@ -263,33 +263,58 @@ def bucketize(t, s):
 
 @maps("eye")
 def eye(t, s):
-    rows, columns = s.input, s.args[0] if s.args else s.input
     dtype = NAMES[s.kwargs.get("dtype") or torch.get_default_dtype()]
-    places = [t.op("iota", shape=[rows, columns], dimension=i, dtype="i32") for i in (0, 1)]
-    return t.op("convert", t.op("eq", *places), dtype=dtype)
+    return t.op("eye", rows=s.input, columns=s.args[0] if s.args else s.input, dtype=dtype)
 
 
 @maps("tril_indices", "triu_indices")
 def triangle_places(t, s):
-    full = t.op("full", shape=[s.input, s.args[0]], value=1.0, dtype=NAMES[torch.bool])
-    found = t.op("nonzero_static", t.op(s.name[:4], full, diagonal=int(argument(s, 1, "offset", 0))), size=s.result.shape[1])[0]
-    return of_i32(t.op("transpose", found, permutation=[1, 0]))
+    return of_i32(t.op(s.name, rows=s.input, columns=s.args[0], offset=int(argument(s, 1, "offset", 0))))
 
 
 @maps("logspace", "logspace/tensor_overload")
 def logspace(t, s):
     if not s.result.is_floating_point():
         raise Refused("dtype")
-    dtype, base = NAMES[s.result.dtype], float(argument(s, 2, "base", 10.0))
-    line = t.op("linspace", start=float(s.input), stop=float(s.args[0]), count=s.args[1], dtype="f64")
-    return t.convert(t.op("pow", t(base, torch.float64), line), dtype)
+    base = float(argument(s, 2, "base", 10.0))
+    return t.op("logspace", start=float(s.input), stop=float(s.args[0]), count=s.args[1], base=base, dtype=NAMES[s.result.dtype])
 
 
-@maps("i0", "special.modified_bessel_i0", "special.i1", "special.modified_bessel_i1")
-def bessel(t, s):
-    dtype = s.result.dtype
-    x = t(s.input, torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype)
-    return t.convert(t.op("mul", t.op("bessel_i0e" if "0" in s.name else "bessel_i1e", x), t.op("exp", t.op("abs", x))), dtype)
+WINDOWS = {"gaussian": "std", "exponential": "tau", "kaiser": "beta"}
+
+
+@maps(*("signal.windows." + form for form in ("bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "hamming", "hann",
+                                              "kaiser", "nuttall")))
+def window(t, s):
+    form, number = s.name.rsplit(".", 1)[1], s.kwargs.get(WINDOWS.get(s.name.rsplit(".", 1)[1]))
+    if s.kwargs.get("center") is not None:
+        raise Refused("center")
+    return t.op("window", count=s.input, form=form, periodic=not s.kwargs.get("sym", True), parameter=None if number is None else float(number),
+                coefficients=[float(a) for a in s.kwargs["a"]] if form == "general_cosine" else None, dtype=NAMES[s.result.dtype])
+
+
+@maps("combinations")
+def combinations(t, s):
+    return t.op("combinations", t(s.input), count=argument(s, 0, "r", 2), replacement=bool(argument(s, 1, "with_replacement", False)))
+
+
+@maps("mvlgamma/mvlgamma_p_1", "mvlgamma/mvlgamma_p_3", "mvlgamma/mvlgamma_p_5", sums=True)
+def mvlgamma(t, s):
+    dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    return t.op("mvlgamma", t(s.input, dtype), p=int(argument(s, 0, "p", 1)))
+
+
+@maps("gcd", "lcm")
+def divisors(t, s):
+    dtype = torch.result_type(s.input, s.args[0])
+    return t.op(s.name, t(s.input, dtype), t(s.args[0], dtype))
+
+
+@maps("frexp")
+def frexp(t, s):
+    mantissa, exponent = t.op("frexp", t(s.input))
+    exponent.dtype = "i32"
+    return [mantissa, exponent]
 
 
 @maps("masked.sum", "masked.prod", "masked.amax", "masked.amin", sums=True)

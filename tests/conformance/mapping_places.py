@@ -181,9 +181,7 @@ def meshgrid(t, s):
 @maps("cartesian_prod")
 def cartesian_prod(t, s):
     xs = [s.input, *s.args]
-    if len(xs) == 1:
-        return t(s.input)
-    return t.op("reshape", t.op("stack", grid(t, xs), axis=-1), shape=[math.prod(x.numel() for x in xs), len(xs)])
+    return t.op("cartesian_prod", [t(x) for x in xs]) if len(xs) > 1 else t(s.input)
 
 
 @maps("flatten", "clone", "contiguous", "positive", "resolve_conj", "resolve_neg", "alias_copy", "conj", "conj_physical", "real")

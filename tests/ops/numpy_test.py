@@ -19,12 +19,14 @@ import definitions_test  # noqa: E402
 import numpy_judge  # noqa: E402
 import tape  # noqa: E402
 import weft  # noqa: E402
+import numpy_draws  # noqa: E402
 import numpy_formulas  # noqa: E402
 import numpy_images  # noqa: E402
 import numpy_linalg  # noqa: E402
 import numpy_networks  # noqa: E402
 import numpy_places  # noqa: E402
 import numpy_products  # noqa: E402
+import numpy_special  # noqa: E402
 from numpy_axes import axes  # noqa: E402
 from numpy_judge import EDGES, FAILURES, INF, INTS, NAN, SEEN, away, expect, limits, rng, sigmoid, softplus  # noqa: E402
 from numpy_positions import cumulative, different, long_running, order, rearranged, sizes  # noqa: E402
@@ -522,7 +524,7 @@ def judged():
 
 def main():
     with np.errstate(all="ignore"):
-        for part in (unary, binary, shapes, complex_numbers, order, cumulative, long_running, sizes, different, rearranged, axes, reductions, products, networks, structure, philox, distributions, categories, *numpy_formulas.PARTS, *numpy_places.PARTS, *numpy_images.PARTS, *numpy_linalg.PARTS, *numpy_products.PARTS, *numpy_networks.PARTS, judged):
+        for part in (unary, binary, shapes, complex_numbers, order, cumulative, long_running, sizes, different, rearranged, axes, reductions, products, networks, structure, philox, distributions, categories, *numpy_formulas.PARTS, *numpy_places.PARTS, *numpy_images.PARTS, *numpy_linalg.PARTS, *numpy_products.PARTS, *numpy_networks.PARTS, *numpy_special.PARTS, *numpy_draws.PARTS, judged):
             part()
     # The comparison must be able to fail.
     before = len(FAILURES)

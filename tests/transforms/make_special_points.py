@@ -17,6 +17,8 @@ K, C = SQRT(2 / mp.pi), mp.mpf("0.044715")
 GTANH = lambda x: x / 2 * (1 + mp.tanh(K * (x + C * x**3)))
 I0E = lambda x: mp.exp(-abs(x)) * mp.besseli(0, x)
 I1E = lambda x: mp.exp(-abs(x)) * mp.besseli(1, x)
+ERFCX = lambda x: mp.exp(mp.mpf(x) ** 2) * mp.erfc(x)
+LOGCDF = lambda x: mp.log(mp.ncdf(x))
 MISH = lambda x: x * mp.tanh(mp.log(1 + mp.exp(x)))
 inside = [x for x in PLAIN if -1 < x < 1]
 positive = [x for x in PLAIN if x > 0]
@@ -45,6 +47,21 @@ TABLE = {
     # JAX: the mean of the sides, where the second derivative jumps.
     "bessel_i1e": ([x for x in PLAIN if x], by(I1E, 1), by(I1E, 2), {0: (0.5, 0), **STEP}),
     "bessel_i0e": ([x for x in PLAIN if x], by(I0E, 1), by(I0E, 2), STEP),
+    "bessel_i0": (PLAIN, lambda x: mp.besseli(1, x), by(lambda x: mp.besseli(0, x), 2), {}),
+    "bessel_i1": (PLAIN, by(lambda x: mp.besseli(1, x), 1), by(lambda x: mp.besseli(1, x), 2), {}),
+    "bessel_j0": (PLAIN, lambda x: -mp.besselj(1, x), by(lambda x: mp.besselj(0, x), 2), STEP),
+    "bessel_j1": (PLAIN, by(lambda x: mp.besselj(1, x), 1), by(lambda x: mp.besselj(1, x), 2), STEP),
+    "bessel_y0": (positive, lambda x: -mp.bessely(1, x), by(lambda x: mp.bessely(0, x), 2), {0: (INF, -INF), INF: (0, 0)}),
+    "bessel_y1": (positive, by(lambda x: mp.bessely(1, x), 1), by(lambda x: mp.bessely(1, x), 2), {INF: (0, 0)}),
+    "bessel_k0": (positive, lambda x: -mp.besselk(1, x), by(lambda x: mp.besselk(0, x), 2), {0: (-INF, INF), INF: (0, 0)}),
+    "bessel_k1": (positive, by(lambda x: mp.besselk(1, x), 1), by(lambda x: mp.besselk(1, x), 2), {INF: (0, 0)}),
+    "bessel_k0e": (positive, by(lambda x: mp.exp(x) * mp.besselk(0, x), 1), by(lambda x: mp.exp(x) * mp.besselk(0, x), 2), {INF: (0, 0)}),
+    "bessel_k1e": (positive, by(lambda x: mp.exp(x) * mp.besselk(1, x), 1), by(lambda x: mp.exp(x) * mp.besselk(1, x), 2), {INF: (0, 0)}),
+    "erfcx": ([x for x in PLAIN if x > -10], by(ERFCX, 1), by(ERFCX, 2), {INF: (0, 0)}),
+    "ndtr": (PLAIN, PHI, lambda x: -x * PHI(x), STEP),
+    "log_ndtr": (PLAIN, by(LOGCDF, 1), by(LOGCDF, 2), {INF: (0, 0)}),
+    "ndtri": ([x for x in inside if x > 0], lambda x: SQRT(2 * mp.pi), ZERO, {0: (INF, -INF), 1: (INF, INF)}),  # half alone
+    "mvlgamma p=2": ([x for x in positive if x > 0.5], lambda x: mp.digamma(x) + mp.digamma(x - 0.5), lambda x: mp.psi(1, x) + mp.psi(1, x - 0.5), {}),
     # --- operations
     "abs": ([x for x in PLAIN if x], mp.sign, ZERO, {0: (0, 0), INF: (1, 0), -INF: (-1, 0)}),  # PyTorch: 0 at 0
     "cbrt": (positive, lambda x: mp.cbrt(x) / (3 * x), lambda x: -2 * mp.cbrt(x) / (9 * mp.mpf(x) ** 2), {0: (INF, -INF), INF: (0, 0)}),
@@ -105,6 +122,8 @@ TABLE = {
     "polygamma 0": (positive + [-0.5, -1.5], lambda x: mp.psi(1, x), lambda x: mp.psi(2, x), {INF: (0, 0)}),
     "polygamma 1": (positive, lambda x: mp.psi(2, x), lambda x: mp.psi(3, x), {INF: (0, 0)}),
     "polygamma 2": (positive, lambda x: mp.psi(3, x), lambda x: mp.psi(4, x), {INF: (0, 0)}),
+    "igamma 2": (positive, lambda x: x * mp.exp(-x), lambda x: (1 - x) * mp.exp(-x), {INF: (0, 0)}),
+    "igammac 0.5": (positive, lambda x: -mp.exp(-x) / SQRT(mp.pi * x), lambda x: (1 + 1 / mp.mpf(2 * x)) * mp.exp(-x) / SQRT(mp.pi * x), {INF: (0, 0)}),
     "xlogy 2": (positive, lambda y: 2 / mp.mpf(y), lambda y: -2 / mp.mpf(y) ** 2, {0: (INF, -INF), INF: (0, 0)}),
     "xlogy 0": (positive, ZERO, ZERO, {}),
     "xlog1py 2": ([x for x in PLAIN if x > -1], lambda y: 2 / mp.mpf(1 + y), lambda y: -2 / mp.mpf(1 + y) ** 2, {-1: (INF, -INF), INF: (0, 0)}),

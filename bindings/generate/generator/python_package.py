@@ -96,6 +96,10 @@ def usual_type(op, position):
     return "f32" if "f32" in types else "i32" if "i32" in types else types[0]
 
 
+# Names that the package has functions of its own for, with NumPy's arguments.
+OWN = {"eye", "meshgrid"}
+
+
 def example(op):
     """A call of the operation that runs as it stands: its first sample, every operand made of ones."""
     words = op.o["samples"][0]["call"].split() if op.o["samples"] else []
@@ -137,7 +141,7 @@ def example(op):
         elif a["type"] == "ints":
             value = value.replace(",", ", ")
         arguments.append("%s=%s" % (name, value))
-    return "wf.%s(%s)" % (op.c_name, ", ".join(arguments))
+    return "%s.%s(%s)" % ("wf.ops" if op.c_name in OWN else "wf", op.c_name, ", ".join(arguments))
 
 
 def wrapped(text, indent, width=112):

@@ -26,6 +26,8 @@ from ._tensor import Parameter, Tensor, set_printoptions  # noqa: E402
 from ._ops import *  # noqa: E402, F401, F403
 from ._more import *  # noqa: E402, F401, F403
 
+del meshgrid  # noqa: F821; NumPy's, of arrays, is read when it is first used
+
 _errors.named_functions(globals(), ("argument", "evaluate", "from_dlpack", "seed", "set_printoptions", "sync", "tensor"))
 globals().update(_DTYPES)
 bool_ = _DTYPES["bool"]

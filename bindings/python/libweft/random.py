@@ -8,22 +8,56 @@ from ._context import seed, start
 from ._convert import tensor
 from ._errors import InvalidArgument, named_functions
 from ._more import shape_of
-from ._ops import bernoulli, categorical, dropout
+from ._ops import (
+    bernoulli,
+    bernoulli_of,
+    beta,
+    binomial,
+    categorical,
+    cauchy,
+    dirichlet,
+    dropout,
+    exponential,
+    gamma,
+    geometric,
+    gumbel,
+    laplace,
+    log_normal,
+    multinomial,
+    normal_of,
+    poisson,
+    truncated_normal,
+)
 
 _get = quick("weft_random_get_state")
 _set = quick("weft_random_set_state")
 
 __all__ = [
     "bernoulli",
+    "bernoulli_of",
+    "beta",
+    "binomial",
     "categorical",
+    "cauchy",
+    "dirichlet",
     "dropout",
+    "exponential",
+    "gamma",
+    "geometric",
     "get_state",
+    "gumbel",
+    "laplace",
+    "log_normal",
+    "multinomial",
     "normal",
+    "normal_of",
     "permutation",
+    "poisson",
     "randint",
     "seed",
     "set_state",
     "shuffle",
+    "truncated_normal",
     "uniform",
 ]
 
@@ -49,15 +83,14 @@ def randint(low, high=None, shape=(), dtype="i32"):
     low, high = _call.whole(low, "randint", "low"), _call.whole(high, "randint", "high")
     if high <= low:
         raise InvalidArgument("randint: no whole number is from %d to %d" % (low, high - 1))
-    drawn = _ops.floor(_ops.uniform(shape_of(shape), low=0.0, high=1.0, dtype="f64") * float(high - low)) + float(low)
-    return drawn.astype(dtype)
+    return _ops.randint(shape_of(shape), low, high, dtype="i64").astype(dtype)
 
 
 def permutation(x):
     """The numbers below x, or the rows of a tensor, in random order."""
     rows = None if isinstance(x, int) else x if hasattr(x, "_h") else tensor(x)
     count = x if rows is None else rows.shape[0]
-    order = _ops.argsort(_ops.uniform((count,), dtype="f64"))
+    order = _ops.randperm(count)
     return order if rows is None else _ops.take(rows, order)
 
 

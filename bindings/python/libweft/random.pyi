@@ -4,7 +4,11 @@ from collections.abc import Sequence
 
 from ._context import seed as seed
 from ._device import Device
-from ._ops import _DType, bernoulli as bernoulli, categorical as categorical, dropout as dropout
+from ._ops import _DType, bernoulli as bernoulli, bernoulli_of as bernoulli_of, beta as beta, binomial as binomial
+from ._ops import categorical as categorical, cauchy as cauchy, dirichlet as dirichlet, dropout as dropout
+from ._ops import exponential as exponential, gamma as gamma, geometric as geometric, gumbel as gumbel, laplace as laplace
+from ._ops import log_normal as log_normal, multinomial as multinomial, normal_of as normal_of, poisson as poisson
+from ._ops import truncated_normal as truncated_normal
 from ._tensor import Tensor
 
 _Shape = int | Sequence[int]

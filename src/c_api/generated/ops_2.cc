@@ -648,62 +648,28 @@ weft_error* weft_bessel_i1e(weft_context* ctx, weft_tensor* x, weft_tensor** out
   return weft::c_api::RecordPlain(weft::ops::kOp_bessel_i1e, ctx, {x}, out);
 }
 
-weft_error* weft_addcdiv(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z,
-                         const weft_addcdiv_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_addcdiv, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    call.Operand(z);
-    weft_addcdiv_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_addcdiv_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_ADDCDIV_HAS_VALUE) call.SetDouble(0, o.value);
-    return call.Record({out});
-  });
+weft_error* weft_bessel_i0(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_i0, ctx, {x}, out);
 }
 
-weft_error* weft_addcmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z,
-                         const weft_addcmul_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_addcmul, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    call.Operand(z);
-    weft_addcmul_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_addcmul_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_ADDCMUL_HAS_VALUE) call.SetDouble(0, o.value);
-    return call.Record({out});
-  });
+weft_error* weft_bessel_i1(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_i1, ctx, {x}, out);
 }
 
-weft_error* weft_allclose(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_allclose_opts* opts,
-                          weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_allclose, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_allclose_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_allclose_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_ALLCLOSE_HAS_RTOL) call.SetDouble(0, o.rtol);
-    if (o.present & WEFT_ALLCLOSE_HAS_ATOL) call.SetDouble(1, o.atol);
-    if (o.present & WEFT_ALLCLOSE_HAS_EQUAL_NAN) call.SetBool(2, o.equal_nan);
-    return call.Record({out});
-  });
+weft_error* weft_bessel_j0(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_j0, ctx, {x}, out);
 }
 
-weft_error* weft_angle(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_angle, ctx, {x}, out);
+weft_error* weft_bessel_j1(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_j1, ctx, {x}, out);
 }
 
-weft_error* weft_copysign(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_copysign, ctx, {x, y}, out);
+weft_error* weft_bessel_y0(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_y0, ctx, {x}, out);
 }
 
-weft_error* weft_deg2rad(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_deg2rad, ctx, {x}, out);
+weft_error* weft_bessel_y1(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_y1, ctx, {x}, out);
 }
 
 }  // extern "C"

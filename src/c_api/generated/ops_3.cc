@@ -7,6 +7,150 @@
 
 extern "C" {
 
+weft_error* weft_bessel_k0(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_k0, ctx, {x}, out);
+}
+
+weft_error* weft_bessel_k1(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_k1, ctx, {x}, out);
+}
+
+weft_error* weft_bessel_k0e(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_k0e, ctx, {x}, out);
+}
+
+weft_error* weft_bessel_k1e(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bessel_k1e, ctx, {x}, out);
+}
+
+weft_error* weft_erfcx(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_erfcx, ctx, {x}, out);
+}
+
+weft_error* weft_ndtr(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_ndtr, ctx, {x}, out);
+}
+
+weft_error* weft_ndtri(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_ndtri, ctx, {x}, out);
+}
+
+weft_error* weft_log_ndtr(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_log_ndtr, ctx, {x}, out);
+}
+
+weft_error* weft_igamma(weft_context* ctx, weft_tensor* a, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_igamma, ctx, {a, x}, out);
+}
+
+weft_error* weft_igammac(weft_context* ctx, weft_tensor* a, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_igammac, ctx, {a, x}, out);
+}
+
+weft_error* weft_mvlgamma(weft_context* ctx, weft_tensor* x, int64_t p, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_mvlgamma, ctx);
+    call.Operand(x);
+    call.SetInt(0, p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_gcd(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_gcd, ctx, {x, y}, out);
+}
+
+weft_error* weft_lcm(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_lcm, ctx, {x, y}, out);
+}
+
+weft_error* weft_frexp(weft_context* ctx, weft_tensor* x, weft_tensor** out_mantissa,
+                       weft_tensor** out_exponent) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_frexp, ctx);
+    call.Operand(x);
+    return call.RecordSome({out_mantissa, out_exponent});
+  });
+}
+
+weft_error* weft_orthogonal_polynomial(weft_context* ctx, weft_tensor* x, weft_tensor* n,
+                                       weft_orthogonal_polynomial_family family,
+                                       const weft_orthogonal_polynomial_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_orthogonal_polynomial, ctx);
+    call.Operand(x);
+    call.Operand(n);
+    call.SetEnum(0, family);
+    weft_orthogonal_polynomial_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_orthogonal_polynomial_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE) call.SetInt(1, o.derivative);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_polar(weft_context* ctx, weft_tensor* size, weft_tensor* angle, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_polar, ctx, {size, angle}, out);
+}
+
+weft_error* weft_addcdiv(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z,
+                         const weft_addcdiv_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_addcdiv, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    call.Operand(z);
+    weft_addcdiv_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_addcdiv_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ADDCDIV_HAS_VALUE) call.SetDouble(0, o.value);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_addcmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z,
+                         const weft_addcmul_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_addcmul, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    call.Operand(z);
+    weft_addcmul_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_addcmul_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ADDCMUL_HAS_VALUE) call.SetDouble(0, o.value);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_allclose(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_allclose_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_allclose, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_allclose_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_allclose_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_ALLCLOSE_HAS_RTOL) call.SetDouble(0, o.rtol);
+    if (o.present & WEFT_ALLCLOSE_HAS_ATOL) call.SetDouble(1, o.atol);
+    if (o.present & WEFT_ALLCLOSE_HAS_EQUAL_NAN) call.SetBool(2, o.equal_nan);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_angle(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_angle, ctx, {x}, out);
+}
+
+weft_error* weft_copysign(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_copysign, ctx, {x, y}, out);
+}
+
+weft_error* weft_deg2rad(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_deg2rad, ctx, {x}, out);
+}
+
 weft_error* weft_entr(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_entr, ctx, {x}, out);
 }
@@ -220,267 +364,6 @@ weft_error* weft_hardsigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** ou
 
 weft_error* weft_hardswish(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_hardswish, ctx, {x}, out);
-}
-
-weft_error* weft_hardtanh(weft_context* ctx, weft_tensor* x, const weft_hardtanh_opts* opts,
-                          weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_hardtanh, ctx);
-    call.Operand(x);
-    weft_hardtanh_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_hardtanh_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_HARDTANH_HAS_LOW) call.SetDouble(0, o.low);
-    if (o.present & WEFT_HARDTANH_HAS_HIGH) call.SetDouble(1, o.high);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_logsigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_logsigmoid, ctx, {x}, out);
-}
-
-weft_error* weft_mish(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_mish, ctx, {x}, out);
-}
-
-weft_error* weft_prelu(weft_context* ctx, weft_tensor* x, weft_tensor* weight, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_prelu, ctx, {x, weight}, out);
-}
-
-weft_error* weft_selu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_selu, ctx, {x}, out);
-}
-
-weft_error* weft_softmin(weft_context* ctx, weft_tensor* x, const weft_softmin_opts* opts,
-                         weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_softmin, ctx);
-    call.Operand(x);
-    weft_softmin_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softmin_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_SOFTMIN_HAS_AXIS) call.SetInt(0, o.axis);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_softplus_beta(weft_context* ctx, weft_tensor* x, const weft_softplus_beta_opts* opts,
-                               weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_softplus_beta, ctx);
-    call.Operand(x);
-    weft_softplus_beta_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softplus_beta_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_SOFTPLUS_BETA_HAS_BETA) call.SetDouble(0, o.beta);
-    if (o.present & WEFT_SOFTPLUS_BETA_HAS_THRESHOLD) call.SetDouble(1, o.threshold);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_softshrink(weft_context* ctx, weft_tensor* x, const weft_softshrink_opts* opts,
-                            weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_softshrink, ctx);
-    call.Operand(x);
-    weft_softshrink_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softshrink_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_SOFTSHRINK_HAS_LAMBD) call.SetDouble(0, o.lambd);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_softsign(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_softsign, ctx, {x}, out);
-}
-
-weft_error* weft_tanhshrink(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_tanhshrink, ctx, {x}, out);
-}
-
-weft_error* weft_threshold(weft_context* ctx, weft_tensor* x, double threshold, double value,
-                           weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_threshold, ctx);
-    call.Operand(x);
-    call.SetDouble(0, threshold);
-    call.SetDouble(1, value);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_bce(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight, const weft_bce_opts* opts,
-                     weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_bce, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    call.Optional(weight);
-    weft_bce_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_bce_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_BCE_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_bce_with_logits(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight,
-                                 weft_tensor* pos_weight, const weft_bce_with_logits_opts* opts,
-                                 weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_bce_with_logits, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    call.Optional(weight);
-    call.Optional(pos_weight);
-    weft_bce_with_logits_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_bce_with_logits_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_BCE_WITH_LOGITS_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_gaussian_nll(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* var,
-                              const weft_gaussian_nll_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_gaussian_nll, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    call.Operand(var);
-    weft_gaussian_nll_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_gaussian_nll_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_GAUSSIAN_NLL_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_GAUSSIAN_NLL_HAS_FULL) call.SetBool(1, o.full);
-    if (o.present & WEFT_GAUSSIAN_NLL_HAS_EPS) call.SetDouble(2, o.eps);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_hinge_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* y,
-                                 const weft_hinge_embedding_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_hinge_embedding, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_hinge_embedding_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_hinge_embedding_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_HINGE_EMBEDDING_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_HINGE_EMBEDDING_HAS_MARGIN) call.SetDouble(1, o.margin);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_huber(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_huber_opts* opts,
-                       weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_huber, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_huber_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_huber_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_HUBER_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_HUBER_HAS_DELTA) call.SetDouble(1, o.delta);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_kl_div(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_kl_div_opts* opts,
-                        weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_kl_div, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_kl_div_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_kl_div_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_KL_DIV_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_KL_DIV_HAS_LOG_TARGET) call.SetBool(1, o.log_target);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_l1(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_l1_opts* opts,
-                    weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_l1, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_l1_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_l1_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_L1_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_margin_ranking(weft_context* ctx, weft_tensor* x, weft_tensor* other, weft_tensor* y,
-                                const weft_margin_ranking_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_margin_ranking, ctx);
-    call.Operand(x);
-    call.Operand(other);
-    call.Operand(y);
-    weft_margin_ranking_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_margin_ranking_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_MARGIN_RANKING_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_MARGIN_RANKING_HAS_MARGIN) call.SetDouble(1, o.margin);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_pairwise_distance(weft_context* ctx, weft_tensor* x, weft_tensor* y,
-                                   const weft_pairwise_distance_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_pairwise_distance, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_pairwise_distance_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_pairwise_distance_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_PAIRWISE_DISTANCE_HAS_P) call.SetDouble(0, o.p);
-    if (o.present & WEFT_PAIRWISE_DISTANCE_HAS_EPS) call.SetDouble(1, o.eps);
-    if (o.present & WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS) call.SetBool(2, o.keepdims);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_poisson_nll(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_poisson_nll_opts* opts,
-                             weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_poisson_nll, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_poisson_nll_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_poisson_nll_opts", &o));
-    call.CheckPresent(o.present, 15u);
-    if (o.present & WEFT_POISSON_NLL_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_POISSON_NLL_HAS_LOG_INPUT) call.SetBool(1, o.log_input);
-    if (o.present & WEFT_POISSON_NLL_HAS_FULL) call.SetBool(2, o.full);
-    if (o.present & WEFT_POISSON_NLL_HAS_EPS) call.SetDouble(3, o.eps);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_smooth_l1(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_smooth_l1_opts* opts,
-                           weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_smooth_l1, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_smooth_l1_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_smooth_l1_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_SMOOTH_L1_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_SMOOTH_L1_HAS_BETA) call.SetDouble(1, o.beta);
-    return call.Record({out});
-  });
 }
 
 }  // extern "C"

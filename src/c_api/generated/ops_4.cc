@@ -7,6 +7,267 @@
 
 extern "C" {
 
+weft_error* weft_hardtanh(weft_context* ctx, weft_tensor* x, const weft_hardtanh_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_hardtanh, ctx);
+    call.Operand(x);
+    weft_hardtanh_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_hardtanh_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_HARDTANH_HAS_LOW) call.SetDouble(0, o.low);
+    if (o.present & WEFT_HARDTANH_HAS_HIGH) call.SetDouble(1, o.high);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_logsigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_logsigmoid, ctx, {x}, out);
+}
+
+weft_error* weft_mish(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_mish, ctx, {x}, out);
+}
+
+weft_error* weft_prelu(weft_context* ctx, weft_tensor* x, weft_tensor* weight, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_prelu, ctx, {x, weight}, out);
+}
+
+weft_error* weft_selu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_selu, ctx, {x}, out);
+}
+
+weft_error* weft_softmin(weft_context* ctx, weft_tensor* x, const weft_softmin_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_softmin, ctx);
+    call.Operand(x);
+    weft_softmin_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softmin_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SOFTMIN_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_softplus_beta(weft_context* ctx, weft_tensor* x, const weft_softplus_beta_opts* opts,
+                               weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_softplus_beta, ctx);
+    call.Operand(x);
+    weft_softplus_beta_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softplus_beta_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SOFTPLUS_BETA_HAS_BETA) call.SetDouble(0, o.beta);
+    if (o.present & WEFT_SOFTPLUS_BETA_HAS_THRESHOLD) call.SetDouble(1, o.threshold);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_softshrink(weft_context* ctx, weft_tensor* x, const weft_softshrink_opts* opts,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_softshrink, ctx);
+    call.Operand(x);
+    weft_softshrink_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softshrink_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SOFTSHRINK_HAS_LAMBD) call.SetDouble(0, o.lambd);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_softsign(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_softsign, ctx, {x}, out);
+}
+
+weft_error* weft_tanhshrink(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_tanhshrink, ctx, {x}, out);
+}
+
+weft_error* weft_threshold(weft_context* ctx, weft_tensor* x, double threshold, double value,
+                           weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_threshold, ctx);
+    call.Operand(x);
+    call.SetDouble(0, threshold);
+    call.SetDouble(1, value);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_bce(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight, const weft_bce_opts* opts,
+                     weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_bce, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    call.Optional(weight);
+    weft_bce_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_bce_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_BCE_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_bce_with_logits(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight,
+                                 weft_tensor* pos_weight, const weft_bce_with_logits_opts* opts,
+                                 weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_bce_with_logits, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    call.Optional(weight);
+    call.Optional(pos_weight);
+    weft_bce_with_logits_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_bce_with_logits_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_BCE_WITH_LOGITS_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_gaussian_nll(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* var,
+                              const weft_gaussian_nll_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_gaussian_nll, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    call.Operand(var);
+    weft_gaussian_nll_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_gaussian_nll_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_GAUSSIAN_NLL_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_GAUSSIAN_NLL_HAS_FULL) call.SetBool(1, o.full);
+    if (o.present & WEFT_GAUSSIAN_NLL_HAS_EPS) call.SetDouble(2, o.eps);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_hinge_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                 const weft_hinge_embedding_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_hinge_embedding, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_hinge_embedding_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_hinge_embedding_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_HINGE_EMBEDDING_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_HINGE_EMBEDDING_HAS_MARGIN) call.SetDouble(1, o.margin);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_huber(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_huber_opts* opts,
+                       weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_huber, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_huber_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_huber_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_HUBER_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_HUBER_HAS_DELTA) call.SetDouble(1, o.delta);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_kl_div(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_kl_div_opts* opts,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_kl_div, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_kl_div_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_kl_div_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_KL_DIV_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_KL_DIV_HAS_LOG_TARGET) call.SetBool(1, o.log_target);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_l1(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_l1_opts* opts,
+                    weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_l1, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_l1_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_l1_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_L1_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_margin_ranking(weft_context* ctx, weft_tensor* x, weft_tensor* other, weft_tensor* y,
+                                const weft_margin_ranking_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_margin_ranking, ctx);
+    call.Operand(x);
+    call.Operand(other);
+    call.Operand(y);
+    weft_margin_ranking_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_margin_ranking_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_MARGIN_RANKING_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_MARGIN_RANKING_HAS_MARGIN) call.SetDouble(1, o.margin);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pairwise_distance(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                   const weft_pairwise_distance_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pairwise_distance, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_pairwise_distance_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_pairwise_distance_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_PAIRWISE_DISTANCE_HAS_P) call.SetDouble(0, o.p);
+    if (o.present & WEFT_PAIRWISE_DISTANCE_HAS_EPS) call.SetDouble(1, o.eps);
+    if (o.present & WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS) call.SetBool(2, o.keepdims);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_poisson_nll(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_poisson_nll_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_poisson_nll, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_poisson_nll_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_poisson_nll_opts", &o));
+    call.CheckPresent(o.present, 15u);
+    if (o.present & WEFT_POISSON_NLL_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_POISSON_NLL_HAS_LOG_INPUT) call.SetBool(1, o.log_input);
+    if (o.present & WEFT_POISSON_NLL_HAS_FULL) call.SetBool(2, o.full);
+    if (o.present & WEFT_POISSON_NLL_HAS_EPS) call.SetDouble(3, o.eps);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_smooth_l1(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_smooth_l1_opts* opts,
+                           weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_smooth_l1, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_smooth_l1_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_smooth_l1_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SMOOTH_L1_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_SMOOTH_L1_HAS_BETA) call.SetDouble(1, o.beta);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_soft_margin(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_soft_margin_opts* opts,
                              weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -535,309 +796,6 @@ weft_error* weft_adaptive_max_pool(weft_context* ctx, weft_tensor* x, const int6
     call.Operand(x);
     call.SetInts(0, size, size_count);
     return call.RecordSome({out_values, out_indices});
-  });
-}
-
-weft_error* weft_col2im(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
-                        const int64_t* window, size_t window_count, const weft_col2im_opts* opts,
-                        weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_col2im, ctx);
-    call.Operand(x);
-    call.SetInts(0, size, size_count);
-    call.SetInts(1, window, window_count);
-    weft_col2im_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_col2im_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_COL2IM_HAS_STRIDES) call.SetInts(2, o.strides, o.strides_count);
-    if (o.present & WEFT_COL2IM_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
-    if (o.present & WEFT_COL2IM_HAS_DILATION) call.SetInts(4, o.dilation, o.dilation_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_im2col(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
-                        const weft_im2col_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_im2col, ctx);
-    call.Operand(x);
-    call.SetInts(0, window, window_count);
-    weft_im2col_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_im2col_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_IM2COL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
-    if (o.present & WEFT_IM2COL_HAS_PADS) call.SetInts(2, o.pads, o.pads_count);
-    if (o.present & WEFT_IM2COL_HAS_DILATION) call.SetInts(3, o.dilation, o.dilation_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_lp_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
-                         const weft_lp_pool_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_lp_pool, ctx);
-    call.Operand(x);
-    call.SetInts(0, window, window_count);
-    weft_lp_pool_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lp_pool_opts", &o));
-    call.CheckPresent(o.present, 31u);
-    if (o.present & WEFT_LP_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
-    if (o.present & WEFT_LP_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
-    if (o.present & WEFT_LP_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
-    if (o.present & WEFT_LP_POOL_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
-    if (o.present & WEFT_LP_POOL_HAS_P) call.SetDouble(5, o.p);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_max_pool_with_indices(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
-                                       const weft_max_pool_with_indices_opts* opts, weft_tensor** out_values,
-                                       weft_tensor** out_indices) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_max_pool_with_indices, ctx);
-    call.Operand(x);
-    call.SetInts(0, window, window_count);
-    weft_max_pool_with_indices_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_max_pool_with_indices_opts", &o));
-    call.CheckPresent(o.present, 31u);
-    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
-    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING) call.SetEnum(2, o.padding);
-    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
-    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
-    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION) call.SetInts(5, o.dilation, o.dilation_count);
-    return call.RecordSome({out_values, out_indices});
-  });
-}
-
-weft_error* weft_max_unpool(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const int64_t* size,
-                            size_t size_count, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_max_unpool, ctx);
-    call.Operand(x);
-    call.Operand(indices);
-    call.SetInts(0, size, size_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_affine_grid(weft_context* ctx, weft_tensor* theta, const int64_t* size, size_t size_count,
-                             const weft_affine_grid_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_affine_grid, ctx);
-    call.Operand(theta);
-    call.SetInts(0, size, size_count);
-    weft_affine_grid_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_affine_grid_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS) call.SetBool(1, o.align_corners);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_channel_shuffle(weft_context* ctx, weft_tensor* x, int64_t groups, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_channel_shuffle, ctx);
-    call.Operand(x);
-    call.SetInt(0, groups);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_grid_sample(weft_context* ctx, weft_tensor* x, weft_tensor* grid, const weft_grid_sample_opts* opts,
-                             weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_grid_sample, ctx);
-    call.Operand(x);
-    call.Operand(grid);
-    weft_grid_sample_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_grid_sample_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_GRID_SAMPLE_HAS_MODE) call.SetEnum(0, o.mode);
-    if (o.present & WEFT_GRID_SAMPLE_HAS_OUTSIDE) call.SetEnum(1, o.outside);
-    if (o.present & WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS) call.SetBool(2, o.align_corners);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_group_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, int64_t groups,
-                            const weft_group_norm_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_group_norm, ctx);
-    call.Operand(x);
-    call.Optional(scale);
-    call.Optional(offset);
-    call.SetInt(0, groups);
-    weft_group_norm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_group_norm_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_GROUP_NORM_HAS_AXIS) call.SetInt(1, o.axis);
-    if (o.present & WEFT_GROUP_NORM_HAS_EPSILON) call.SetDouble(2, o.epsilon);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_instance_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                               const weft_instance_norm_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_instance_norm, ctx);
-    call.Operand(x);
-    call.Optional(scale);
-    call.Optional(offset);
-    weft_instance_norm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_instance_norm_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_INSTANCE_NORM_HAS_AXIS) call.SetInt(0, o.axis);
-    if (o.present & WEFT_INSTANCE_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_local_response_norm(weft_context* ctx, weft_tensor* x, int64_t size,
-                                     const weft_local_response_norm_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_local_response_norm, ctx);
-    call.Operand(x);
-    call.SetInt(0, size);
-    weft_local_response_norm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_local_response_norm_opts", &o));
-    call.CheckPresent(o.present, 15u);
-    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS) call.SetInt(1, o.axis);
-    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA) call.SetDouble(2, o.alpha);
-    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_BETA) call.SetDouble(3, o.beta);
-    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_K) call.SetDouble(4, o.k);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_pad_circular(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
-                              const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_pad_circular, ctx);
-    call.Operand(x);
-    call.SetInts(0, low, low_count);
-    call.SetInts(1, high, high_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_pad_reflect(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
-                             const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_pad_reflect, ctx);
-    call.Operand(x);
-    call.SetInts(0, low, low_count);
-    call.SetInts(1, high, high_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_pad_replicate(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
-                               const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_pad_replicate, ctx);
-    call.Operand(x);
-    call.SetInts(0, low, low_count);
-    call.SetInts(1, high, high_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_pixel_shuffle(weft_context* ctx, weft_tensor* x, int64_t factor, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_pixel_shuffle, ctx);
-    call.Operand(x);
-    call.SetInt(0, factor);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_pixel_unshuffle(weft_context* ctx, weft_tensor* x, int64_t factor, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_pixel_unshuffle, ctx);
-    call.Operand(x);
-    call.SetInt(0, factor);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_resize(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
-                        const weft_resize_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_resize, ctx);
-    call.Operand(x);
-    call.SetInts(0, size, size_count);
-    weft_resize_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_resize_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_RESIZE_HAS_MODE) call.SetEnum(1, o.mode);
-    if (o.present & WEFT_RESIZE_HAS_ALIGN_CORNERS) call.SetBool(2, o.align_corners);
-    if (o.present & WEFT_RESIZE_HAS_SCALES) call.SetDoubles(3, o.scales, o.scales_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_addmm(weft_context* ctx, weft_tensor* x, weft_tensor* a, weft_tensor* b, const weft_addmm_opts* opts,
-                       weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_addmm, ctx);
-    call.Operand(x);
-    call.Operand(a);
-    call.Operand(b);
-    weft_addmm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_addmm_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_ADDMM_HAS_ALPHA) call.SetDouble(0, o.alpha);
-    if (o.present & WEFT_ADDMM_HAS_BETA) call.SetDouble(1, o.beta);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_cdist(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_cdist_opts* opts,
-                       weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_cdist, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_cdist_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cdist_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_CDIST_HAS_P) call.SetDouble(0, o.p);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_corrcoef(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_corrcoef, ctx, {x}, out);
-}
-
-weft_error* weft_cosine_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* other, weft_tensor* y,
-                                  const weft_cosine_embedding_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_cosine_embedding, ctx);
-    call.Operand(x);
-    call.Operand(other);
-    call.Operand(y);
-    weft_cosine_embedding_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cosine_embedding_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_COSINE_EMBEDDING_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_COSINE_EMBEDDING_HAS_MARGIN) call.SetDouble(1, o.margin);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_cosine_similarity(weft_context* ctx, weft_tensor* x, weft_tensor* y,
-                                   const weft_cosine_similarity_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_cosine_similarity, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_cosine_similarity_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cosine_similarity_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_COSINE_SIMILARITY_HAS_AXIS) call.SetInt(0, o.axis);
-    if (o.present & WEFT_COSINE_SIMILARITY_HAS_EPS) call.SetDouble(1, o.eps);
-    return call.Record({out});
   });
 }
 

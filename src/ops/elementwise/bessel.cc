@@ -1,40 +1,17 @@
 // bessel_i0e, bessel_i1e: modified Bessel functions of the first kind, times e^-|x|.
 #include <span>
 
+#include "src/ops/elementwise/chebyshev.h"
 #include "src/ops/elementwise/special.h"
+#include "src/ops/elementwise/special_fits.h"
 
 namespace weft::ops {
 namespace {
 
 using namespace ir;
 
-// Chebyshev's series in t within [-1, 1], by Clenshaw.
-Value Series(Builder& b, const Value& t, std::span<const double> coefficients) {
-  const Value twice = Mul(b, t, 2);
-  Value next = FullLike(b, t, 0), last = next;
-  for (size_t i = coefficients.size(); i-- > 1;) {
-    Value here = Add(b, Sub(b, Mul(b, twice, next), last), coefficients[i]);
-    last = std::exchange(next, std::move(here));
-  }
-  return Add(b, Sub(b, Mul(b, t, next), last), coefficients[0]);
-}
-
-// Chebyshev coefficients of i1e(x) / x on [0, 8] in x / 4 - 1, and of sqrt(x) i1e(x) from 8 on in 16 / x - 1; made by
-// interpolation of SciPy's function. f32 needs the first ones only.
-constexpr double kI1eNear[] = {
-    0.12629359322181682,   -0.17641651835783406,   0.10264365868984711,    -0.05294598120809499,
-    0.024726449030626485,  -0.010564084894626164,  0.004156422944312843,   -0.0015135724506312052,
-    0.0005122859561685221, -0.0001617608158258182, 4.781565107539355e-05,  -1.3273163655902613e-05,
-    3.470251307942385e-06, -8.568720262482832e-07, 2.003294750792568e-07,  -4.4450590983417905e-08,
-    9.381537013984283e-09, -1.88724931677749e-09,  3.6255850343116387e-10, -6.663435133436286e-11,
-    1.173555431135443e-11, -1.983389073745812e-12, 3.2177150920602636e-13, -4.986383926408353e-14,
-    7.017300465207905e-15};
-constexpr double kI1eFar[] = {
-    0.38928811750914005,    -0.009761097491361472,   -0.00011058893876260455, -3.882564808876442e-06,
-    -2.512236237717535e-07, -2.631468845928914e-08,  -3.835380351799557e-09,  -5.589743424381378e-10,
-    -1.897493768699948e-11, 3.252605221725316e-11,   1.4125903981226506e-11,  2.0356249051707914e-12,
-    -7.197589561931329e-13, -4.0838401823914127e-13, -2.0838456096533492e-14, 4.271572021108948e-14,
-    1.067347204476672e-14,  -3.824028891364988e-15,  -1.58994500015414e-15};
+// Chebyshev coefficients of i1e(x) / x on [0, 8] in x / 4 - 1, and of sqrt(x) i1e(x) from 8 on in 16 / x - 1, are those of
+// special_fits.h. f32 needs the first ones only.
 constexpr size_t kI1eNear32 = 17, kI1eFar32 = 8;
 
 // The same of i0e(x) and of sqrt(x) i0e(x); made by interpolation of mpmath's function with 60 digits.
@@ -65,9 +42,9 @@ constexpr Fit kI0e = {kI0eNear, kI0eFar, kI0eNear32, kI0eFar32}, kI1e = {kI1eNea
 // Computes the function of a = |x| by its two fits, up to 8 and beyond; `times` multiplies the first by a.
 Value OfSize(Builder& b, const Value& a, const Fit& fit, bool times) {
   const bool wide = a.dtype() == DType::kF64;
-  Value small = Series(b, Add(b, Mul(b, a, 0.25), -1), wide ? fit.near : fit.near.first(fit.near32));
+  Value small = ChebyshevSeries(b, Add(b, Mul(b, a, 0.25), -1), wide ? fit.near : fit.near.first(fit.near32));
   if (times) small = Mul(b, small, a);
-  const Value far = Series(b, Add(b, Div(b, 16, a), -1), wide ? fit.far : fit.far.first(fit.far32));
+  const Value far = ChebyshevSeries(b, Add(b, Div(b, 16, a), -1), wide ? fit.far : fit.far.first(fit.far32));
   return Select(b, Compare(b, Direction::kLe, a, 8), small, Div(b, far, Sqrt(b, a)));
 }
 

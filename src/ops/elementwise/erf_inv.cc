@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "src/ops/normal_quantile.h"
 #include "src/ops/polynomial.h"
 
 namespace weft::ops {
@@ -79,6 +80,18 @@ constexpr Sample kSamples[] = {kSmooth[0], kSmooth[1], kSmooth[2],
                                kSmooth[3], kSmooth[4], {"T[300]", -1.01, 1.01, false}};
 
 }  // namespace
+
+Value NormalQuantile(Builder& b, const Value& p) {
+  const Value lower = Compare(b, Direction::kLt, p, 0.5), share = Select(b, lower, p, Sub(b, 1, p));
+  const Value q = Add(b, p, -0.5), near = Mul(b, q, Ratio(b, Sub(b, 0.180625, Square(b, q)), kNear));
+  const Value r = Sqrt(b, Neg(b, Log(b, share)));
+  const Value far =
+      Select(b, Compare(b, Direction::kLe, r, 5), Ratio(b, Add(b, r, -1.6), kFar), Ratio(b, Add(b, r, -5), kFarthest));
+  const Value tail =
+      Select(b, Compare(b, Direction::kEq, share, 0), FullLike(b, p, std::numeric_limits<double>::infinity()), far);
+  const Value outer = Select(b, lower, Neg(b, tail), tail);
+  return Select(b, Compare(b, Direction::kLe, Abs(b, q), 0.425), near, outer);
+}
 
 constinit const OpDef kOp_erf_inv = {
     .name = "weft.erf_inv",

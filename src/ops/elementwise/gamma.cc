@@ -177,9 +177,29 @@ absl::Status ZetaGradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
+// Σ lgamma(x - j / 2), j from 0 to p - 1, and a constant, in f64, as they cancel; NaN where x is not above (p - 1) / 2.
+constexpr AttrDef kDimensions[] = {{"p", AttrType::kInt, "dimension, 1 to 1000", true}};
+absl::Status InferMvlgamma(const InferCall& call, Types* results) {
+  const int64_t p = Attr<kDimensions, "p">(call.attrs);
+  if (p < 1 || p > 1000) return UserError("p is ", p, "; it must be 1 to 1000");
+  return InferSame(call, results);
+}
+absl::Status ExpandMvlgamma(const ExpandCall& call, std::span<Value> results) {
+  Builder& b = call.b;
+  const Value x = Convert(b, call.operands[0], DType::kF64);
+  const auto p = static_cast<double>(Attr<kDimensions, "p">(call.attrs));
+  Value sum = FullLike(b, x, p * (p - 1) / 4 * std::log(kPi));
+  for (double j = 0; j < p; ++j) sum = Add(b, sum, Unary(b, kOp_lgamma, Add(b, x, -j / 2)));
+  const Value y = Select(b, Compare(b, Direction::kGt, x, (p - 1) / 2), sum, FullLike(b, x, kNan));
+  results[0] = Convert(b, y, call.operands[0].dtype());
+  return absl::OkStatus();
+}
+
 constexpr OperandDef kOrders[] = {{"n", kF, "order, a whole number from 0 on"}, {"x", kF, "operand"}};
 constexpr OperandDef kExponents[] = {{"x", kF, "exponent, above 1"}, {"q", kF, "where the sum begins"}};
 constexpr auto kPositive = UnarySamples(0.3, 4);
+constexpr Sample kMultivariate[] = {
+    {"T[2,3] p=2", 0.7, 4}, {"T[] p=3", 1.2, 4}, {"T[0,3] p=1"}, {"T[131] p=4", 1.7, 9}};
 constexpr Sample kSums[] = {
     {"T[2,3] T[2,3]", 1.5, 4}, {"T[] T[]", 1.5, 4}, {"T[0,3] T[0,3]", 1.5, 4}, {"T[131] T[131]", 1.5, 4}};
 // Orders are whole numbers, of whose neighbours the result is NaN: of this alone no differences judge the gradient.
@@ -235,6 +255,19 @@ constinit const OpDef kOp_zeta = Special({
     .expand = ExpandBinary<Zeta>,
     .samples = kSums,
     .tolerance = kTolerance,
+});
+
+constinit const OpDef kOp_mvlgamma = Formula({
+    .name = "weft.mvlgamma",
+    .c_name = "mvlgamma",
+    .doc =
+        "Elementwise logarithm of the multivariate gamma function of dimension p; NaN where x is not above (p - 1) / 2.",
+    .example = "y = wf_mvlgamma(s, x, 2);",
+    .attrs = kDimensions,
+    .infer = InferMvlgamma,
+    .expand = ExpandMvlgamma,
+    .samples = kMultivariate,
+    .tolerance = {.f32 = 1e-6, .f64 = 1e-12, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-7},
 });
 
 }  // namespace weft::ops

@@ -1,8 +1,6 @@
 // categorical: draws an index from the distribution that logits describe.
-#include <cmath>
-
 #include "src/ops/axes.h"
-#include "src/ops/random/bits.h"
+#include "src/ops/random/distributions.h"
 #include "src/ops/reduce/extreme_index.h"
 
 namespace weft::ops {
@@ -17,17 +15,6 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return InferExtremeIndex(call, results);
 }
 
-// Exponentially distributed: -log1p(-v), v all of a word's bits. The smallest is drawn, and there v is finest; the
-// largest v that is not 1 keeps the result finite.
-Value Exponential(Builder& b, const Value& state, const Dims& dims, DType dtype) {
-  const bool wide = dtype == DType::kF64;
-  Value bits = Convert(b, RandomBits(b, state, dims, wide ? DType::kU64 : DType::kU32), dtype);
-  if (!bits) return {};
-  Value v = Mul(b, Add(b, bits, 0.5), std::ldexp(1.0, wide ? -64 : -32));
-  v = Minimum(b, v, FullLike(b, v, 1 - std::ldexp(1.0, wide ? -53 : -24)));
-  return Neg(b, Unary(b, kOp_log1p, Neg(b, v)));
-}
-
 // Argmax of logits + g, g = -log(exponential), is one draw. The largest logit becomes 0 first, so that no bit of g is lost to the
 // size of the logits; what is not finite stays as it is.
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
@@ -37,7 +24,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
                         AlongAxis("axis", Attr<kExtremeIndexAttrs, "axis">(call.attrs), logits.dims().size()));
   Value most = ReduceKeep(b, logits, Reducer::kMax, axes);
   most = Select(b, Unary(b, kOp_is_finite, most), most, FullLike(b, most, 0));
-  const Value gumbel = Neg(b, Log(b, Exponential(b, call.operands[1], logits.dims(), logits.dtype())));
+  const Value gumbel = Neg(b, Log(b, RandomExponential(b, call.operands[1], logits.dims(), logits.dtype())));
   results[0] = Call(b, kOp_argmax, {Add(b, Sub(b, logits, most), gumbel)}, call.attrs);
   return absl::OkStatus();
 }

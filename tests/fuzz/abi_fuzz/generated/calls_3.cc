@@ -180,6 +180,14 @@ void Call_weft_uniform_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_orthogonal_polynomial_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_orthogonal_polynomial_opts), &size);
+  f.Enter();
+  weft_orthogonal_polynomial_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_addcdiv_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_addcdiv_opts), &size);
