@@ -178,51 +178,52 @@ void Gathers(Bench& b) {
 constexpr int kTables = 26;
 constexpr int64_t kBatch = 4096;
 
+// Tables, which rows of them a batch takes, and the cotangents of these.
+struct Model {
+  Tensors tables, ids, given;
+  Model(Bench& b, int64_t entries, int64_t width) {
+    for (int t = 0; t < kTables; ++t) {
+      tables.push_back(b.Floats({entries, width}));
+      Must(weft_tensor_require_grad(tables.back(), 1));
+      ids.push_back(b.Indices({kBatch}, entries));
+      given.push_back(b.Floats({kBatch, width}));
+    }
+  }
+  weft_tensor* Loss(wf_scope* s) const {
+    weft_tensor* loss = nullptr;
+    for (int t = 0; t < kTables; ++t) {
+      weft_tensor* const part = wf_sum(s, wf_mul(s, wf_embedding(s, tables[t], ids[t]), given[t]));
+      loss = loss == nullptr ? part : wf_add(s, loss, part);
+    }
+    return loss;
+  }
+};
+
 void Embeddings(Bench& b) {
   for (const int64_t width : {16, 64, 128}) {
     const std::string name = "embedding-gradient-" + std::to_string(width);
     if (!b.Wants(name)) continue;
-    Tensors tables, ids, given;
-    for (int t = 0; t < kTables; ++t) {
-      tables.push_back(b.Floats({10'000, width}));
-      Must(weft_tensor_require_grad(tables.back(), 1));
-      ids.push_back(b.Indices({kBatch}, 10'000));
-      given.push_back(b.Floats({kBatch, width}));
-    }
+    const Model model(b, 10'000, width);
     b.Add(name, [&](wf_scope* s) {
-      weft_tensor* loss = nullptr;
-      for (int t = 0; t < kTables; ++t) {
-        weft_tensor* const part = wf_sum(s, wf_mul(s, wf_embedding(s, tables[t], ids[t]), given[t]));
-        loss = loss == nullptr ? part : wf_add(s, loss, part);
-      }
       Tensors gradients(kTables);
-      wf_grad(s, loss, tables.data(), kTables, gradients.data());
+      wf_grad(s, model.Loss(s), model.tables.data(), kTables, gradients.data());
       return gradients;
     });
   }
   for (const int64_t width : {16, 64}) {
     const std::string name = "embedding-sgd-" + std::to_string(width);
     if (!b.Wants(name)) continue;
-    Tensors tables, ids, given;
-    for (int t = 0; t < kTables; ++t) {
-      tables.push_back(b.Floats({100'000, width}));
-      Must(weft_tensor_require_grad(tables.back(), 1));
-      ids.push_back(b.Indices({kBatch}, 100'000));
-      given.push_back(b.Floats({kBatch, width}));
-    }
+    const Model model(b, 100'000, width);
     weft_optimizer* sgd = nullptr;
-    Must(weft_sgd_create(b.ctx(), tables.data(), kTables, nullptr, &sgd));
-    b.Add(name, [&](wf_scope* s) {
-      weft_tensor* loss = nullptr;
-      for (int t = 0; t < kTables; ++t) {
-        weft_tensor* const part = wf_sum(s, wf_mul(s, wf_embedding(s, tables[t], ids[t]), given[t]));
-        loss = loss == nullptr ? part : wf_add(s, loss, part);
-      }
+    Must(weft_sgd_create(b.ctx(), model.tables.data(), kTables, nullptr, &sgd));
+    const auto step = [&](wf_scope* s) {
+      weft_tensor* const loss = model.Loss(s);
       Tensors gradients(kTables);
-      wf_grad(s, loss, tables.data(), kTables, gradients.data());
+      wf_grad(s, loss, model.tables.data(), kTables, gradients.data());
       wf_try(s, weft_optimizer_step(sgd, gradients.data(), kTables, 1e-3));
       return Tensors{loss};
-    }, /*trains=*/true);
+    };
+    b.Add(name, step, /*trains=*/true);
     weft_optimizer_release(sgd);
   }
 }
@@ -259,7 +260,11 @@ int main(int argc, char** argv) {
   Scatters(b);
   Gathers(b);
   Embeddings(b);
-  bench::Print(b.rows, options);
   weft_context_release(ctx);
+  if (b.rows.empty() && !b.failed()) {  // none begins so
+    std::fputs(kHelp, stderr);
+    return 2;
+  }
+  bench::Print(b.rows, options);
   return b.failed() ? 1 : rc;
 }

@@ -1277,6 +1277,7 @@ typedef struct wf_full_args {
   double value;
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
   int64_t integer WF_DEFAULT(WF_NO_INT);
+  double imaginary WF_DEFAULT(WF_NO_DOUBLE);
   weft_device* device WF_DEFAULT(NULL);
 } wf_full_args;
 WF_INLINE weft_tensor* wf_full_at(weft_scope* s, const char* file, int line, wf_full_args a) {
@@ -1292,12 +1293,16 @@ WF_INLINE weft_tensor* wf_full_at(weft_scope* s, const char* file, int line, wf_
     o.present |= WEFT_FULL_HAS_INTEGER;
     o.integer = a.integer;
   }
+  if (a.imaginary != WF_NO_DOUBLE) {
+    o.present |= WEFT_FULL_HAS_IMAGINARY;
+    o.imaginary = a.imaginary;
+  }
   o.device = a.device;
   error = weft_full(ctx, a.shape, a.shape_count, a.value, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_full(s, ...) \
-  WF_CALL(wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID, .integer = WF_NO_INT, .device = NULL,), __VA_ARGS__)))
+  WF_CALL(wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID, .integer = WF_NO_INT, .imaginary = WF_NO_DOUBLE, .device = NULL,), __VA_ARGS__)))
 
 typedef struct wf_gather_args {
   WF_BEGIN
@@ -1369,6 +1374,8 @@ typedef struct wf_linspace_args {
   int64_t count;
   int32_t endpoint WF_DEFAULT(WF_NO_BOOL);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  double start_imaginary WF_DEFAULT(WF_NO_DOUBLE);
+  double stop_imaginary WF_DEFAULT(WF_NO_DOUBLE);
   weft_device* device WF_DEFAULT(NULL);
 } wf_linspace_args;
 WF_INLINE weft_tensor* wf_linspace_at(weft_scope* s, const char* file, int line, wf_linspace_args a) {
@@ -1384,12 +1391,20 @@ WF_INLINE weft_tensor* wf_linspace_at(weft_scope* s, const char* file, int line,
     o.present |= WEFT_LINSPACE_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.start_imaginary != WF_NO_DOUBLE) {
+    o.present |= WEFT_LINSPACE_HAS_START_IMAGINARY;
+    o.start_imaginary = a.start_imaginary;
+  }
+  if (a.stop_imaginary != WF_NO_DOUBLE) {
+    o.present |= WEFT_LINSPACE_HAS_STOP_IMAGINARY;
+    o.stop_imaginary = a.stop_imaginary;
+  }
   o.device = a.device;
   error = weft_linspace(ctx, a.start, a.stop, a.count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_linspace(s, ...) \
-  WF_CALL(wf_linspace_at((s), __FILE__, __LINE__, WF_MAKE(wf_linspace_args, (.endpoint = WF_NO_BOOL, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+  WF_CALL(wf_linspace_at((s), __FILE__, __LINE__, WF_MAKE(wf_linspace_args, (.endpoint = WF_NO_BOOL, .dtype = WEFT_DTYPE_INVALID, .start_imaginary = WF_NO_DOUBLE, .stop_imaginary = WF_NO_DOUBLE, .device = NULL,), __VA_ARGS__)))
 
 typedef struct wf_pad_args {
   WF_BEGIN
@@ -3087,6 +3102,9 @@ typedef struct wf_dropout_args {
   WF_BEGIN
   weft_tensor* x;
   double rate WF_DEFAULT(WF_NO_DOUBLE);
+  const int64_t* shared WF_DEFAULT(NULL);
+  size_t shared_count WF_DEFAULT(0);
+  int32_t alpha WF_DEFAULT(WF_NO_BOOL);
 } wf_dropout_args;
 WF_INLINE weft_tensor* wf_dropout_at(weft_scope* s, const char* file, int line, wf_dropout_args a) {
   weft_tensor* out = NULL;
@@ -3097,11 +3115,20 @@ WF_INLINE weft_tensor* wf_dropout_at(weft_scope* s, const char* file, int line, 
     o.present |= WEFT_DROPOUT_HAS_RATE;
     o.rate = a.rate;
   }
+  if (a.shared != NULL) {
+    o.present |= WEFT_DROPOUT_HAS_SHARED;
+    o.shared = a.shared;
+    o.shared_count = a.shared_count;
+  }
+  if (a.alpha != WF_NO_BOOL) {
+    o.present |= WEFT_DROPOUT_HAS_ALPHA;
+    o.alpha = a.alpha;
+  }
   error = weft_dropout(ctx, a.x, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_dropout(s, ...) \
-  WF_CALL(wf_dropout_at((s), __FILE__, __LINE__, WF_MAKE(wf_dropout_args, (.rate = WF_NO_DOUBLE,), __VA_ARGS__)))
+  WF_CALL(wf_dropout_at((s), __FILE__, __LINE__, WF_MAKE(wf_dropout_args, (.rate = WF_NO_DOUBLE, .shared = NULL, .shared_count = 0, .alpha = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_elu_args {
   WF_BEGIN
@@ -3128,6 +3155,7 @@ typedef struct wf_embedding_args {
   weft_tensor* table;
   weft_tensor* ids;
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  int64_t padding WF_DEFAULT(WF_NO_INT);
 } wf_embedding_args;
 WF_INLINE weft_tensor* wf_embedding_at(weft_scope* s, const char* file, int line, wf_embedding_args a) {
   weft_tensor* out = NULL;
@@ -3138,11 +3166,15 @@ WF_INLINE weft_tensor* wf_embedding_at(weft_scope* s, const char* file, int line
     o.present |= WEFT_EMBEDDING_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.padding != WF_NO_INT) {
+    o.present |= WEFT_EMBEDDING_HAS_PADDING;
+    o.padding = a.padding;
+  }
   error = weft_embedding(ctx, a.table, a.ids, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_embedding(s, ...) \
-  WF_CALL(wf_embedding_at((s), __FILE__, __LINE__, WF_MAKE(wf_embedding_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_embedding_at((s), __FILE__, __LINE__, WF_MAKE(wf_embedding_args, (.dtype = WEFT_DTYPE_INVALID, .padding = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_gelu_args {
   WF_BEGIN
@@ -3702,6 +3734,230 @@ WF_INLINE weft_tensor* wf_bessel_i1e_at(weft_scope* s, weft_tensor* x, const cha
   return weft_scope_adopt(s, error, out);
 }
 #define wf_bessel_i1e(s, x) wf_bessel_i1e_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_i0_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_i0(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_i0(s, x) wf_bessel_i0_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_i1_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_i1(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_i1(s, x) wf_bessel_i1_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_j0_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_j0(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_j0(s, x) wf_bessel_j0_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_j1_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_j1(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_j1(s, x) wf_bessel_j1_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_y0_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_y0(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_y0(s, x) wf_bessel_y0_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_y1_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_y1(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_y1(s, x) wf_bessel_y1_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_k0_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_k0(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_k0(s, x) wf_bessel_k0_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_k1_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_k1(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_k1(s, x) wf_bessel_k1_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_k0e_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_k0e(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_k0e(s, x) wf_bessel_k0e_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_bessel_k1e_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bessel_k1e(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bessel_k1e(s, x) wf_bessel_k1e_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_erfcx_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_erfcx(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_erfcx(s, x) wf_erfcx_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_ndtr_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_ndtr(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_ndtr(s, x) wf_ndtr_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_ndtri_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_ndtri(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_ndtri(s, x) wf_ndtri_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_log_ndtr_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_log_ndtr(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_log_ndtr(s, x) wf_log_ndtr_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_igamma_at(weft_scope* s, weft_tensor* a, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_igamma(ctx, a, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_igamma(s, a, x) wf_igamma_at((s), (a), (x), __FILE__, __LINE__)
+#define wf_igamma_n(s, a, number) WF_CONSTANT_RIGHT(s, weft_igamma, a, number)
+#define wf_n_igamma(s, number, x) WF_CONSTANT_LEFT(s, weft_igamma, number, x)
+#define wf_igamma_arg(s, a, number) WF_ARGUMENT_RIGHT(s, weft_igamma, a, number)
+#define wf_arg_igamma(s, number, x) WF_ARGUMENT_LEFT(s, weft_igamma, number, x)
+
+WF_INLINE weft_tensor* wf_igammac_at(weft_scope* s, weft_tensor* a, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_igammac(ctx, a, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_igammac(s, a, x) wf_igammac_at((s), (a), (x), __FILE__, __LINE__)
+#define wf_igammac_n(s, a, number) WF_CONSTANT_RIGHT(s, weft_igammac, a, number)
+#define wf_n_igammac(s, number, x) WF_CONSTANT_LEFT(s, weft_igammac, number, x)
+#define wf_igammac_arg(s, a, number) WF_ARGUMENT_RIGHT(s, weft_igammac, a, number)
+#define wf_arg_igammac(s, number, x) WF_ARGUMENT_LEFT(s, weft_igammac, number, x)
+
+WF_INLINE weft_tensor* wf_mvlgamma_at(weft_scope* s, weft_tensor* x, int64_t p, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_mvlgamma(ctx, x, p, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_mvlgamma(s, x, p) wf_mvlgamma_at((s), (x), (p), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_gcd_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_gcd(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_gcd(s, x, y) wf_gcd_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_gcd_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_gcd, x, number)
+#define wf_n_gcd(s, number, y) WF_CONSTANT_LEFT(s, weft_gcd, number, y)
+#define wf_gcd_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_gcd, x, number)
+#define wf_arg_gcd(s, number, y) WF_ARGUMENT_LEFT(s, weft_gcd, number, y)
+
+WF_INLINE weft_tensor* wf_lcm_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_lcm(ctx, x, y, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_lcm(s, x, y) wf_lcm_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_lcm_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_lcm, x, number)
+#define wf_n_lcm(s, number, y) WF_CONSTANT_LEFT(s, weft_lcm, number, y)
+#define wf_lcm_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_lcm, x, number)
+#define wf_arg_lcm(s, number, y) WF_ARGUMENT_LEFT(s, weft_lcm, number, y)
+
+typedef struct wf_frexp_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_mantissa WF_DEFAULT(NULL);
+  weft_tensor** out_exponent WF_DEFAULT(NULL);
+} wf_frexp_args;
+WF_INLINE weft_tensor* wf_frexp_at(weft_scope* s, const char* file, int line, wf_frexp_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_frexp(ctx, a.x, &r0, a.out_exponent != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_mantissa != NULL) *a.out_mantissa = r0;
+  if (a.out_exponent != NULL) *a.out_exponent = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_frexp(s, ...) \
+  WF_CALL(wf_frexp_at((s), __FILE__, __LINE__, WF_MAKE(wf_frexp_args, (.out_mantissa = NULL, .out_exponent = NULL,), __VA_ARGS__)))
+
+typedef struct wf_orthogonal_polynomial_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* n;
+  weft_orthogonal_polynomial_family family;
+  int64_t derivative WF_DEFAULT(WF_NO_INT);
+} wf_orthogonal_polynomial_args;
+WF_INLINE weft_tensor* wf_orthogonal_polynomial_at(weft_scope* s, const char* file, int line, wf_orthogonal_polynomial_args a) {
+  weft_tensor* out = NULL;
+  weft_orthogonal_polynomial_opts o = WEFT_ORTHOGONAL_POLYNOMIAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.derivative != WF_NO_INT) {
+    o.present |= WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE;
+    o.derivative = a.derivative;
+  }
+  error = weft_orthogonal_polynomial(ctx, a.x, a.n, a.family, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_orthogonal_polynomial(s, ...) \
+  WF_CALL(wf_orthogonal_polynomial_at((s), __FILE__, __LINE__, WF_MAKE(wf_orthogonal_polynomial_args, (.derivative = WF_NO_INT,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_polar_at(weft_scope* s, weft_tensor* size, weft_tensor* angle, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_polar(ctx, size, angle, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_polar(s, size, angle) wf_polar_at((s), (size), (angle), __FILE__, __LINE__)
+#define wf_polar_n(s, size, number) WF_CONSTANT_RIGHT(s, weft_polar, size, number)
+#define wf_n_polar(s, number, angle) WF_CONSTANT_LEFT(s, weft_polar, number, angle)
+#define wf_polar_arg(s, size, number) WF_ARGUMENT_RIGHT(s, weft_polar, size, number)
+#define wf_arg_polar(s, number, angle) WF_ARGUMENT_LEFT(s, weft_polar, number, angle)
 
 typedef struct wf_addcdiv_args {
   WF_BEGIN
@@ -7087,5 +7343,1077 @@ WF_INLINE weft_tensor* wf_tensorinv_at(weft_scope* s, const char* file, int line
 }
 #define wf_tensorinv(s, ...) \
   WF_CALL(wf_tensorinv_at((s), __FILE__, __LINE__, WF_MAKE(wf_tensorinv_args, (.ind = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_ctc_loss_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* labels;
+  weft_tensor* steps;
+  weft_tensor* lengths;
+  weft_ctc_loss_reduction reduction WF_DEFAULT(WEFT_CTC_LOSS_REDUCTION_FORCE32);
+  int64_t blank WF_DEFAULT(WF_NO_INT);
+  int32_t zero_infinity WF_DEFAULT(WF_NO_BOOL);
+} wf_ctc_loss_args;
+WF_INLINE weft_tensor* wf_ctc_loss_at(weft_scope* s, const char* file, int line, wf_ctc_loss_args a) {
+  weft_tensor* out = NULL;
+  weft_ctc_loss_opts o = WEFT_CTC_LOSS_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.reduction != WEFT_CTC_LOSS_REDUCTION_FORCE32) {
+    o.present |= WEFT_CTC_LOSS_HAS_REDUCTION;
+    o.reduction = a.reduction;
+  }
+  if (a.blank != WF_NO_INT) {
+    o.present |= WEFT_CTC_LOSS_HAS_BLANK;
+    o.blank = a.blank;
+  }
+  if (a.zero_infinity != WF_NO_BOOL) {
+    o.present |= WEFT_CTC_LOSS_HAS_ZERO_INFINITY;
+    o.zero_infinity = a.zero_infinity;
+  }
+  error = weft_ctc_loss(ctx, a.x, a.labels, a.steps, a.lengths, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_ctc_loss(s, ...) \
+  WF_CALL(wf_ctc_loss_at((s), __FILE__, __LINE__, WF_MAKE(wf_ctc_loss_args, (.reduction = WEFT_CTC_LOSS_REDUCTION_FORCE32, .blank = WF_NO_INT, .zero_infinity = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_einsum_args {
+  WF_BEGIN
+  weft_tensor* const* xs;
+  size_t xs_count;
+  const char* equation;
+  size_t equation_length;
+} wf_einsum_args;
+WF_INLINE weft_tensor* wf_einsum_at(weft_scope* s, const char* file, int line, wf_einsum_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_einsum(ctx, a.xs, a.xs_count, a.equation, a.equation_length, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_einsum(s, ...) \
+  WF_CALL(wf_einsum_at((s), __FILE__, __LINE__, WF_MAKE(wf_einsum_args, (), __VA_ARGS__)))
+
+typedef struct wf_embedding_bag_args {
+  WF_BEGIN
+  weft_tensor* table;
+  weft_tensor* ids;
+  weft_tensor* offsets;
+  weft_tensor* weights;
+  weft_embedding_bag_mode mode WF_DEFAULT(WEFT_EMBEDDING_BAG_MODE_FORCE32);
+  int64_t padding WF_DEFAULT(WF_NO_INT);
+  int32_t include_last_offset WF_DEFAULT(WF_NO_BOOL);
+} wf_embedding_bag_args;
+WF_INLINE weft_tensor* wf_embedding_bag_at(weft_scope* s, const char* file, int line, wf_embedding_bag_args a) {
+  weft_tensor* out = NULL;
+  weft_embedding_bag_opts o = WEFT_EMBEDDING_BAG_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.mode != WEFT_EMBEDDING_BAG_MODE_FORCE32) {
+    o.present |= WEFT_EMBEDDING_BAG_HAS_MODE;
+    o.mode = a.mode;
+  }
+  if (a.padding != WF_NO_INT) {
+    o.present |= WEFT_EMBEDDING_BAG_HAS_PADDING;
+    o.padding = a.padding;
+  }
+  if (a.include_last_offset != WF_NO_BOOL) {
+    o.present |= WEFT_EMBEDDING_BAG_HAS_INCLUDE_LAST_OFFSET;
+    o.include_last_offset = a.include_last_offset;
+  }
+  error = weft_embedding_bag(ctx, a.table, a.ids, a.offsets, a.weights, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_embedding_bag(s, ...) \
+  WF_CALL(wf_embedding_bag_at((s), __FILE__, __LINE__, WF_MAKE(wf_embedding_bag_args, (.mode = WEFT_EMBEDDING_BAG_MODE_FORCE32, .padding = WF_NO_INT, .include_last_offset = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_gru_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* h;
+  weft_tensor* const* weights;
+  size_t weights_count;
+  weft_tensor** out_y WF_DEFAULT(NULL);
+  weft_tensor** out_h WF_DEFAULT(NULL);
+  int64_t layers WF_DEFAULT(WF_NO_INT);
+  int32_t bidirectional WF_DEFAULT(WF_NO_BOOL);
+  int32_t bias WF_DEFAULT(WF_NO_BOOL);
+} wf_gru_args;
+WF_INLINE weft_tensor* wf_gru_at(weft_scope* s, const char* file, int line, wf_gru_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_gru_opts o = WEFT_GRU_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.layers != WF_NO_INT) {
+    o.present |= WEFT_GRU_HAS_LAYERS;
+    o.layers = a.layers;
+  }
+  if (a.bidirectional != WF_NO_BOOL) {
+    o.present |= WEFT_GRU_HAS_BIDIRECTIONAL;
+    o.bidirectional = a.bidirectional;
+  }
+  if (a.bias != WF_NO_BOOL) {
+    o.present |= WEFT_GRU_HAS_BIAS;
+    o.bias = a.bias;
+  }
+  error = weft_gru(ctx, a.x, a.h, a.weights, a.weights_count, &o, &r0, a.out_h != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_y != NULL) *a.out_y = r0;
+  if (a.out_h != NULL) *a.out_h = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_gru(s, ...) \
+  WF_CALL(wf_gru_at((s), __FILE__, __LINE__, WF_MAKE(wf_gru_args, (.out_y = NULL, .out_h = NULL, .layers = WF_NO_INT, .bidirectional = WF_NO_BOOL, .bias = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_histogram_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* edges;
+  weft_tensor* weights;
+  int32_t density WF_DEFAULT(WF_NO_BOOL);
+} wf_histogram_args;
+WF_INLINE weft_tensor* wf_histogram_at(weft_scope* s, const char* file, int line, wf_histogram_args a) {
+  weft_tensor* out = NULL;
+  weft_histogram_opts o = WEFT_HISTOGRAM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.density != WF_NO_BOOL) {
+    o.present |= WEFT_HISTOGRAM_HAS_DENSITY;
+    o.density = a.density;
+  }
+  error = weft_histogram(ctx, a.x, a.edges, a.weights, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_histogram(s, ...) \
+  WF_CALL(wf_histogram_at((s), __FILE__, __LINE__, WF_MAKE(wf_histogram_args, (.density = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_lstm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* h;
+  weft_tensor* c;
+  weft_tensor* const* weights;
+  size_t weights_count;
+  weft_tensor** out_y WF_DEFAULT(NULL);
+  weft_tensor** out_h WF_DEFAULT(NULL);
+  weft_tensor** out_c WF_DEFAULT(NULL);
+  int64_t layers WF_DEFAULT(WF_NO_INT);
+  int32_t bidirectional WF_DEFAULT(WF_NO_BOOL);
+  int32_t bias WF_DEFAULT(WF_NO_BOOL);
+} wf_lstm_args;
+WF_INLINE weft_tensor* wf_lstm_at(weft_scope* s, const char* file, int line, wf_lstm_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  int failed;
+  weft_lstm_opts o = WEFT_LSTM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.layers != WF_NO_INT) {
+    o.present |= WEFT_LSTM_HAS_LAYERS;
+    o.layers = a.layers;
+  }
+  if (a.bidirectional != WF_NO_BOOL) {
+    o.present |= WEFT_LSTM_HAS_BIDIRECTIONAL;
+    o.bidirectional = a.bidirectional;
+  }
+  if (a.bias != WF_NO_BOOL) {
+    o.present |= WEFT_LSTM_HAS_BIAS;
+    o.bias = a.bias;
+  }
+  error = weft_lstm(ctx, a.x, a.h, a.c, a.weights, a.weights_count, &o, &r0, a.out_h != NULL ? &r1 : NULL, a.out_c != NULL ? &r2 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_y != NULL) *a.out_y = r0;
+  if (a.out_h != NULL) *a.out_h = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_c != NULL) *a.out_c = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  return r0;
+}
+#define wf_lstm(s, ...) \
+  WF_CALL(wf_lstm_at((s), __FILE__, __LINE__, WF_MAKE(wf_lstm_args, (.out_y = NULL, .out_h = NULL, .out_c = NULL, .layers = WF_NO_INT, .bidirectional = WF_NO_BOOL, .bias = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_most_frequent_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_most_frequent_args;
+WF_INLINE weft_tensor* wf_most_frequent_at(weft_scope* s, const char* file, int line, wf_most_frequent_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_most_frequent_opts o = WEFT_MOST_FREQUENT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_MOST_FREQUENT_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_MOST_FREQUENT_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_most_frequent(ctx, a.x, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_most_frequent(s, ...) \
+  WF_CALL(wf_most_frequent_at((s), __FILE__, __LINE__, WF_MAKE(wf_most_frequent_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_multi_head_attention_args {
+  WF_BEGIN
+  weft_tensor* query;
+  weft_tensor* key;
+  weft_tensor* value;
+  weft_tensor* query_weight;
+  weft_tensor* key_weight;
+  weft_tensor* value_weight;
+  weft_tensor* out_weight;
+  weft_tensor* query_bias;
+  weft_tensor* key_bias;
+  weft_tensor* value_bias;
+  weft_tensor* out_bias;
+  weft_tensor* mask;
+  int64_t heads;
+  int32_t causal WF_DEFAULT(WF_NO_BOOL);
+} wf_multi_head_attention_args;
+WF_INLINE weft_tensor* wf_multi_head_attention_at(weft_scope* s, const char* file, int line, wf_multi_head_attention_args a) {
+  weft_tensor* out = NULL;
+  weft_multi_head_attention_opts o = WEFT_MULTI_HEAD_ATTENTION_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.causal != WF_NO_BOOL) {
+    o.present |= WEFT_MULTI_HEAD_ATTENTION_HAS_CAUSAL;
+    o.causal = a.causal;
+  }
+  error = weft_multi_head_attention(ctx, a.query, a.key, a.value, a.query_weight, a.key_weight, a.value_weight, a.out_weight, a.query_bias, a.key_bias, a.value_bias, a.out_bias, a.mask, a.heads, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_multi_head_attention(s, ...) \
+  WF_CALL(wf_multi_head_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_multi_head_attention_args, (.causal = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_rnn_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* h;
+  weft_tensor* const* weights;
+  size_t weights_count;
+  weft_tensor** out_y WF_DEFAULT(NULL);
+  weft_tensor** out_h WF_DEFAULT(NULL);
+  int64_t layers WF_DEFAULT(WF_NO_INT);
+  int32_t bidirectional WF_DEFAULT(WF_NO_BOOL);
+  int32_t bias WF_DEFAULT(WF_NO_BOOL);
+  weft_rnn_activation activation WF_DEFAULT(WEFT_RNN_ACTIVATION_FORCE32);
+} wf_rnn_args;
+WF_INLINE weft_tensor* wf_rnn_at(weft_scope* s, const char* file, int line, wf_rnn_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_rnn_opts o = WEFT_RNN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.layers != WF_NO_INT) {
+    o.present |= WEFT_RNN_HAS_LAYERS;
+    o.layers = a.layers;
+  }
+  if (a.bidirectional != WF_NO_BOOL) {
+    o.present |= WEFT_RNN_HAS_BIDIRECTIONAL;
+    o.bidirectional = a.bidirectional;
+  }
+  if (a.bias != WF_NO_BOOL) {
+    o.present |= WEFT_RNN_HAS_BIAS;
+    o.bias = a.bias;
+  }
+  if (a.activation != WEFT_RNN_ACTIVATION_FORCE32) {
+    o.present |= WEFT_RNN_HAS_ACTIVATION;
+    o.activation = a.activation;
+  }
+  error = weft_rnn(ctx, a.x, a.h, a.weights, a.weights_count, &o, &r0, a.out_h != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_y != NULL) *a.out_y = r0;
+  if (a.out_h != NULL) *a.out_h = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_rnn(s, ...) \
+  WF_CALL(wf_rnn_at((s), __FILE__, __LINE__, WF_MAKE(wf_rnn_args, (.out_y = NULL, .out_h = NULL, .layers = WF_NO_INT, .bidirectional = WF_NO_BOOL, .bias = WF_NO_BOOL, .activation = WEFT_RNN_ACTIVATION_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_tensordot_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* y;
+  const int64_t* x_dims;
+  size_t x_dims_count;
+  const int64_t* y_dims;
+  size_t y_dims_count;
+} wf_tensordot_args;
+WF_INLINE weft_tensor* wf_tensordot_at(weft_scope* s, const char* file, int line, wf_tensordot_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_tensordot(ctx, a.x, a.y, a.x_dims, a.x_dims_count, a.y_dims, a.y_dims_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tensordot(s, ...) \
+  WF_CALL(wf_tensordot_at((s), __FILE__, __LINE__, WF_MAKE(wf_tensordot_args, (), __VA_ARGS__)))
+
+typedef struct wf_unique_consecutive_static_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t size;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_count WF_DEFAULT(NULL);
+  weft_tensor** out_inverse WF_DEFAULT(NULL);
+  weft_tensor** out_counts WF_DEFAULT(NULL);
+  double fill WF_DEFAULT(WF_NO_DOUBLE);
+} wf_unique_consecutive_static_args;
+WF_INLINE weft_tensor* wf_unique_consecutive_static_at(weft_scope* s, const char* file, int line, wf_unique_consecutive_static_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  weft_tensor* r3 = NULL;
+  int failed;
+  weft_unique_consecutive_static_opts o = WEFT_UNIQUE_CONSECUTIVE_STATIC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.fill != WF_NO_DOUBLE) {
+    o.present |= WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL;
+    o.fill = a.fill;
+  }
+  error = weft_unique_consecutive_static(ctx, a.x, a.size, &o, &r0, a.out_count != NULL ? &r1 : NULL, a.out_inverse != NULL ? &r2 : NULL, a.out_counts != NULL ? &r3 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_count != NULL) *a.out_count = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_inverse != NULL) *a.out_inverse = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  if (a.out_counts != NULL) *a.out_counts = failed ? r0 : weft_scope_adopt(s, NULL, r3);
+  return r0;
+}
+#define wf_unique_consecutive_static(s, ...) \
+  WF_CALL(wf_unique_consecutive_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_unique_consecutive_static_args, (.out_values = NULL, .out_count = NULL, .out_inverse = NULL, .out_counts = NULL, .fill = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_weight_norm_args {
+  WF_BEGIN
+  weft_tensor* v;
+  weft_tensor* g;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_weight_norm_args;
+WF_INLINE weft_tensor* wf_weight_norm_at(weft_scope* s, const char* file, int line, wf_weight_norm_args a) {
+  weft_tensor* out = NULL;
+  weft_weight_norm_opts o = WEFT_WEIGHT_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_WEIGHT_NORM_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_weight_norm(ctx, a.v, a.g, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_weight_norm(s, ...) \
+  WF_CALL(wf_weight_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_weight_norm_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_cartesian_prod_args {
+  WF_BEGIN
+  weft_tensor* const* inputs;
+  size_t inputs_count;
+} wf_cartesian_prod_args;
+WF_INLINE weft_tensor* wf_cartesian_prod_at(weft_scope* s, const char* file, int line, wf_cartesian_prod_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_cartesian_prod(ctx, a.inputs, a.inputs_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cartesian_prod(s, ...) \
+  WF_CALL(wf_cartesian_prod_at((s), __FILE__, __LINE__, WF_MAKE(wf_cartesian_prod_args, (), __VA_ARGS__)))
+
+typedef struct wf_combinations_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t count WF_DEFAULT(WF_NO_INT);
+  int32_t replacement WF_DEFAULT(WF_NO_BOOL);
+} wf_combinations_args;
+WF_INLINE weft_tensor* wf_combinations_at(weft_scope* s, const char* file, int line, wf_combinations_args a) {
+  weft_tensor* out = NULL;
+  weft_combinations_opts o = WEFT_COMBINATIONS_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.count != WF_NO_INT) {
+    o.present |= WEFT_COMBINATIONS_HAS_COUNT;
+    o.count = a.count;
+  }
+  if (a.replacement != WF_NO_BOOL) {
+    o.present |= WEFT_COMBINATIONS_HAS_REPLACEMENT;
+    o.replacement = a.replacement;
+  }
+  error = weft_combinations(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_combinations(s, ...) \
+  WF_CALL(wf_combinations_at((s), __FILE__, __LINE__, WF_MAKE(wf_combinations_args, (.count = WF_NO_INT, .replacement = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_eye_args {
+  WF_BEGIN
+  int64_t rows;
+  int64_t columns WF_DEFAULT(WF_NO_INT);
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_eye_args;
+WF_INLINE weft_tensor* wf_eye_at(weft_scope* s, const char* file, int line, wf_eye_args a) {
+  weft_tensor* out = NULL;
+  weft_eye_opts o = WEFT_EYE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.columns != WF_NO_INT) {
+    o.present |= WEFT_EYE_HAS_COLUMNS;
+    o.columns = a.columns;
+  }
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_EYE_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_EYE_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_eye(ctx, a.rows, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_eye(s, ...) \
+  WF_CALL(wf_eye_at((s), __FILE__, __LINE__, WF_MAKE(wf_eye_args, (.columns = WF_NO_INT, .offset = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
+typedef struct wf_logspace_args {
+  WF_BEGIN
+  double start;
+  double stop;
+  int64_t count;
+  double base WF_DEFAULT(WF_NO_DOUBLE);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_logspace_args;
+WF_INLINE weft_tensor* wf_logspace_at(weft_scope* s, const char* file, int line, wf_logspace_args a) {
+  weft_tensor* out = NULL;
+  weft_logspace_opts o = WEFT_LOGSPACE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.base != WF_NO_DOUBLE) {
+    o.present |= WEFT_LOGSPACE_HAS_BASE;
+    o.base = a.base;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_LOGSPACE_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_logspace(ctx, a.start, a.stop, a.count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logspace(s, ...) \
+  WF_CALL(wf_logspace_at((s), __FILE__, __LINE__, WF_MAKE(wf_logspace_args, (.base = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
+typedef struct wf_meshgrid_args {
+  WF_BEGIN
+  weft_tensor* const* inputs;
+  size_t inputs_count;
+  weft_meshgrid_indexing indexing WF_DEFAULT(WEFT_MESHGRID_INDEXING_FORCE32);
+} wf_meshgrid_args;
+WF_INLINE weft_tensor* wf_meshgrid_at(weft_scope* s, const char* file, int line, wf_meshgrid_args a) {
+  weft_tensor* out = NULL;
+  weft_meshgrid_opts o = WEFT_MESHGRID_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.indexing != WEFT_MESHGRID_INDEXING_FORCE32) {
+    o.present |= WEFT_MESHGRID_HAS_INDEXING;
+    o.indexing = a.indexing;
+  }
+  error = weft_meshgrid(ctx, a.inputs, a.inputs_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_meshgrid(s, ...) \
+  WF_CALL(wf_meshgrid_at((s), __FILE__, __LINE__, WF_MAKE(wf_meshgrid_args, (.indexing = WEFT_MESHGRID_INDEXING_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_tril_indices_args {
+  WF_BEGIN
+  int64_t rows;
+  int64_t columns;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_tril_indices_args;
+WF_INLINE weft_tensor* wf_tril_indices_at(weft_scope* s, const char* file, int line, wf_tril_indices_args a) {
+  weft_tensor* out = NULL;
+  weft_tril_indices_opts o = WEFT_TRIL_INDICES_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_TRIL_INDICES_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_TRIL_INDICES_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_tril_indices(ctx, a.rows, a.columns, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tril_indices(s, ...) \
+  WF_CALL(wf_tril_indices_at((s), __FILE__, __LINE__, WF_MAKE(wf_tril_indices_args, (.offset = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
+typedef struct wf_triu_indices_args {
+  WF_BEGIN
+  int64_t rows;
+  int64_t columns;
+  int64_t offset WF_DEFAULT(WF_NO_INT);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_triu_indices_args;
+WF_INLINE weft_tensor* wf_triu_indices_at(weft_scope* s, const char* file, int line, wf_triu_indices_args a) {
+  weft_tensor* out = NULL;
+  weft_triu_indices_opts o = WEFT_TRIU_INDICES_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.offset != WF_NO_INT) {
+    o.present |= WEFT_TRIU_INDICES_HAS_OFFSET;
+    o.offset = a.offset;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_TRIU_INDICES_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_triu_indices(ctx, a.rows, a.columns, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_triu_indices(s, ...) \
+  WF_CALL(wf_triu_indices_at((s), __FILE__, __LINE__, WF_MAKE(wf_triu_indices_args, (.offset = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
+typedef struct wf_window_args {
+  WF_BEGIN
+  int64_t count;
+  weft_window_form form WF_DEFAULT(WEFT_WINDOW_FORM_FORCE32);
+  int32_t periodic WF_DEFAULT(WF_NO_BOOL);
+  double parameter WF_DEFAULT(WF_NO_DOUBLE);
+  const double* coefficients WF_DEFAULT(NULL);
+  size_t coefficients_count WF_DEFAULT(0);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_window_args;
+WF_INLINE weft_tensor* wf_window_at(weft_scope* s, const char* file, int line, wf_window_args a) {
+  weft_tensor* out = NULL;
+  weft_window_opts o = WEFT_WINDOW_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.form != WEFT_WINDOW_FORM_FORCE32) {
+    o.present |= WEFT_WINDOW_HAS_FORM;
+    o.form = a.form;
+  }
+  if (a.periodic != WF_NO_BOOL) {
+    o.present |= WEFT_WINDOW_HAS_PERIODIC;
+    o.periodic = a.periodic;
+  }
+  if (a.parameter != WF_NO_DOUBLE) {
+    o.present |= WEFT_WINDOW_HAS_PARAMETER;
+    o.parameter = a.parameter;
+  }
+  if (a.coefficients != NULL) {
+    o.present |= WEFT_WINDOW_HAS_COEFFICIENTS;
+    o.coefficients = a.coefficients;
+    o.coefficients_count = a.coefficients_count;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_WINDOW_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_window(ctx, a.count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_window(s, ...) \
+  WF_CALL(wf_window_at((s), __FILE__, __LINE__, WF_MAKE(wf_window_args, (.form = WEFT_WINDOW_FORM_FORCE32, .periodic = WF_NO_BOOL, .parameter = WF_NO_DOUBLE, .coefficients = NULL, .coefficients_count = 0, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
+typedef struct wf_bernoulli_of_args {
+  WF_BEGIN
+  weft_tensor* probability;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_bernoulli_of_args;
+WF_INLINE weft_tensor* wf_bernoulli_of_at(weft_scope* s, const char* file, int line, wf_bernoulli_of_args a) {
+  weft_tensor* out = NULL;
+  weft_bernoulli_of_opts o = WEFT_BERNOULLI_OF_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_BERNOULLI_OF_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_bernoulli_of(ctx, a.probability, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bernoulli_of(s, ...) \
+  WF_CALL(wf_bernoulli_of_at((s), __FILE__, __LINE__, WF_MAKE(wf_bernoulli_of_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_beta_args {
+  WF_BEGIN
+  weft_tensor* alpha;
+  weft_tensor* beta;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_beta_args;
+WF_INLINE weft_tensor* wf_beta_at(weft_scope* s, const char* file, int line, wf_beta_args a) {
+  weft_tensor* out = NULL;
+  weft_beta_opts o = WEFT_BETA_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_BETA_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_beta(ctx, a.alpha, a.beta, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_beta(s, ...) \
+  WF_CALL(wf_beta_at((s), __FILE__, __LINE__, WF_MAKE(wf_beta_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_binomial_args {
+  WF_BEGIN
+  weft_tensor* trials;
+  weft_tensor* probability;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_binomial_args;
+WF_INLINE weft_tensor* wf_binomial_at(weft_scope* s, const char* file, int line, wf_binomial_args a) {
+  weft_tensor* out = NULL;
+  weft_binomial_opts o = WEFT_BINOMIAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_BINOMIAL_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_binomial(ctx, a.trials, a.probability, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_binomial(s, ...) \
+  WF_CALL(wf_binomial_at((s), __FILE__, __LINE__, WF_MAKE(wf_binomial_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_cauchy_args {
+  WF_BEGIN
+  weft_tensor* location;
+  weft_tensor* scale;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_cauchy_args;
+WF_INLINE weft_tensor* wf_cauchy_at(weft_scope* s, const char* file, int line, wf_cauchy_args a) {
+  weft_tensor* out = NULL;
+  weft_cauchy_opts o = WEFT_CAUCHY_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_CAUCHY_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_cauchy(ctx, a.location, a.scale, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cauchy(s, ...) \
+  WF_CALL(wf_cauchy_at((s), __FILE__, __LINE__, WF_MAKE(wf_cauchy_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_dirichlet_args {
+  WF_BEGIN
+  weft_tensor* alpha;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_dirichlet_args;
+WF_INLINE weft_tensor* wf_dirichlet_at(weft_scope* s, const char* file, int line, wf_dirichlet_args a) {
+  weft_tensor* out = NULL;
+  weft_dirichlet_opts o = WEFT_DIRICHLET_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_DIRICHLET_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_dirichlet(ctx, a.alpha, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_dirichlet(s, ...) \
+  WF_CALL(wf_dirichlet_at((s), __FILE__, __LINE__, WF_MAKE(wf_dirichlet_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_exponential_args {
+  WF_BEGIN
+  weft_tensor* rate;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_exponential_args;
+WF_INLINE weft_tensor* wf_exponential_at(weft_scope* s, const char* file, int line, wf_exponential_args a) {
+  weft_tensor* out = NULL;
+  weft_exponential_opts o = WEFT_EXPONENTIAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_EXPONENTIAL_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_exponential(ctx, a.rate, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_exponential(s, ...) \
+  WF_CALL(wf_exponential_at((s), __FILE__, __LINE__, WF_MAKE(wf_exponential_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_gamma_args {
+  WF_BEGIN
+  weft_tensor* alpha;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+  int32_t logarithm WF_DEFAULT(WF_NO_BOOL);
+} wf_gamma_args;
+WF_INLINE weft_tensor* wf_gamma_at(weft_scope* s, const char* file, int line, wf_gamma_args a) {
+  weft_tensor* out = NULL;
+  weft_gamma_opts o = WEFT_GAMMA_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_GAMMA_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  if (a.logarithm != WF_NO_BOOL) {
+    o.present |= WEFT_GAMMA_HAS_LOGARITHM;
+    o.logarithm = a.logarithm;
+  }
+  error = weft_gamma(ctx, a.alpha, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_gamma(s, ...) \
+  WF_CALL(wf_gamma_at((s), __FILE__, __LINE__, WF_MAKE(wf_gamma_args, (.shape = NULL, .shape_count = 0, .logarithm = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_geometric_args {
+  WF_BEGIN
+  weft_tensor* probability;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_geometric_args;
+WF_INLINE weft_tensor* wf_geometric_at(weft_scope* s, const char* file, int line, wf_geometric_args a) {
+  weft_tensor* out = NULL;
+  weft_geometric_opts o = WEFT_GEOMETRIC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_GEOMETRIC_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_geometric(ctx, a.probability, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_geometric(s, ...) \
+  WF_CALL(wf_geometric_at((s), __FILE__, __LINE__, WF_MAKE(wf_geometric_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_gumbel_args {
+  WF_BEGIN
+  weft_tensor* location;
+  weft_tensor* scale;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_gumbel_args;
+WF_INLINE weft_tensor* wf_gumbel_at(weft_scope* s, const char* file, int line, wf_gumbel_args a) {
+  weft_tensor* out = NULL;
+  weft_gumbel_opts o = WEFT_GUMBEL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_GUMBEL_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_gumbel(ctx, a.location, a.scale, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_gumbel(s, ...) \
+  WF_CALL(wf_gumbel_at((s), __FILE__, __LINE__, WF_MAKE(wf_gumbel_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_laplace_args {
+  WF_BEGIN
+  weft_tensor* location;
+  weft_tensor* scale;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_laplace_args;
+WF_INLINE weft_tensor* wf_laplace_at(weft_scope* s, const char* file, int line, wf_laplace_args a) {
+  weft_tensor* out = NULL;
+  weft_laplace_opts o = WEFT_LAPLACE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_LAPLACE_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_laplace(ctx, a.location, a.scale, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_laplace(s, ...) \
+  WF_CALL(wf_laplace_at((s), __FILE__, __LINE__, WF_MAKE(wf_laplace_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_log_normal_args {
+  WF_BEGIN
+  weft_tensor* mean;
+  weft_tensor* deviation;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_log_normal_args;
+WF_INLINE weft_tensor* wf_log_normal_at(weft_scope* s, const char* file, int line, wf_log_normal_args a) {
+  weft_tensor* out = NULL;
+  weft_log_normal_opts o = WEFT_LOG_NORMAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_LOG_NORMAL_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_log_normal(ctx, a.mean, a.deviation, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_log_normal(s, ...) \
+  WF_CALL(wf_log_normal_at((s), __FILE__, __LINE__, WF_MAKE(wf_log_normal_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_multinomial_args {
+  WF_BEGIN
+  weft_tensor* probabilities;
+  int64_t count;
+  int32_t replacement WF_DEFAULT(WF_NO_BOOL);
+} wf_multinomial_args;
+WF_INLINE weft_tensor* wf_multinomial_at(weft_scope* s, const char* file, int line, wf_multinomial_args a) {
+  weft_tensor* out = NULL;
+  weft_multinomial_opts o = WEFT_MULTINOMIAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.replacement != WF_NO_BOOL) {
+    o.present |= WEFT_MULTINOMIAL_HAS_REPLACEMENT;
+    o.replacement = a.replacement;
+  }
+  error = weft_multinomial(ctx, a.probabilities, a.count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_multinomial(s, ...) \
+  WF_CALL(wf_multinomial_at((s), __FILE__, __LINE__, WF_MAKE(wf_multinomial_args, (.replacement = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_normal_of_args {
+  WF_BEGIN
+  weft_tensor* mean;
+  weft_tensor* deviation;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_normal_of_args;
+WF_INLINE weft_tensor* wf_normal_of_at(weft_scope* s, const char* file, int line, wf_normal_of_args a) {
+  weft_tensor* out = NULL;
+  weft_normal_of_opts o = WEFT_NORMAL_OF_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_NORMAL_OF_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_normal_of(ctx, a.mean, a.deviation, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_normal_of(s, ...) \
+  WF_CALL(wf_normal_of_at((s), __FILE__, __LINE__, WF_MAKE(wf_normal_of_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_poisson_args {
+  WF_BEGIN
+  weft_tensor* rate;
+  const int64_t* shape WF_DEFAULT(NULL);
+  size_t shape_count WF_DEFAULT(0);
+} wf_poisson_args;
+WF_INLINE weft_tensor* wf_poisson_at(weft_scope* s, const char* file, int line, wf_poisson_args a) {
+  weft_tensor* out = NULL;
+  weft_poisson_opts o = WEFT_POISSON_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.shape != NULL) {
+    o.present |= WEFT_POISSON_HAS_SHAPE;
+    o.shape = a.shape;
+    o.shape_count = a.shape_count;
+  }
+  error = weft_poisson(ctx, a.rate, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_poisson(s, ...) \
+  WF_CALL(wf_poisson_at((s), __FILE__, __LINE__, WF_MAKE(wf_poisson_args, (.shape = NULL, .shape_count = 0,), __VA_ARGS__)))
+
+typedef struct wf_randint_args {
+  WF_BEGIN
+  const int64_t* shape;
+  size_t shape_count;
+  int64_t low;
+  int64_t high;
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_randint_args;
+WF_INLINE weft_tensor* wf_randint_at(weft_scope* s, const char* file, int line, wf_randint_args a) {
+  weft_tensor* out = NULL;
+  weft_randint_opts o = WEFT_RANDINT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_RANDINT_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_randint(ctx, a.shape, a.shape_count, a.low, a.high, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_randint(s, ...) \
+  WF_CALL(wf_randint_at((s), __FILE__, __LINE__, WF_MAKE(wf_randint_args, (.dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
+typedef struct wf_randperm_args {
+  WF_BEGIN
+  int64_t count;
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_randperm_args;
+WF_INLINE weft_tensor* wf_randperm_at(weft_scope* s, const char* file, int line, wf_randperm_args a) {
+  weft_tensor* out = NULL;
+  weft_randperm_opts o = WEFT_RANDPERM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_RANDPERM_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_randperm(ctx, a.count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_randperm(s, ...) \
+  WF_CALL(wf_randperm_at((s), __FILE__, __LINE__, WF_MAKE(wf_randperm_args, (.dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
+typedef struct wf_truncated_normal_args {
+  WF_BEGIN
+  const int64_t* shape;
+  size_t shape_count;
+  double mean WF_DEFAULT(WF_NO_DOUBLE);
+  double deviation WF_DEFAULT(WF_NO_DOUBLE);
+  double low WF_DEFAULT(WF_NO_DOUBLE);
+  double high WF_DEFAULT(WF_NO_DOUBLE);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_truncated_normal_args;
+WF_INLINE weft_tensor* wf_truncated_normal_at(weft_scope* s, const char* file, int line, wf_truncated_normal_args a) {
+  weft_tensor* out = NULL;
+  weft_truncated_normal_opts o = WEFT_TRUNCATED_NORMAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.mean != WF_NO_DOUBLE) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_MEAN;
+    o.mean = a.mean;
+  }
+  if (a.deviation != WF_NO_DOUBLE) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_DEVIATION;
+    o.deviation = a.deviation;
+  }
+  if (a.low != WF_NO_DOUBLE) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_LOW;
+    o.low = a.low;
+  }
+  if (a.high != WF_NO_DOUBLE) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_HIGH;
+    o.high = a.high;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_truncated_normal(ctx, a.shape, a.shape_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_truncated_normal(s, ...) \
+  WF_CALL(wf_truncated_normal_at((s), __FILE__, __LINE__, WF_MAKE(wf_truncated_normal_args, (.mean = WF_NO_DOUBLE, .deviation = WF_NO_DOUBLE, .low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
+typedef struct wf_amp_non_finite_check_and_unscale_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* found;
+  weft_tensor* inverse_scale;
+  weft_tensor** out_unscaled WF_DEFAULT(NULL);
+  weft_tensor** out_found WF_DEFAULT(NULL);
+} wf_amp_non_finite_check_and_unscale_args;
+WF_INLINE weft_tensor* wf_amp_non_finite_check_and_unscale_at(weft_scope* s, const char* file, int line, wf_amp_non_finite_check_and_unscale_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_amp_non_finite_check_and_unscale(ctx, a.x, a.found, a.inverse_scale, &r0, a.out_found != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_unscaled != NULL) *a.out_unscaled = r0;
+  if (a.out_found != NULL) *a.out_found = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_amp_non_finite_check_and_unscale(s, ...) \
+  WF_CALL(wf_amp_non_finite_check_and_unscale_at((s), __FILE__, __LINE__, WF_MAKE(wf_amp_non_finite_check_and_unscale_args, (.out_unscaled = NULL, .out_found = NULL,), __VA_ARGS__)))
+
+typedef struct wf_amp_update_scale_args {
+  WF_BEGIN
+  weft_tensor* scale;
+  weft_tensor* tracker;
+  weft_tensor* found;
+  weft_tensor** out_scale WF_DEFAULT(NULL);
+  weft_tensor** out_tracker WF_DEFAULT(NULL);
+  double growth_factor WF_DEFAULT(WF_NO_DOUBLE);
+  double backoff_factor WF_DEFAULT(WF_NO_DOUBLE);
+  int64_t growth_interval WF_DEFAULT(WF_NO_INT);
+} wf_amp_update_scale_args;
+WF_INLINE weft_tensor* wf_amp_update_scale_at(weft_scope* s, const char* file, int line, wf_amp_update_scale_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_amp_update_scale_opts o = WEFT_AMP_UPDATE_SCALE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.growth_factor != WF_NO_DOUBLE) {
+    o.present |= WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_FACTOR;
+    o.growth_factor = a.growth_factor;
+  }
+  if (a.backoff_factor != WF_NO_DOUBLE) {
+    o.present |= WEFT_AMP_UPDATE_SCALE_HAS_BACKOFF_FACTOR;
+    o.backoff_factor = a.backoff_factor;
+  }
+  if (a.growth_interval != WF_NO_INT) {
+    o.present |= WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_INTERVAL;
+    o.growth_interval = a.growth_interval;
+  }
+  error = weft_amp_update_scale(ctx, a.scale, a.tracker, a.found, &o, &r0, a.out_tracker != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_scale != NULL) *a.out_scale = r0;
+  if (a.out_tracker != NULL) *a.out_tracker = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_amp_update_scale(s, ...) \
+  WF_CALL(wf_amp_update_scale_at((s), __FILE__, __LINE__, WF_MAKE(wf_amp_update_scale_args, (.out_scale = NULL, .out_tracker = NULL, .growth_factor = WF_NO_DOUBLE, .backoff_factor = WF_NO_DOUBLE, .growth_interval = WF_NO_INT,), __VA_ARGS__)))
 
 #endif /* WEFT_FLUENT_H */

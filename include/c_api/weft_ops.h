@@ -403,9 +403,9 @@ typedef struct weft_clip_opts {
 #define WEFT_CLIP_OPTS_INIT {sizeof(weft_clip_opts), NULL, 0, 0, 0}
 WEFT_API void weft_clip_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the
- * nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0 and at NaN 1, as that of
- * relu.
+/* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out (high, where low is above it);
+ * integers stay between the nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is
+ * 0 and at NaN 1, as that of relu.
  *   x: operand; any real number
  *   low: lower bound; absent: none; number; absent unless given
  *   high: upper bound; absent: none; number; absent unless given
@@ -522,7 +522,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_erf(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_erf_inv(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise 2^x, exact where x is a whole number.
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_exp2(s, x);
  * StableHLO: weft.exp2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -591,16 +591,16 @@ WEFT_API WEFT_MUST_USE weft_error* weft_imag(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_integer_pow(weft_context* ctx, weft_tensor* x, int64_t exponent,
     weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise test that gives bool: neither infinite nor NaN.
- *   x: operand; float
+/* Elementwise test that gives bool: neither infinite nor NaN; of a complex one both parts.
+ *   x: operand; float, complex
  * Fluent: y = wf_is_finite(s, x);
  * StableHLO: is_finite. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_is_finite(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise test that gives bool: not a number.
- *   x: operand; float
+/* Elementwise test that gives bool: not a number; of a complex one either part.
+ *   x: operand; float, complex
  * Fluent: y = wf_is_nan(s, x);
  * StableHLO: weft.is_nan. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -626,7 +626,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_le(weft_context* ctx, weft_tensor* x, we
 WEFT_API WEFT_MUST_USE weft_error* weft_log(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise logarithm to base 2, exact at powers of 2.
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_log2(s, x);
  * StableHLO: weft.log2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -1086,6 +1086,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_flatten(weft_context* ctx, weft_tensor* 
 
 #define WEFT_FULL_HAS_DTYPE ((uint64_t)1 << 0)
 #define WEFT_FULL_HAS_INTEGER ((uint64_t)1 << 1)
+#define WEFT_FULL_HAS_IMAGINARY ((uint64_t)1 << 2)
 /* Optional attributes of weft_full. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */
 typedef struct weft_full_opts {
@@ -1095,9 +1096,10 @@ typedef struct weft_full_opts {
   weft_dtype dtype;
   int32_t reserved_integer;
   int64_t integer;
+  double imaginary;
   weft_device* device; /* where the result is; NULL = the context's default */
 } weft_full_opts;
-#define WEFT_FULL_OPTS_INIT {sizeof(weft_full_opts), NULL, 0, (weft_dtype)0, 0, 0, NULL}
+#define WEFT_FULL_OPTS_INIT {sizeof(weft_full_opts), NULL, 0, (weft_dtype)0, 0, 0, 0, NULL}
 WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A tensor filled with one number that is part of the program (a change compiles anew). A number that changes from step
@@ -1107,6 +1109,7 @@ WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   dtype: element type; dtype; default f32
  *   integer: the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the
  *   largest; integer; absent unless given
+ *   imaginary: the imaginary part, of a complex dtype; number; default 0
  *   device: where the result is; NULL = the context's default
  * Fluent: x = wf_full(s, WF_INTS(2, 3), 0.5);
  * StableHLO: weft.full. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -1180,6 +1183,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_iota(weft_context* ctx, const int64_t* s
 
 #define WEFT_LINSPACE_HAS_ENDPOINT ((uint64_t)1 << 0)
 #define WEFT_LINSPACE_HAS_DTYPE ((uint64_t)1 << 1)
+#define WEFT_LINSPACE_HAS_START_IMAGINARY ((uint64_t)1 << 2)
+#define WEFT_LINSPACE_HAS_STOP_IMAGINARY ((uint64_t)1 << 3)
 /* Optional attributes of weft_linspace. A bit in present says that a field counts; others keep their defaults. Since
  * 1.1.
  */
@@ -1189,9 +1194,11 @@ typedef struct weft_linspace_opts {
   uint64_t present;
   int32_t endpoint;
   weft_dtype dtype;
+  double start_imaginary;
+  double stop_imaginary;
   weft_device* device; /* where the result is; NULL = the context's default */
 } weft_linspace_opts;
-#define WEFT_LINSPACE_OPTS_INIT {sizeof(weft_linspace_opts), NULL, 0, 0, (weft_dtype)0, NULL}
+#define WEFT_LINSPACE_OPTS_INIT {sizeof(weft_linspace_opts), NULL, 0, 0, (weft_dtype)0, 0, 0, NULL}
 WEFT_API void weft_linspace_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* So many numbers at equal distances from start to stop. They are computed in f64 and rounded once.
@@ -1199,7 +1206,9 @@ WEFT_API void weft_linspace_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   stop: the last number; number
  *   count: how many; integer
  *   endpoint: stop is the last one; else what would come next; 0 or 1; default true
- *   dtype: element type, a float; dtype; default f32
+ *   dtype: element type, a float or complex; dtype; default f32
+ *   start_imaginary: imaginary part of the first number; number; default 0
+ *   stop_imaginary: imaginary part of the last number; number; default 0
  *   device: where the result is; NULL = the context's default
  * Fluent: y = wf_linspace(s, 0, 1, 5);
  * StableHLO: weft.linspace. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
@@ -1325,7 +1334,8 @@ WEFT_API void weft_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. What would
  * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. Sums and products of
- * f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and NaN where the result is.
+ * f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and NaN where the result is;
+ * that of prod holds at zeros, too.
  *   x: operand; any type
  *   scatter_indices: where each box begins; signed integer, unsigned integer
  *   updates: boxes to combine in; any type
@@ -1709,8 +1719,8 @@ typedef struct weft_cumprod_opts {
 WEFT_API void weft_cumprod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The products of the elements up to each one along an axis, that one included. f16 and bf16 multiply in f32 and are
- * rounded once; integers wrap in their own type. The gradient holds at zeros, too.
- *   x: operand; float, signed integer, unsigned integer, complex
+ * rounded once; integers wrap in their own type, and bools count as i64. The gradient holds at zeros, too.
+ *   x: operand; any type
  *   axis: axis to go along; negative counts from the end; integer; default -1
  *   reverse: from the last element to the first; 0 or 1; default false
  * Fluent: y = wf_cumprod(s, x);
@@ -1736,8 +1746,8 @@ typedef struct weft_cumsum_opts {
 WEFT_API void weft_cumsum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The sums of the elements up to each one along an axis, that one included. f16 and bf16 add up in f32 and are rounded
- * once; integers wrap in their own type.
- *   x: operand; float, signed integer, unsigned integer, complex
+ * once; integers wrap in their own type, and bools count as i64.
+ *   x: operand; any type
  *   axis: axis to go along; negative counts from the end; integer; default -1
  *   reverse: from the last element to the first; 0 or 1; default false
  * Fluent: y = wf_cumsum(s, x, .axis = 0);
@@ -1764,8 +1774,9 @@ typedef struct weft_logsumexp_opts {
 #define WEFT_LOGSUMEXP_OPTS_INIT {sizeof(weft_logsumexp_opts), NULL, 0, NULL, 0, 0, 0}
 WEFT_API void weft_logsumexp_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow.
- *   x: operand; float
+/* log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow (of complex
+ * numbers that of the real parts).
+ *   x: operand; float, complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_logsumexp(s, x);
@@ -1872,9 +1883,9 @@ typedef struct weft_prod_opts {
 #define WEFT_PROD_OPTS_INIT {sizeof(weft_prod_opts), NULL, 0, NULL, 0, 0, 0}
 WEFT_API void weft_prod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements are 0;
- * they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
- *   x: operand; float, signed integer, unsigned integer, complex
+/* Product over some axes, by default all. Integers wrap, and bools count as i64. Derivatives of every order are right
+ * where elements are 0; they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
+ *   x: operand; any type
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_prod(s, x);
@@ -1928,7 +1939,7 @@ WEFT_API void weft_std_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Standard deviation over some axes, by default all: the root of var. Its gradient is 0 where all elements are equal,
  * as in PyTorch.
- *   x: operand; float
+ *   x: operand; float, complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
@@ -1954,8 +1965,8 @@ typedef struct weft_sum_opts {
 #define WEFT_SUM_OPTS_INIT {sizeof(weft_sum_opts), NULL, 0, NULL, 0, 0, 0}
 WEFT_API void weft_sum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap.
- *   x: operand; float, signed integer, unsigned integer, complex
+/* Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap, and bools count as i64.
+ *   x: operand; any type
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_sum(s, x);
@@ -1983,8 +1994,8 @@ typedef struct weft_var_opts {
 WEFT_API void weft_var_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Variance over some axes, by default all: mean squared distance from the mean, over count - correction. Where that is
- * not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.
- *   x: operand; float
+ * not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch. Of complex numbers it is real.
+ *   x: operand; float, complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
@@ -2369,9 +2380,10 @@ typedef struct weft_matmul_opts {
 WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector counts
- * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
- *   x: [..., m, k], or [k]; float, signed integer, unsigned integer, complex
- *   y: [..., k, n], or [k]; float, signed integer, unsigned integer, complex
+ * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32. Of bools sums are or and
+ * products and.
+ *   x: [..., m, k], or [k]; any type
+ *   y: [..., k, n], or [k]; any type
  *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
  *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
@@ -2952,6 +2964,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cross_entropy(weft_context* ctx, weft_te
     const weft_cross_entropy_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_DROPOUT_HAS_RATE ((uint64_t)1 << 0)
+#define WEFT_DROPOUT_HAS_SHARED ((uint64_t)1 << 1)
+#define WEFT_DROPOUT_HAS_ALPHA ((uint64_t)1 << 2)
 /* Optional attributes of weft_dropout. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -2960,14 +2974,22 @@ typedef struct weft_dropout_opts {
   const void* next; /* NULL */
   uint64_t present;
   double rate;
+  const int64_t* shared;
+  uint64_t shared_count;
+  int32_t alpha;
+  int32_t reserved;
 } weft_dropout_opts;
-#define WEFT_DROPOUT_OPTS_INIT {sizeof(weft_dropout_opts), NULL, 0, 0}
+#define WEFT_DROPOUT_OPTS_INIT {sizeof(weft_dropout_opts), NULL, 0, 0, NULL, 0, 0, 0}
 WEFT_API void weft_dropout_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Zeroes a random share of the elements and multiplies the others by 1 / (1 - rate), for training. The mask comes from
- * the context's generator. Source: Srivastava et al. (2014).
+ * the context's generator. shared drops whole features, as PyTorch's dropout1d to 3d; alpha is its alpha_dropout.
+ * Sources: Srivastava et al. (2014), Klambauer et al. (2017).
  *   x: operand; float
  *   rate: share that is zeroed, 0 to 1 (not included); number; default 0.5
+ *   shared: dimensions along which all elements share one draw; negative ones count from the end: features are dropped
+ *   whole where the others are shared; list of integers; default []
+ *   alpha: what is dropped becomes the lower end of selu, and all keep mean 0 and variance 1; 0 or 1; default false
  * Fluent: h = wf_dropout(s, h, .rate = 0.1);
  * StableHLO: weft.dropout. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -2998,6 +3020,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_elu(weft_context* ctx, weft_tensor* x, c
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_EMBEDDING_HAS_DTYPE ((uint64_t)1 << 0)
+#define WEFT_EMBEDDING_HAS_PADDING ((uint64_t)1 << 1)
 /* Optional attributes of weft_embedding. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -3006,16 +3029,18 @@ typedef struct weft_embedding_opts {
   const void* next; /* NULL */
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  int32_t reserved_padding;
+  int64_t padding;
 } weft_embedding_opts;
-#define WEFT_EMBEDDING_OPTS_INIT {sizeof(weft_embedding_opts), NULL, 0, (weft_dtype)0, 0}
+#define WEFT_EMBEDDING_OPTS_INIT {sizeof(weft_embedding_opts), NULL, 0, (weft_dtype)0, 0, 0}
 WEFT_API void weft_embedding_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken. Ids outside
- * are held to the first or last row.
+/* The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken, but for
+ * padding. Ids outside are held to the first or last row.
  *   table: [entries, width]; float
  *   ids: which rows; signed integer, unsigned integer
  *   dtype: element type of the result; absent: the table's; dtype; absent unless given
+ *   padding: row without a gradient; negative counts from the end; absent: none; integer; absent unless given
  * Fluent: h = wf_embedding(s, table, ids);
  * StableHLO: weft.embedding. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.0.
@@ -3225,8 +3250,9 @@ WEFT_API void weft_one_hot_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth,
     const weft_one_hot_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0, at NaN 1.
- *   x: operand; float, signed integer
+/* Rectifier max(x, 0), elementwise; NaN stays NaN, and unsigned numbers what they are. The gradient at 0 is 0, at NaN
+ * 1.
+ *   x: operand; any real number
  * Fluent: y = wf_relu(s, x);
  * StableHLO: weft.relu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -3255,10 +3281,10 @@ typedef struct weft_rms_norm_opts {
 #define WEFT_RMS_NORM_OPTS_INIT {sizeof(weft_rms_norm_opts), NULL, 0, 0}
 WEFT_API void weft_rms_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Source: Zhang and Sennrich
- * (2019).
- *   x: [..., size]; float
- *   scale: [size]; absent: 1; float; may be NULL
+/* Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Of complex numbers the
+ * mean is that of their squares, as in PyTorch. Source: Zhang and Sennrich (2019).
+ *   x: [..., size]; float, complex
+ *   scale: [size]; absent: 1; float, complex; may be NULL
  *   epsilon: added to the mean square; number; default 1e-6
  * Fluent: h = wf_rms_norm(s, x, scale);
  * StableHLO: weft.rms_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
@@ -3657,6 +3683,237 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bessel_i0e(weft_context* ctx, weft_tenso
  * any. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_bessel_i1e(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise modified Bessel function of the first kind of order 0.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_i0(s, x);
+ * StableHLO: weft.bessel_i0. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_i0(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise modified Bessel function of the first kind of order 1.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_i1(s, x);
+ * StableHLO: weft.bessel_i1. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_i1(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise Bessel function of the first kind of order 0; 0 at infinity.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_j0(s, x);
+ * StableHLO: weft.bessel_j0. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_j0(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise Bessel function of the first kind of order 1; 0 at infinity.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_j1(s, x);
+ * StableHLO: weft.bessel_j1. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_j1(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise Bessel function of the second kind of order 0; -inf at 0, NaN of negative numbers.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_y0(s, x);
+ * StableHLO: weft.bessel_y0. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_y0(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise Bessel function of the second kind of order 1; -inf at 0, NaN of negative numbers.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_y1(s, x);
+ * StableHLO: weft.bessel_y1. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_y1(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise modified Bessel function of the second kind of order 0; inf at 0, NaN of negative numbers.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_k0(s, x);
+ * StableHLO: weft.bessel_k0. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_k0(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise modified Bessel function of the second kind of order 1; inf at 0, NaN of negative numbers.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_k1(s, x);
+ * StableHLO: weft.bessel_k1. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_k1(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise e^x times the modified Bessel function of the second kind of order 0.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_k0e(s, x);
+ * StableHLO: weft.bessel_k0e. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_k0e(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise e^x times the modified Bessel function of the second kind of order 1.
+ *   x: operand; float
+ * Fluent: y = wf_bessel_k1e(s, x);
+ * StableHLO: weft.bessel_k1e. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bessel_k1e(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise scaled complementary error function e^(x²) erfc(x).
+ *   x: operand; float
+ * Fluent: y = wf_erfcx(s, x);
+ * StableHLO: weft.erfcx. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_erfcx(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise share of the standard normal distribution below x, to full accuracy where that is small.
+ *   x: operand; float
+ * Fluent: p = wf_ndtr(s, x);
+ * StableHLO: weft.ndtr. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ndtr(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise inverse of ndtr: below which number so large a share of the standard normal distribution lies; -inf of 0,
+ * inf of 1, NaN outside. Source: Wichura, AS 241 (1988).
+ *   x: operand; float
+ * Fluent: x = wf_ndtri(s, p);
+ * StableHLO: weft.ndtri. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ndtri(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise logarithm of the share of the standard normal distribution below x, also where that is 0.
+ *   x: operand; float
+ * Fluent: y = wf_log_ndtr(s, x);
+ * StableHLO: weft.log_ndtr. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_log_ndtr(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise lower regularised incomplete gamma function, the share of the gamma distribution of shape a below x; NaN
+ * of negative operands. Computed in f64 by its series or continued fraction, a up to 1e6. Gradients along both; that
+ * along a has none of its own. Source: DLMF 8.11.4, 8.9.2.
+ *   a: parameter, from 0 on; float
+ *   x: where to, from 0 on; float
+ * Fluent: p = wf_igamma(s, a, x);
+ * StableHLO: weft.igamma. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_igamma(weft_context* ctx, weft_tensor* a, weft_tensor* x,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise upper regularised incomplete gamma function, 1 - igamma(a, x), to full accuracy where that is small and x
+ * is above a; NaN of negative operands. See igamma.
+ *   a: parameter, from 0 on; float
+ *   x: where to, from 0 on; float
+ * Fluent: q = wf_igammac(s, a, x);
+ * StableHLO: weft.igammac. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_igammac(weft_context* ctx, weft_tensor* a, weft_tensor* x,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise logarithm of the multivariate gamma function of dimension p; NaN where x is not above (p - 1) / 2.
+ *   x: operand; float
+ *   p: dimension, 1 to 1000; integer
+ * Fluent: y = wf_mvlgamma(s, x, 2);
+ * StableHLO: weft.mvlgamma. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mvlgamma(weft_context* ctx, weft_tensor* x, int64_t p,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise greatest common divisor of two integers, not negative; that of 0 and 0 is 0. With NumPy broadcasting.
+ *   x: first number; signed integer, unsigned integer
+ *   y: second number; signed integer, unsigned integer
+ * Fluent: y = wf_gcd(s, n, m);
+ * StableHLO: weft.gcd. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_gcd(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise least common multiple of two integers, not negative, 0 where one is 0; wraps where it does not fit. With
+ * NumPy broadcasting.
+ *   x: first number; signed integer, unsigned integer
+ *   y: second number; signed integer, unsigned integer
+ * Fluent: y = wf_lcm(s, n, m);
+ * StableHLO: weft.lcm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lcm(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Each number as mantissa, of size 1/2 to 1, and the exponent of 2, i32: x = mantissa 2^exponent, exactly. 0,
+ * infinities and NaN are their own mantissas, with exponent 0. The gradient is that of the mantissa between powers of
+ * 2.
+ *   x: operand; float
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: m = wf_frexp(s, x);
+ * StableHLO: weft.frexp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_frexp(weft_context* ctx, weft_tensor* x, weft_tensor** out_mantissa,
+    weft_tensor** out_exponent) WEFT_NOEXCEPT;
+
+/* Values of attribute family of weft_orthogonal_polynomial. */
+typedef enum weft_orthogonal_polynomial_family {
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_T = 0,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_U = 1,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_V = 2,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_W = 3,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_H = 4,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_HE = 5,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LAGUERRE_L = 6,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P = 7,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_FORCE32 = 0x7FFFFFFF
+} weft_orthogonal_polynomial_family;
+
+#define WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE ((uint64_t)1 << 0)
+/* Optional attributes of weft_orthogonal_polynomial. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_orthogonal_polynomial_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t derivative;
+} weft_orthogonal_polynomial_opts;
+#define WEFT_ORTHOGONAL_POLYNOMIAL_OPTS_INIT {sizeof(weft_orthogonal_polynomial_opts), NULL, 0, 0}
+WEFT_API void weft_orthogonal_polynomial_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Elementwise orthogonal polynomial of degree n at x, or a derivative of it along x, with NumPy broadcasting:
+ * Chebyshev's of the first to the fourth kind, Hermite's of physics and of probability, Laguerre's, Legendre's. Degrees
+ * are cut to whole numbers, below 0 there is the polynomial 0; up to 100,000. Source: DLMF 18.9.
+ *   x: operand; float
+ *   n: degrees, cut to whole numbers; float
+ *   family: which polynomials; one of chebyshev_t, chebyshev_u, chebyshev_v, chebyshev_w, hermite_h, hermite_he,
+ *   laguerre_l, legendre_p
+ *   derivative: which derivative along x, 0 to 8; integer; default 0
+ * Fluent: y = wf_orthogonal_polynomial(s, x, n, WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P);
+ * StableHLO: weft.orthogonal_polynomial. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_orthogonal_polynomial(weft_context* ctx, weft_tensor* x, weft_tensor* n,
+    weft_orthogonal_polynomial_family family, const weft_orthogonal_polynomial_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The complex numbers size (cos(angle) + i sin(angle)), elementwise with NumPy broadcasting; c64 of f32 or c128 of f64.
+ *   size: absolute values, f32 or f64; float
+ *   angle: angles in radians; float
+ * Fluent: z = wf_polar(s, size, angle);
+ * StableHLO: weft.polar. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_polar(weft_context* ctx, weft_tensor* size, weft_tensor* angle,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_ADDCDIV_HAS_VALUE ((uint64_t)1 << 0)
 /* Optional attributes of weft_addcdiv. A bit in present says that a field counts; others keep their defaults. Since
@@ -5114,7 +5371,7 @@ typedef struct weft_std_mean_opts {
 WEFT_API void weft_std_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Standard deviation and mean over some axes, by default all; see std.
- *   x: operand; float
+ *   x: operand; float, complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
@@ -5154,7 +5411,7 @@ typedef struct weft_var_mean_opts {
 WEFT_API void weft_var_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Variance and mean over some axes, by default all; see var.
- *   x: operand; float
+ *   x: operand; float, complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
@@ -7260,6 +7517,1154 @@ WEFT_API void weft_tensorinv_opts_init(void* options, size_t size) WEFT_NOEXCEPT
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensorinv(weft_context* ctx, weft_tensor* a, const weft_tensorinv_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_ctc_loss. */
+typedef enum weft_ctc_loss_reduction {
+  WEFT_CTC_LOSS_REDUCTION_MEAN = 0,
+  WEFT_CTC_LOSS_REDUCTION_SUM = 1,
+  WEFT_CTC_LOSS_REDUCTION_NONE = 2,
+  WEFT_CTC_LOSS_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_ctc_loss_reduction;
+
+#define WEFT_CTC_LOSS_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_CTC_LOSS_HAS_BLANK ((uint64_t)1 << 1)
+#define WEFT_CTC_LOSS_HAS_ZERO_INFINITY ((uint64_t)1 << 2)
+/* Optional attributes of weft_ctc_loss. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_ctc_loss_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_ctc_loss_reduction reduction;
+  int32_t reserved_blank;
+  int64_t blank;
+  int32_t zero_infinity;
+  int32_t reserved;
+} weft_ctc_loss_opts;
+#define WEFT_CTC_LOSS_OPTS_INIT {sizeof(weft_ctc_loss_opts), NULL, 0, (weft_ctc_loss_reduction)0, 0, 0, 0, 0}
+WEFT_API void weft_ctc_loss_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Connectionist temporal classification: minus the logarithm of the probability of each row's labels, over all ways to
+ * lay them along its steps with blanks and repetitions. The gradient is that of x as it stands; behind log_softmax it
+ * is PyTorch's, which has log_softmax's in it already. Source: Graves et al. (2006).
+ *   x: logarithms of probabilities, [steps, batch, classes]; float
+ *   labels: [batch, most labels], never the blank; those behind a row's length do not matter; signed integer, unsigned
+ *   integer
+ *   steps: [batch]: how many steps each row has, at least 1; signed integer, unsigned integer
+ *   lengths: [batch]: how many labels each row has; signed integer, unsigned integer
+ *   reduction: mean of the losses over their lengths, sum, or none; one of mean, sum, none; default mean
+ *   blank: class of the blank; integer; default 0
+ *   zero_infinity: a labelling that no alignment has gives 0, and a gradient of 0, instead of inf; 0 or 1; default
+ *   false
+ * Fluent: loss = wf_ctc_loss(s, log_probabilities, labels, steps, lengths);
+ * StableHLO: weft.ctc_loss. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ctc_loss(weft_context* ctx, weft_tensor* x, weft_tensor* labels,
+    weft_tensor* steps, weft_tensor* lengths, const weft_ctc_loss_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The sum of products that an equation of letters says, as NumPy's einsum: a letter in two operands pairs their
+ * dimensions, one that the result lacks is summed over, one that an operand has twice takes its diagonal, and '...'
+ * stands for dimensions without letters, which broadcast. Without -> the result has the letters that stand once, in
+ * alphabetical order. Sizes of 1 go along with any other. More than two operands are multiplied by pairs, those first
+ * that leave the least. Of bools sums are or and products and.
+ *   xs: factors; any type; one or more
+ *   equation: a letter a dimension, operands parted by commas, and behind -> the result: "bij,bjk->bik"; text
+ * Fluent: y = wf_einsum(s, WF_TENSORS(x, w), "bij,jk->bik", WEFT_STRLEN);
+ * StableHLO: weft.einsum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_einsum(weft_context* ctx, weft_tensor* const* xs, size_t xs_count,
+    const char* equation, size_t equation_length, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute mode of weft_embedding_bag. */
+typedef enum weft_embedding_bag_mode {
+  WEFT_EMBEDDING_BAG_MODE_SUM = 0,
+  WEFT_EMBEDDING_BAG_MODE_MEAN = 1,
+  WEFT_EMBEDDING_BAG_MODE_MAX = 2,
+  WEFT_EMBEDDING_BAG_MODE_FORCE32 = 0x7FFFFFFF
+} weft_embedding_bag_mode;
+
+#define WEFT_EMBEDDING_BAG_HAS_MODE ((uint64_t)1 << 0)
+#define WEFT_EMBEDDING_BAG_HAS_PADDING ((uint64_t)1 << 1)
+#define WEFT_EMBEDDING_BAG_HAS_INCLUDE_LAST_OFFSET ((uint64_t)1 << 2)
+/* Optional attributes of weft_embedding_bag. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_embedding_bag_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_embedding_bag_mode mode;
+  int32_t reserved_padding;
+  int64_t padding;
+  int32_t include_last_offset;
+  int32_t reserved;
+} weft_embedding_bag_opts;
+#define WEFT_EMBEDDING_BAG_OPTS_INIT {sizeof(weft_embedding_bag_opts), NULL, 0, (weft_embedding_bag_mode)0, 0, 0, 0, 0}
+WEFT_API void weft_embedding_bag_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* For each bag of ids the sum, mean or maximum of the rows of a table [entries, width]. The gradient adds up in the
+ * rows that were taken; of a maximum equal rows share it. Ids outside are held to the first or last row. PyTorch's
+ * embedding_bag.
+ *   table: [entries, width]; float
+ *   ids: which rows: [bags, n], or [n] with offsets; signed integer, unsigned integer
+ *   offsets: [bags]: where in ids each bag begins, in ascending order from 0; signed integer, unsigned integer; may be
+ *   NULL
+ *   weights: of each row that is taken, of ids' shape, for sums; absent: 1; float; may be NULL
+ *   mode: sum, mean or max; of an empty bag each is 0; one of sum, mean, max; default mean
+ *   padding: row that bags pass over and that has no gradient; negative counts from the end; absent: none; integer;
+ *   absent unless given
+ *   include_last_offset: the last offset is where the last bag ends; 0 or 1; default false
+ * Fluent: y = wf_embedding_bag(s, table, ids, offsets, NULL);
+ * StableHLO: weft.embedding_bag. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * OUT_OF_RANGE, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_embedding_bag(weft_context* ctx, weft_tensor* table, weft_tensor* ids,
+    weft_tensor* offsets, weft_tensor* weights, const weft_embedding_bag_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_GRU_HAS_LAYERS ((uint64_t)1 << 0)
+#define WEFT_GRU_HAS_BIDIRECTIONAL ((uint64_t)1 << 1)
+#define WEFT_GRU_HAS_BIAS ((uint64_t)1 << 2)
+/* Optional attributes of weft_gru. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_gru_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t layers;
+  int32_t bidirectional;
+  int32_t bias;
+} weft_gru_opts;
+#define WEFT_GRU_OPTS_INIT {sizeof(weft_gru_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_gru_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A layer of gated recurrent units, or several; the gates are reset, update and new, and the reset comes behind the
+ * hidden product. PyTorch's GRU, batch first. Source: Cho et al. (2014).
+ *   x: [batch, steps, features]; float
+ *   h: first hidden state, [layers * directions, batch, hidden]; absent: 0; float; may be NULL
+ *   weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden weight [gates
+ *   * hidden, hidden] and, with bias, their biases [gates * hidden]; float; one or more
+ *   layers: how many layers, one upon the other; integer; default 1
+ *   bidirectional: each layer goes over the steps in both directions; 0 or 1; default false
+ *   bias: weights come with biases; 0 or 1; default true
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: y = wf_gru(s, x, NULL, WF_TENSORS(w, u, b, c));
+ * StableHLO: weft.gru. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_gru(weft_context* ctx, weft_tensor* x, weft_tensor* h,
+    weft_tensor* const* weights, size_t weights_count, const weft_gru_opts* opts, weft_tensor** out_y,
+    weft_tensor** out_h) WEFT_NOEXCEPT;
+
+#define WEFT_HISTOGRAM_HAS_DENSITY ((uint64_t)1 << 0)
+/* Optional attributes of weft_histogram. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_histogram_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t density;
+  int32_t reserved;
+} weft_histogram_opts;
+#define WEFT_HISTOGRAM_OPTS_INIT {sizeof(weft_histogram_opts), NULL, 0, 0, 0}
+WEFT_API void weft_histogram_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How many elements lie between each edge and the next one, or the sum of their weights; the last bin has its end, too.
+ * Those outside and NaN are left out. The gradient goes to the weights.
+ *   x: operand; float
+ *   edges: [bins + 1], in ascending order; the last one is in the last bin; float
+ *   weights: of each element, of x's shape; absent: 1; float; may be NULL
+ *   density: so that the bins' areas sum to 1; 0 or 1; default false
+ * Fluent: h = wf_histogram(s, x, edges, NULL);
+ * StableHLO: weft.histogram. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_histogram(weft_context* ctx, weft_tensor* x, weft_tensor* edges,
+    weft_tensor* weights, const weft_histogram_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LSTM_HAS_LAYERS ((uint64_t)1 << 0)
+#define WEFT_LSTM_HAS_BIDIRECTIONAL ((uint64_t)1 << 1)
+#define WEFT_LSTM_HAS_BIAS ((uint64_t)1 << 2)
+/* Optional attributes of weft_lstm. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_lstm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t layers;
+  int32_t bidirectional;
+  int32_t bias;
+} weft_lstm_opts;
+#define WEFT_LSTM_OPTS_INIT {sizeof(weft_lstm_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_lstm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A layer of long short-term memory, or several; the gates are input, forget, cell and output. PyTorch's LSTM, batch
+ * first. Source: Hochreiter and Schmidhuber (1997).
+ *   x: [batch, steps, features]; float
+ *   h: first hidden state, [layers * directions, batch, hidden]; absent: 0; float; may be NULL
+ *   c: first cell state, of h's shape; absent: 0; float; may be NULL
+ *   weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden weight [gates
+ *   * hidden, hidden] and, with bias, their biases [gates * hidden]; float; one or more
+ *   layers: how many layers, one upon the other; integer; default 1
+ *   bidirectional: each layer goes over the steps in both directions; 0 or 1; default false
+ *   bias: weights come with biases; 0 or 1; default true
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: y = wf_lstm(s, x, NULL, NULL, WF_TENSORS(w, u, b, c));
+ * StableHLO: weft.lstm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lstm(weft_context* ctx, weft_tensor* x, weft_tensor* h, weft_tensor* c,
+    weft_tensor* const* weights, size_t weights_count, const weft_lstm_opts* opts, weft_tensor** out_y,
+    weft_tensor** out_h, weft_tensor** out_c) WEFT_NOEXCEPT;
+
+#define WEFT_MOST_FREQUENT_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_MOST_FREQUENT_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_most_frequent. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_most_frequent_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_most_frequent_opts;
+#define WEFT_MOST_FREQUENT_OPTS_INIT {sizeof(weft_most_frequent_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_most_frequent_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The element that is there most often along one axis, of several the least, and the last of its positions as i32. Each
+ * NaN is one of its own. The gradient goes to the element at that position.
+ *   x: operand; any type but complex
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: most = wf_most_frequent(s, labels);
+ * StableHLO: weft.most_frequent. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_most_frequent(weft_context* ctx, weft_tensor* x,
+    const weft_most_frequent_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_MULTI_HEAD_ATTENTION_HAS_CAUSAL ((uint64_t)1 << 0)
+/* Optional attributes of weft_multi_head_attention. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_multi_head_attention_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t causal;
+  int32_t reserved;
+} weft_multi_head_attention_opts;
+#define WEFT_MULTI_HEAD_ATTENTION_OPTS_INIT {sizeof(weft_multi_head_attention_opts), NULL, 0, 0, 0}
+WEFT_API void weft_multi_head_attention_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Attention of several heads: query, key and value by their weights, scaled_dot_product_attention of each head, and the
+ * heads side by side by the last weight. A query that sees no key gives out_bias. Source: Vaswani et al. (2017).
+ *   query: [batch, queries, features]; float
+ *   key: [batch, keys, key features]; float
+ *   value: [batch, keys, value features]; float
+ *   query_weight: [features, width], as linear has weights; float
+ *   key_weight: [key features, width]; float
+ *   value_weight: [value features, value width]; float
+ *   out_weight: [value width, out]; float
+ *   query_bias: [width]; absent: 0; float; may be NULL
+ *   key_bias: [width]; absent: 0; float; may be NULL
+ *   value_bias: [value width]; absent: 0; float; may be NULL
+ *   out_bias: [out]; absent: 0; float; may be NULL
+ *   mask: broadcasts to [batch, heads, queries, keys]; bool: true is seen; float: added; float, bool; may be NULL
+ *   heads: how many; width and value width are multiples of it; integer
+ *   causal: query i sees keys up to i; 0 or 1; default false
+ * Fluent: y = wf_multi_head_attention(s, x, x, x, wq, wk, wv, wo, NULL, NULL, NULL, NULL, NULL, 8);
+ * StableHLO: weft.multi_head_attention. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_multi_head_attention(weft_context* ctx, weft_tensor* query, weft_tensor* key,
+    weft_tensor* value, weft_tensor* query_weight, weft_tensor* key_weight, weft_tensor* value_weight,
+    weft_tensor* out_weight, weft_tensor* query_bias, weft_tensor* key_bias, weft_tensor* value_bias,
+    weft_tensor* out_bias, weft_tensor* mask, int64_t heads, const weft_multi_head_attention_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute activation of weft_rnn. */
+typedef enum weft_rnn_activation {
+  WEFT_RNN_ACTIVATION_TANH = 0,
+  WEFT_RNN_ACTIVATION_RELU = 1,
+  WEFT_RNN_ACTIVATION_FORCE32 = 0x7FFFFFFF
+} weft_rnn_activation;
+
+#define WEFT_RNN_HAS_LAYERS ((uint64_t)1 << 0)
+#define WEFT_RNN_HAS_BIDIRECTIONAL ((uint64_t)1 << 1)
+#define WEFT_RNN_HAS_BIAS ((uint64_t)1 << 2)
+#define WEFT_RNN_HAS_ACTIVATION ((uint64_t)1 << 3)
+/* Optional attributes of weft_rnn. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_rnn_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t layers;
+  int32_t bidirectional;
+  int32_t bias;
+  weft_rnn_activation activation;
+  int32_t reserved;
+} weft_rnn_opts;
+#define WEFT_RNN_OPTS_INIT {sizeof(weft_rnn_opts), NULL, 0, 0, 0, 0, (weft_rnn_activation)0, 0}
+WEFT_API void weft_rnn_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A recurrent layer, or several: h' = tanh(W x + b + U h + c) at each step, the states of all steps and the last ones.
+ * PyTorch's RNN, batch first. Source: Elman (1990).
+ *   x: [batch, steps, features]; float
+ *   h: first hidden state, [layers * directions, batch, hidden]; absent: 0; float; may be NULL
+ *   weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden weight [gates
+ *   * hidden, hidden] and, with bias, their biases [gates * hidden]; float; one or more
+ *   layers: how many layers, one upon the other; integer; default 1
+ *   bidirectional: each layer goes over the steps in both directions; 0 or 1; default false
+ *   bias: weights come with biases; 0 or 1; default true
+ *   activation: tanh or relu; one of tanh, relu; default tanh
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: y = wf_rnn(s, x, NULL, WF_TENSORS(w, u, b, c));
+ * StableHLO: weft.rnn. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_rnn(weft_context* ctx, weft_tensor* x, weft_tensor* h,
+    weft_tensor* const* weights, size_t weights_count, const weft_rnn_opts* opts, weft_tensor** out_y,
+    weft_tensor** out_h) WEFT_NOEXCEPT;
+
+/* The product of two tensors, summed over pairs of dimensions: those of x that are left, then those of y.
+ *   x: first factor; any type
+ *   y: second factor; any type
+ *   x_dims: dimensions of x that are summed over; negative ones count from the end; list of integers
+ *   y_dims: the same of y, in the same order; list of integers
+ * Fluent: z = wf_tensordot(s, x, y, WF_INTS(1), WF_INTS(0));
+ * StableHLO: weft.tensordot. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensordot(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const int64_t* x_dims, size_t x_dims_count, const int64_t* y_dims, size_t y_dims_count,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL ((uint64_t)1 << 0)
+/* Optional attributes of weft_unique_consecutive_static. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_unique_consecutive_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double fill;
+} weft_unique_consecutive_static_opts;
+#define WEFT_UNIQUE_CONSECUTIVE_STATIC_OPTS_INIT {sizeof(weft_unique_consecutive_static_opts), NULL, 0, 0}
+WEFT_API void weft_unique_consecutive_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The first element of each run of equal ones of x, read as a row, as one dimension of the given size; behind the last
+ * one stands fill. count says how many there are, those without room included; inverse, of x's shape, in which run each
+ * element is; counts how long each run is, and 0 behind the last. NaN equals nothing. Never waits; the gradient of a
+ * value goes to the first element of its run.
+ *   x: operand; any type but complex
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   fill: what stands behind the last value, a number of x's type; number; default 0
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: values = wf_unique_consecutive_static(s, labels, 10);
+ * StableHLO: weft.unique_consecutive_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
+ * CANCELLED, UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_unique_consecutive_static(weft_context* ctx, weft_tensor* x, int64_t size,
+    const weft_unique_consecutive_static_opts* opts, weft_tensor** out_values, weft_tensor** out_count,
+    weft_tensor** out_inverse, weft_tensor** out_counts) WEFT_NOEXCEPT;
+
+#define WEFT_WEIGHT_NORM_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_weight_norm. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_weight_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_weight_norm_opts;
+#define WEFT_WEIGHT_NORM_OPTS_INIT {sizeof(weft_weight_norm_opts), NULL, 0, 0}
+WEFT_API void weft_weight_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A weight of given lengths: v times g over the 2-norm of each slice along an axis. Source: Salimans and Kingma (2016).
+ *   v: directions; float
+ *   g: lengths: of v's rank, with size 1 but along the axis; float
+ *   axis: axis of the slices that have lengths; negative counts from the end; integer; default 0
+ * Fluent: w = wf_weight_norm(s, v, g);
+ * StableHLO: weft.weight_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_weight_norm(weft_context* ctx, weft_tensor* v, weft_tensor* g,
+    const weft_weight_norm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* All ways to take an element from each of several rows, [n1 n2 …, inputs], the last changing fastest.
+ *   inputs: rows [n], or scalars, of one type; any type; one or more
+ * Fluent: pairs = wf_cartesian_prod(s, WF_TENSORS(x, y));
+ * StableHLO: weft.cartesian_prod. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cartesian_prod(weft_context* ctx, weft_tensor* const* inputs,
+    size_t inputs_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_COMBINATIONS_HAS_COUNT ((uint64_t)1 << 0)
+#define WEFT_COMBINATIONS_HAS_REPLACEMENT ((uint64_t)1 << 1)
+/* Optional attributes of weft_combinations. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_combinations_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t count;
+  int32_t replacement;
+  int32_t reserved;
+} weft_combinations_opts;
+#define WEFT_COMBINATIONS_OPTS_INIT {sizeof(weft_combinations_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_combinations_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* All ways to take so many elements from a row, [ways, count], in order of their places; these are part of the program,
+ * at most 2^24 numbers.
+ *   x: a row [n]; any type
+ *   count: elements of each, at least 0; integer; default 2
+ *   replacement: an element may be taken again; 0 or 1; default false
+ * Fluent: pairs = wf_combinations(s, x);
+ * StableHLO: weft.combinations. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_combinations(weft_context* ctx, weft_tensor* x,
+    const weft_combinations_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_EYE_HAS_COLUMNS ((uint64_t)1 << 0)
+#define WEFT_EYE_HAS_OFFSET ((uint64_t)1 << 1)
+#define WEFT_EYE_HAS_DTYPE ((uint64_t)1 << 2)
+/* Optional attributes of weft_eye. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_eye_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t columns;
+  int64_t offset;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_eye_opts;
+#define WEFT_EYE_OPTS_INIT {sizeof(weft_eye_opts), NULL, 0, 0, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_eye_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A matrix with ones on one diagonal and zeros elsewhere.
+ *   rows: how many; integer
+ *   columns: how many; absent: as many as rows; integer; absent unless given
+ *   offset: diagonal of the ones; those above the main one count up; integer; default 0
+ *   dtype: element type; dtype; default f32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: x = wf_eye(s, 3);
+ * StableHLO: weft.eye. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_eye(weft_context* ctx, int64_t rows, const weft_eye_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LOGSPACE_HAS_BASE ((uint64_t)1 << 0)
+#define WEFT_LOGSPACE_HAS_DTYPE ((uint64_t)1 << 1)
+/* Optional attributes of weft_logspace. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_logspace_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double base;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_logspace_opts;
+#define WEFT_LOGSPACE_OPTS_INIT {sizeof(weft_logspace_opts), NULL, 0, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_logspace_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* So many powers of a base whose exponents lie at equal distances. They are computed in f64 and rounded once.
+ *   start: exponent of the first number; number
+ *   stop: exponent of the last number; number
+ *   count: how many; integer
+ *   base: what is raised to the exponents; number; default 10
+ *   dtype: element type, a float; dtype; default f32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: x = wf_logspace(s, -3, 0, 4);
+ * StableHLO: weft.logspace. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logspace(weft_context* ctx, double start, double stop, int64_t count,
+    const weft_logspace_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute indexing of weft_meshgrid. */
+typedef enum weft_meshgrid_indexing {
+  WEFT_MESHGRID_INDEXING_IJ = 0,
+  WEFT_MESHGRID_INDEXING_XY = 1,
+  WEFT_MESHGRID_INDEXING_FORCE32 = 0x7FFFFFFF
+} weft_meshgrid_indexing;
+
+#define WEFT_MESHGRID_HAS_INDEXING ((uint64_t)1 << 0)
+/* Optional attributes of weft_meshgrid. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_meshgrid_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_meshgrid_indexing indexing;
+  int32_t reserved;
+} weft_meshgrid_opts;
+#define WEFT_MESHGRID_OPTS_INIT {sizeof(weft_meshgrid_opts), NULL, 0, (weft_meshgrid_indexing)0, 0}
+WEFT_API void weft_meshgrid_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The grids of several rows, [inputs, n1, n2, …]: the i-th repeats input i along its own dimension.
+ *   inputs: rows [n], or scalars, of one type; any type; one or more
+ *   indexing: ij: dimension i goes along input i; xy: the first two change places; one of ij, xy; default ij
+ * Fluent: grids = wf_meshgrid(s, WF_TENSORS(x, y));
+ * StableHLO: weft.meshgrid. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_meshgrid(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+    const weft_meshgrid_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TRIL_INDICES_HAS_OFFSET ((uint64_t)1 << 0)
+#define WEFT_TRIL_INDICES_HAS_DTYPE ((uint64_t)1 << 1)
+/* Optional attributes of weft_tril_indices. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_tril_indices_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_tril_indices_opts;
+#define WEFT_TRIL_INDICES_OPTS_INIT {sizeof(weft_tril_indices_opts), NULL, 0, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_tril_indices_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The places of a matrix on and below a diagonal, row by row: [2, n], rows and then columns.
+ *   rows: of the matrix; integer
+ *   columns: of the matrix; integer
+ *   offset: the last, or first, diagonal that belongs to it; integer; default 0
+ *   dtype: i32 or i64; dtype; default i32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: at = wf_tril_indices(s, 3, 3);
+ * StableHLO: weft.tril_indices. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tril_indices(weft_context* ctx, int64_t rows, int64_t columns,
+    const weft_tril_indices_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TRIU_INDICES_HAS_OFFSET ((uint64_t)1 << 0)
+#define WEFT_TRIU_INDICES_HAS_DTYPE ((uint64_t)1 << 1)
+/* Optional attributes of weft_triu_indices. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_triu_indices_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t offset;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_triu_indices_opts;
+#define WEFT_TRIU_INDICES_OPTS_INIT {sizeof(weft_triu_indices_opts), NULL, 0, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_triu_indices_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The places of a matrix on and above a diagonal, row by row: [2, n], rows and then columns.
+ *   rows: of the matrix; integer
+ *   columns: of the matrix; integer
+ *   offset: the last, or first, diagonal that belongs to it; integer; default 0
+ *   dtype: i32 or i64; dtype; default i32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: at = wf_triu_indices(s, 3, 3);
+ * StableHLO: weft.triu_indices. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_triu_indices(weft_context* ctx, int64_t rows, int64_t columns,
+    const weft_triu_indices_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute form of weft_window. */
+typedef enum weft_window_form {
+  WEFT_WINDOW_FORM_HANN = 0,
+  WEFT_WINDOW_FORM_HAMMING = 1,
+  WEFT_WINDOW_FORM_BLACKMAN = 2,
+  WEFT_WINDOW_FORM_NUTTALL = 3,
+  WEFT_WINDOW_FORM_BARTLETT = 4,
+  WEFT_WINDOW_FORM_COSINE = 5,
+  WEFT_WINDOW_FORM_GAUSSIAN = 6,
+  WEFT_WINDOW_FORM_EXPONENTIAL = 7,
+  WEFT_WINDOW_FORM_KAISER = 8,
+  WEFT_WINDOW_FORM_GENERAL_COSINE = 9,
+  WEFT_WINDOW_FORM_FORCE32 = 0x7FFFFFFF
+} weft_window_form;
+
+#define WEFT_WINDOW_HAS_FORM ((uint64_t)1 << 0)
+#define WEFT_WINDOW_HAS_PERIODIC ((uint64_t)1 << 1)
+#define WEFT_WINDOW_HAS_PARAMETER ((uint64_t)1 << 2)
+#define WEFT_WINDOW_HAS_COEFFICIENTS ((uint64_t)1 << 3)
+#define WEFT_WINDOW_HAS_DTYPE ((uint64_t)1 << 4)
+/* Optional attributes of weft_window. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_window_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_window_form form;
+  int32_t periodic;
+  double parameter;
+  const double* coefficients;
+  uint64_t coefficients_count;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_window_opts;
+#define WEFT_WINDOW_OPTS_INIT {sizeof(weft_window_opts), NULL, 0, (weft_window_form)0, 0, 0, NULL, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_window_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A window for spectra: hann, hamming, blackman, nuttall and general_cosine are sums of cosines, bartlett a triangle,
+ * cosine half a wave, gaussian, exponential and kaiser have a parameter. Of one number it is 1. They are computed in
+ * f64 and rounded once.
+ *   count: how many numbers; integer
+ *   form: which window; one of hann, hamming, blackman, nuttall, bartlett, cosine, gaussian, exponential, kaiser,
+ *   general_cosine; default hann
+ *   periodic: without the last number of a symmetric window of one more; else symmetric; 0 or 1; default true
+ *   parameter: of gaussian the deviation, of exponential the decay, both above 0 and in steps (absent: 1), of kaiser
+ *   beta (absent: 12); number; absent unless given
+ *   coefficients: of general_cosine: of cos(0), -cos(x), cos(2 x), …; list of numbers; absent unless given
+ *   dtype: element type, a float; dtype; default f32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: w = wf_window(s, 400, .form = WEFT_WINDOW_FORM_HANN);
+ * StableHLO: weft.window. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_window(weft_context* ctx, int64_t count, const weft_window_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_BERNOULLI_OF_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_bernoulli_of. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_bernoulli_of_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_bernoulli_of_opts;
+#define WEFT_BERNOULLI_OF_OPTS_INIT {sizeof(weft_bernoulli_of_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_bernoulli_of_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random bools, true with the probabilities given by a tensor, drawn from the context's generator by 53 bits.
+ * Probabilities below 0 and NaN are never true, those above 1 always.
+ *   probability: of true, 0 to 1; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: mask = wf_bernoulli_of(s, p);
+ * StableHLO: weft.bernoulli_of. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bernoulli_of(weft_context* ctx, weft_tensor* probability,
+    const weft_bernoulli_of_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_BETA_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_beta. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_beta_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_beta_opts;
+#define WEFT_BETA_OPTS_INIT {sizeof(weft_beta_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_beta_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of beta distributions, drawn from the context's generator: sigmoid of the difference of two logarithms
+ * of gamma numbers. NaN where a parameter is not above 0. The gradient flows to both, as gamma's.
+ *   alpha: first parameter, above 0; float
+ *   beta: second parameter, above 0; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: x = wf_beta(s, alpha, beta);
+ * StableHLO: weft.beta. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_beta(weft_context* ctx, weft_tensor* alpha, weft_tensor* beta,
+    const weft_beta_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_BINOMIAL_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_binomial. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_binomial_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_binomial_opts;
+#define WEFT_BINOMIAL_OPTS_INIT {sizeof(weft_binomial_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_binomial_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How many of so many trials succeed, each with this probability, drawn from the context's generator, in the type of
+ * the operands. NaN where trials is no whole number from 0 on or a probability is not 0 to 1. Source: below a mean of
+ * 10 down the distribution; else Hörmann, The generation of binomial random variates (1993); up to 1e12 trials.
+ *   trials: how many, a whole number from 0 on; float
+ *   probability: of success, 0 to 1; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: n = wf_binomial(s, trials, p);
+ * StableHLO: weft.binomial. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_binomial(weft_context* ctx, weft_tensor* trials, weft_tensor* probability,
+    const weft_binomial_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CAUCHY_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_cauchy. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_cauchy_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_cauchy_opts;
+#define WEFT_CAUCHY_OPTS_INIT {sizeof(weft_cauchy_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_cauchy_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of Cauchy distributions, drawn from the context's generator: the cotangent of an angle, times scale,
+ * plus location. NaN where a scale is negative or NaN. The gradient flows to both.
+ *   location: what is added; float
+ *   scale: factor, from 0 on; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: x = wf_cauchy(s, location, scale);
+ * StableHLO: weft.cauchy. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cauchy(weft_context* ctx, weft_tensor* location, weft_tensor* scale,
+    const weft_cauchy_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIRICHLET_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_dirichlet. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_dirichlet_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_dirichlet_opts;
+#define WEFT_DIRICHLET_OPTS_INIT {sizeof(weft_dirichlet_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_dirichlet_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random rows of Dirichlet distributions, each of sum 1, drawn from the context's generator: softmax of logarithms of
+ * gamma numbers. NaN where a parameter is not above 0. The gradient flows to alpha, as gamma's.
+ *   alpha: [..., n], parameters of each row, above 0; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: p = wf_dirichlet(s, alpha);
+ * StableHLO: weft.dirichlet. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_dirichlet(weft_context* ctx, weft_tensor* alpha,
+    const weft_dirichlet_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_EXPONENTIAL_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_exponential. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_exponential_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_exponential_opts;
+#define WEFT_EXPONENTIAL_OPTS_INIT {sizeof(weft_exponential_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_exponential_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of exponential distributions of mean 1 / rate, drawn from the context's generator: -log1p(-u) / rate,
+ * u of all bits of a word, so that small numbers are fine; f32 reaches 16.6 / rate, f64 36.7 / rate. NaN where a rate
+ * is not above 0. The gradient flows to the rate.
+ *   rate: 1 / mean, above 0; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: t = wf_exponential(s, rate);
+ * StableHLO: weft.exponential. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_exponential(weft_context* ctx, weft_tensor* rate,
+    const weft_exponential_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_GAMMA_HAS_SHAPE ((uint64_t)1 << 0)
+#define WEFT_GAMMA_HAS_LOGARITHM ((uint64_t)1 << 1)
+/* Optional attributes of weft_gamma. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_gamma_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+  int32_t logarithm;
+  int32_t reserved;
+} weft_gamma_opts;
+#define WEFT_GAMMA_OPTS_INIT {sizeof(weft_gamma_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_gamma_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of gamma distributions with these shape parameters and rate 1, drawn from the context's generator in
+ * f64 (divide by a rate). NaN where alpha is not above 0 or infinite; of small alpha most numbers are below the type's
+ * range and 0, their logarithms are not. The gradient flows to alpha, implicitly, and no further. Source: Marsaglia,
+ * Tsang (2000); Figurnov et al. (2018).
+ *   alpha: shape parameter, above 0; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ *   logarithm: gives the logarithm of the number, which is in range where the number is not; 0 or 1; default false
+ * Fluent: x = wf_gamma(s, alpha);
+ * StableHLO: weft.gamma. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_gamma(weft_context* ctx, weft_tensor* alpha, const weft_gamma_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_GEOMETRIC_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_geometric. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_geometric_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_geometric_opts;
+#define WEFT_GEOMETRIC_OPTS_INIT {sizeof(weft_geometric_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_geometric_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The number, from 1 on, of the first success in a row of trials of these probabilities, drawn from the context's
+ * generator, in the type of the probabilities. NaN where one is not above 0 or larger than 1.
+ *   probability: of success, above 0, at most 1; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: n = wf_geometric(s, p);
+ * StableHLO: weft.geometric. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_geometric(weft_context* ctx, weft_tensor* probability,
+    const weft_geometric_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_GUMBEL_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_gumbel. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_gumbel_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_gumbel_opts;
+#define WEFT_GUMBEL_OPTS_INIT {sizeof(weft_gumbel_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_gumbel_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of Gumbel distributions, drawn from the context's generator: -log(exponential) times scale, plus
+ * location. NaN where a scale is negative or NaN. The gradient flows to both.
+ *   location: what is added; float
+ *   scale: factor, from 0 on; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: x = wf_gumbel(s, location, scale);
+ * StableHLO: weft.gumbel. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_gumbel(weft_context* ctx, weft_tensor* location, weft_tensor* scale,
+    const weft_gumbel_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LAPLACE_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_laplace. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_laplace_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_laplace_opts;
+#define WEFT_LAPLACE_OPTS_INIT {sizeof(weft_laplace_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_laplace_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of Laplace distributions, drawn from the context's generator: exponential numbers of either sign,
+ * times scale, plus location. NaN where a scale is negative or NaN. The gradient flows to both.
+ *   location: what is added; float
+ *   scale: factor, from 0 on; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: x = wf_laplace(s, location, scale);
+ * StableHLO: weft.laplace. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_laplace(weft_context* ctx, weft_tensor* location, weft_tensor* scale,
+    const weft_laplace_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LOG_NORMAL_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_log_normal. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_log_normal_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_log_normal_opts;
+#define WEFT_LOG_NORMAL_OPTS_INIT {sizeof(weft_log_normal_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_log_normal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers whose logarithms are normally distributed with these means and deviations, drawn from the context's
+ * generator. NaN where a deviation is negative or NaN. The gradient flows to both.
+ *   mean: mean; float
+ *   deviation: standard deviation, from 0 on; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: x = wf_log_normal(s, mean, deviation);
+ * StableHLO: weft.log_normal. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_log_normal(weft_context* ctx, weft_tensor* mean, weft_tensor* deviation,
+    const weft_log_normal_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_MULTINOMIAL_HAS_REPLACEMENT ((uint64_t)1 << 0)
+/* Optional attributes of weft_multinomial. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_multinomial_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t replacement;
+  int32_t reserved;
+} weft_multinomial_opts;
+#define WEFT_MULTINOMIAL_OPTS_INIT {sizeof(weft_multinomial_opts), NULL, 0, 0, 0}
+WEFT_API void weft_multinomial_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Places in rows of probabilities, so many of each row, drawn from the context's generator, as i32. With replacement by
+ * where a share of the row's sum falls; without, each place at most once, as draws one after the other would. Shares
+ * that are negative or NaN count as 0 and are not drawn while there are others; a row of nothing else gives its first
+ * places. Source: Vieira, Gumbel-max trick and weighted reservoir sampling (2014).
+ *   probabilities: [..., n], shares of each row, up to a factor a row; float
+ *   count: draws of each row; integer
+ *   replacement: a place may be drawn again; else each at most once; 0 or 1; default false
+ * Fluent: at = wf_multinomial(s, p, 2);
+ * StableHLO: weft.multinomial. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_multinomial(weft_context* ctx, weft_tensor* probabilities, int64_t count,
+    const weft_multinomial_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_NORMAL_OF_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_normal_of. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_normal_of_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_normal_of_opts;
+#define WEFT_NORMAL_OF_OPTS_INIT {sizeof(weft_normal_of_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_normal_of_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of normal distributions whose means and deviations are tensors, drawn from the context's generator:
+ * mean + deviation times normal. NaN where a deviation is negative or NaN. The gradient flows to both.
+ *   mean: mean; float
+ *   deviation: standard deviation, from 0 on; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: z = wf_normal_of(s, mean, deviation);
+ * StableHLO: weft.normal_of. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_normal_of(weft_context* ctx, weft_tensor* mean, weft_tensor* deviation,
+    const weft_normal_of_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_POISSON_HAS_SHAPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_poisson. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_poisson_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_poisson_opts;
+#define WEFT_POISSON_OPTS_INIT {sizeof(weft_poisson_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_poisson_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random counts of Poisson distributions with these means, drawn from the context's generator, in the type of the rates
+ * (f16, bf16 and, above 2^24, f32 round them). NaN where a rate is negative, infinite or NaN. Source: below 10 down the
+ * distribution; else Hörmann, The transformed rejection method for Poisson random variables (1993).
+ *   rate: mean, from 0 on; float
+ *   shape: result shape, to which the parameters broadcast; absent: their common one; list of integers; absent unless
+ *   given
+ * Fluent: n = wf_poisson(s, rate);
+ * StableHLO: weft.poisson. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_poisson(weft_context* ctx, weft_tensor* rate, const weft_poisson_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_RANDINT_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_randint. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_randint_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_randint_opts;
+#define WEFT_RANDINT_OPTS_INIT {sizeof(weft_randint_opts), NULL, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_randint_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random whole numbers, at least low and below high, drawn from the context's generator: the range times 64 random bits
+ * as a fraction (128 where it is above 2^32), so that no number is preferred by more than one in 2^32. The ends are
+ * part of the program.
+ *   shape: result shape; list of integers
+ *   low: the least number; integer
+ *   high: the end, never reached; integer
+ *   dtype: u8 to u64 or i8 to i64; dtype; default i32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: n = wf_randint(s, WF_INTS(8), 0, 10);
+ * StableHLO: weft.randint. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_randint(weft_context* ctx, const int64_t* shape, size_t shape_count,
+    int64_t low, int64_t high, const weft_randint_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_RANDPERM_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_randperm. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_randperm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_randperm_opts;
+#define WEFT_RANDPERM_OPTS_INIT {sizeof(weft_randperm_opts), NULL, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_randperm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The numbers 0 to count - 1 in random order, drawn from the context's generator: the order of as many random words of
+ * 64 bits.
+ *   count: how many numbers; integer
+ *   dtype: i32 or i64; dtype; default i32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: order = wf_randperm(s, 100);
+ * StableHLO: weft.randperm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_randperm(weft_context* ctx, int64_t count, const weft_randperm_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TRUNCATED_NORMAL_HAS_MEAN ((uint64_t)1 << 0)
+#define WEFT_TRUNCATED_NORMAL_HAS_DEVIATION ((uint64_t)1 << 1)
+#define WEFT_TRUNCATED_NORMAL_HAS_LOW ((uint64_t)1 << 2)
+#define WEFT_TRUNCATED_NORMAL_HAS_HIGH ((uint64_t)1 << 3)
+#define WEFT_TRUNCATED_NORMAL_HAS_DTYPE ((uint64_t)1 << 4)
+/* Optional attributes of weft_truncated_normal. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_truncated_normal_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double mean;
+  double deviation;
+  double low;
+  double high;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_truncated_normal_opts;
+#define WEFT_TRUNCATED_NORMAL_OPTS_INIT {sizeof(weft_truncated_normal_opts), NULL, 0, 0, 0, 0, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_truncated_normal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of a normal distribution between two bounds, drawn from the context's generator by the inverse of its
+ * distribution function, in f64 and from the nearer tail, so that bounds far from the mean are as good as others. The
+ * numbers of the distribution are part of the program.
+ *   shape: result shape; list of integers
+ *   mean: mean before truncation; number; default 0
+ *   deviation: standard deviation before it; number; default 1
+ *   low: the least number; number; default -2
+ *   high: the largest number; number; default 2
+ *   dtype: element type; dtype; default f32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: w = wf_truncated_normal(s, WF_INTS(784, 512), .deviation = 0.02);
+ * StableHLO: weft.truncated_normal. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_truncated_normal(weft_context* ctx, const int64_t* shape, size_t shape_count,
+    const weft_truncated_normal_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A gradient of a scaled loss times inverse_scale, and whether it, or one before it, has an element that is not finite:
+ * 1 where found was above 0 or one is, as a scalar like found. Nothing is read on the host.
+ *   x: a gradient of the scaled loss; float
+ *   found: scalar: above 0 where something was not finite before; float
+ *   inverse_scale: scalar: 1 / scale; float
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: g = wf_amp_non_finite_check_and_unscale(s, g, found, inverse_scale, .out_found = &found);
+ * StableHLO: weft.amp_non_finite_check_and_unscale. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
+ * CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_amp_non_finite_check_and_unscale(weft_context* ctx, weft_tensor* x,
+    weft_tensor* found, weft_tensor* inverse_scale, weft_tensor** out_unscaled, weft_tensor** out_found) WEFT_NOEXCEPT;
+
+#define WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_FACTOR ((uint64_t)1 << 0)
+#define WEFT_AMP_UPDATE_SCALE_HAS_BACKOFF_FACTOR ((uint64_t)1 << 1)
+#define WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_INTERVAL ((uint64_t)1 << 2)
+/* Optional attributes of weft_amp_update_scale. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.2.
+ */
+typedef struct weft_amp_update_scale_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double growth_factor;
+  double backoff_factor;
+  int64_t growth_interval;
+} weft_amp_update_scale_opts;
+#define WEFT_AMP_UPDATE_SCALE_OPTS_INIT {sizeof(weft_amp_update_scale_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_amp_update_scale_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The scale of the next step of mixed precision, and the steps since it changed: smaller after a step in which
+ * something was not finite, larger after growth_interval steps in a row that were. Nothing is read on the host.
+ *   scale: scalar: the scale of this step; float
+ *   tracker: scalar: steps since the scale changed; signed integer
+ *   found: scalar: above 0 where something was not finite in this step; float
+ *   growth_factor: of the scale after growth_interval steps that were finite; number; default 2
+ *   backoff_factor: of the scale after a step that was not; number; default 0.5
+ *   growth_interval: steps, at least 1; integer; default 2000
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: scale = wf_amp_update_scale(s, scale, tracker, found, .out_tracker = &tracker);
+ * StableHLO: weft.amp_update_scale. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_amp_update_scale(weft_context* ctx, weft_tensor* scale, weft_tensor* tracker,
+    weft_tensor* found, const weft_amp_update_scale_opts* opts, weft_tensor** out_scale,
+    weft_tensor** out_tracker) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -61,7 +61,7 @@ endif()
 file(GLOB weft_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/c_api/*.h")
 set(weft_c_api "${PROJECT_SOURCE_DIR}/include/c_api")
 install(FILES ${weft_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT dev)
-install(FILES "${weft_c_api}/weft_api.json" "${weft_c_api}/weft_api.schema.json" "${weft_c_api}/api.json" "${weft_c_api}/ops.json"
+install(FILES "${weft_c_api}/weft_api.json" "${weft_c_api}/weft_api.schema.json" "${PROJECT_SOURCE_DIR}/bindings/generate/api.json" "${weft_c_api}/ops.json"
   DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT dev)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/ffi" DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT dev PATTERN "__pycache__" EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/lib/libweft.so" DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)

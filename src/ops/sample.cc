@@ -17,16 +17,22 @@ absl::Status Bad(const ir::OpDef& op, std::string_view what, std::string_view te
   return InternalError("sample of ", op.c_name, ": ", what, " in \"", text, "\"");
 }
 
-absl::StatusOr<ir::Ints> ParseInts(const ir::OpDef& op, std::string_view text) {
+// "[1,2]", whose parts `read` reads.
+template <typename List>
+absl::StatusOr<List> ParseList(const ir::OpDef& op, std::string_view text, bool (*read)(std::string_view, typename List::value_type*)) {
   if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) return Bad(op, "no list", text);
-  ir::Ints ints;
-  if (text.empty()) return ints;
+  List list;
+  if (text.empty()) return list;
   for (std::string_view part : absl::StrSplit(text, ',')) {
-    int64_t value;
-    if (!absl::SimpleAtoi(part, &value)) return Bad(op, "no integer", text);
-    ints.push_back(value);
+    typename List::value_type value;
+    if (!read(part, &value)) return Bad(op, "no number", text);
+    list.push_back(value);
   }
-  return ints;
+  return list;
+}
+
+absl::StatusOr<ir::Ints> ParseInts(const ir::OpDef& op, std::string_view text) {
+  return ParseList<ir::Ints>(op, text, [](std::string_view part, int64_t* value) { return absl::SimpleAtoi(part, value); });
 }
 
 // "f32[2,3]", leaving what follows.
@@ -108,7 +114,13 @@ absl::StatusOr<ir::AttrValue> ParseAttr(const ir::OpDef& op, const ir::AttrDef& 
     }
     case ir::AttrType::kString: return ir::AttrValue(std::string(text));
     case ir::AttrType::kLiteral: return ParseLiteral(op, text);
-    case ir::AttrType::kDoubles: break;
+    case ir::AttrType::kDoubles: {
+      using Doubles = std::vector<double>;
+      WEFT_ASSIGN_OR_RETURN(Doubles doubles, ParseList<Doubles>(op, text, [](std::string_view part, double* value) {
+                              return absl::SimpleAtod(part, value);
+                            }));
+      return ir::AttrValue(std::move(doubles));
+    }
   }
   return Bad(op, "no value", text);
 }

@@ -128,6 +128,21 @@ static void part_0(void) {
   OFFSET(weft_adam_options, weight_decay);
   OFFSET(weft_adam_options, present);
   OFFSET(weft_adam_options, job);
+  SIZE(weft_optimizer_setting);
+  OFFSET(weft_optimizer_setting, name);
+  OFFSET(weft_optimizer_setting, name_length);
+  OFFSET(weft_optimizer_setting, value);
+  OFFSET(weft_optimizer_setting, group);
+  OFFSET(weft_optimizer_setting, reserved);
+  SIZE(weft_optimizer_options);
+  OFFSET(weft_optimizer_options, struct_size);
+  OFFSET(weft_optimizer_options, next);
+  OFFSET(weft_optimizer_options, settings);
+  OFFSET(weft_optimizer_options, setting_count);
+  OFFSET(weft_optimizer_options, group_of);
+  OFFSET(weft_optimizer_options, group_of_count);
+  OFFSET(weft_optimizer_options, group_count);
+  OFFSET(weft_optimizer_options, job);
   SIZE(weft_schedule_options);
   OFFSET(weft_schedule_options, struct_size);
   OFFSET(weft_schedule_options, next);
@@ -193,6 +208,9 @@ static void part_0(void) {
   SIZE(weft_checkpoint_entry);
   OFFSET(weft_checkpoint_entry, struct_size);
   OFFSET(weft_checkpoint_entry, next);
+}
+
+static void part_1(void) {
   OFFSET(weft_checkpoint_entry, path);
   OFFSET(weft_checkpoint_entry, path_length);
   OFFSET(weft_checkpoint_entry, dtype);
@@ -208,9 +226,6 @@ static void part_0(void) {
   SIZE(weft_checkpoint_info);
   OFFSET(weft_checkpoint_info, struct_size);
   OFFSET(weft_checkpoint_info, next);
-}
-
-static void part_1(void) {
   OFFSET(weft_checkpoint_info, step);
   OFFSET(weft_checkpoint_info, created_unix_ns);
   OFFSET(weft_checkpoint_info, file_bytes);
@@ -396,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_diff_opts, n);
   OFFSET(weft_diff_opts, axis);
   SIZE(weft_flatten_opts);
+}
+
+static void part_2(void) {
   OFFSET(weft_flatten_opts, struct_size);
   OFFSET(weft_flatten_opts, next);
   OFFSET(weft_flatten_opts, present);
@@ -408,12 +426,10 @@ static void part_1(void) {
   OFFSET(weft_full_opts, dtype);
   OFFSET(weft_full_opts, reserved_integer);
   OFFSET(weft_full_opts, integer);
+  OFFSET(weft_full_opts, imaginary);
   OFFSET(weft_full_opts, device);
   SIZE(weft_gather_opts);
   OFFSET(weft_gather_opts, struct_size);
-}
-
-static void part_2(void) {
   OFFSET(weft_gather_opts, next);
   OFFSET(weft_gather_opts, present);
   OFFSET(weft_gather_opts, operand_batching_dims);
@@ -433,6 +449,8 @@ static void part_2(void) {
   OFFSET(weft_linspace_opts, present);
   OFFSET(weft_linspace_opts, endpoint);
   OFFSET(weft_linspace_opts, dtype);
+  OFFSET(weft_linspace_opts, start_imaginary);
+  OFFSET(weft_linspace_opts, stop_imaginary);
   OFFSET(weft_linspace_opts, device);
   SIZE(weft_repeat_interleave_opts);
   OFFSET(weft_repeat_interleave_opts, struct_size);
@@ -596,6 +614,9 @@ static void part_2(void) {
   SIZE(weft_sum_opts);
   OFFSET(weft_sum_opts, struct_size);
   OFFSET(weft_sum_opts, next);
+}
+
+static void part_3(void) {
   OFFSET(weft_sum_opts, present);
   OFFSET(weft_sum_opts, dims);
   OFFSET(weft_sum_opts, dims_count);
@@ -614,9 +635,6 @@ static void part_2(void) {
   OFFSET(weft_argsort_opts, struct_size);
   OFFSET(weft_argsort_opts, next);
   OFFSET(weft_argsort_opts, present);
-}
-
-static void part_3(void) {
   OFFSET(weft_argsort_opts, axis);
   OFFSET(weft_argsort_opts, descending);
   OFFSET(weft_argsort_opts, reserved);
@@ -799,7 +817,14 @@ static void part_3(void) {
   OFFSET(weft_dropout_opts, struct_size);
   OFFSET(weft_dropout_opts, next);
   OFFSET(weft_dropout_opts, present);
+}
+
+static void part_4(void) {
   OFFSET(weft_dropout_opts, rate);
+  OFFSET(weft_dropout_opts, shared);
+  OFFSET(weft_dropout_opts, shared_count);
+  OFFSET(weft_dropout_opts, alpha);
+  OFFSET(weft_dropout_opts, reserved);
   SIZE(weft_elu_opts);
   OFFSET(weft_elu_opts, struct_size);
   OFFSET(weft_elu_opts, next);
@@ -810,16 +835,14 @@ static void part_3(void) {
   OFFSET(weft_embedding_opts, next);
   OFFSET(weft_embedding_opts, present);
   OFFSET(weft_embedding_opts, dtype);
-  OFFSET(weft_embedding_opts, reserved);
+  OFFSET(weft_embedding_opts, reserved_padding);
+  OFFSET(weft_embedding_opts, padding);
   SIZE(weft_gelu_opts);
   OFFSET(weft_gelu_opts, struct_size);
   OFFSET(weft_gelu_opts, next);
   OFFSET(weft_gelu_opts, present);
   OFFSET(weft_gelu_opts, form);
   OFFSET(weft_gelu_opts, reserved);
-}
-
-static void part_4(void) {
   SIZE(weft_layer_norm_opts);
   OFFSET(weft_layer_norm_opts, struct_size);
   OFFSET(weft_layer_norm_opts, next);
@@ -914,6 +937,11 @@ static void part_4(void) {
   OFFSET(weft_uniform_opts, dtype);
   OFFSET(weft_uniform_opts, reserved);
   OFFSET(weft_uniform_opts, device);
+  SIZE(weft_orthogonal_polynomial_opts);
+  OFFSET(weft_orthogonal_polynomial_opts, struct_size);
+  OFFSET(weft_orthogonal_polynomial_opts, next);
+  OFFSET(weft_orthogonal_polynomial_opts, present);
+  OFFSET(weft_orthogonal_polynomial_opts, derivative);
   SIZE(weft_addcdiv_opts);
   OFFSET(weft_addcdiv_opts, struct_size);
   OFFSET(weft_addcdiv_opts, next);
@@ -992,6 +1020,9 @@ static void part_4(void) {
   SIZE(weft_bce_opts);
   OFFSET(weft_bce_opts, struct_size);
   OFFSET(weft_bce_opts, next);
+}
+
+static void part_5(void) {
   OFFSET(weft_bce_opts, present);
   OFFSET(weft_bce_opts, reduction);
   OFFSET(weft_bce_opts, reserved);
@@ -1020,9 +1051,6 @@ static void part_4(void) {
   OFFSET(weft_huber_opts, next);
   OFFSET(weft_huber_opts, present);
   OFFSET(weft_huber_opts, reduction);
-}
-
-static void part_5(void) {
   OFFSET(weft_huber_opts, reserved_delta);
   OFFSET(weft_huber_opts, delta);
   SIZE(weft_kl_div_opts);
@@ -1195,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_diagonal_opts, axis1);
   OFFSET(weft_diagonal_opts, axis2);
   SIZE(weft_diagonal_scatter_opts);
+}
+
+static void part_6(void) {
   OFFSET(weft_diagonal_scatter_opts, struct_size);
   OFFSET(weft_diagonal_scatter_opts, next);
   OFFSET(weft_diagonal_scatter_opts, present);
@@ -1223,9 +1254,6 @@ static void part_5(void) {
   OFFSET(weft_index_put_opts, present);
   OFFSET(weft_index_put_opts, accumulate);
   OFFSET(weft_index_put_opts, reserved);
-}
-
-static void part_6(void) {
   SIZE(weft_index_reduce_opts);
   OFFSET(weft_index_reduce_opts, struct_size);
   OFFSET(weft_index_reduce_opts, next);
@@ -1398,6 +1426,9 @@ static void part_6(void) {
   SIZE(weft_cov_opts);
   OFFSET(weft_cov_opts, struct_size);
   OFFSET(weft_cov_opts, next);
+}
+
+static void part_7(void) {
   OFFSET(weft_cov_opts, present);
   OFFSET(weft_cov_opts, correction);
   SIZE(weft_cross_opts);
@@ -1426,9 +1457,6 @@ static void part_6(void) {
   OFFSET(weft_multi_margin_opts, struct_size);
   OFFSET(weft_multi_margin_opts, next);
   OFFSET(weft_multi_margin_opts, present);
-}
-
-static void part_7(void) {
   OFFSET(weft_multi_margin_opts, reduction);
   OFFSET(weft_multi_margin_opts, reserved_p);
   OFFSET(weft_multi_margin_opts, p);
@@ -1563,6 +1591,258 @@ static void part_7(void) {
   OFFSET(weft_tensorinv_opts, next);
   OFFSET(weft_tensorinv_opts, present);
   OFFSET(weft_tensorinv_opts, ind);
+  SIZE(weft_ctc_loss_opts);
+  OFFSET(weft_ctc_loss_opts, struct_size);
+  OFFSET(weft_ctc_loss_opts, next);
+  OFFSET(weft_ctc_loss_opts, present);
+  OFFSET(weft_ctc_loss_opts, reduction);
+  OFFSET(weft_ctc_loss_opts, reserved_blank);
+  OFFSET(weft_ctc_loss_opts, blank);
+  OFFSET(weft_ctc_loss_opts, zero_infinity);
+  OFFSET(weft_ctc_loss_opts, reserved);
+  SIZE(weft_embedding_bag_opts);
+  OFFSET(weft_embedding_bag_opts, struct_size);
+  OFFSET(weft_embedding_bag_opts, next);
+  OFFSET(weft_embedding_bag_opts, present);
+  OFFSET(weft_embedding_bag_opts, mode);
+  OFFSET(weft_embedding_bag_opts, reserved_padding);
+  OFFSET(weft_embedding_bag_opts, padding);
+  OFFSET(weft_embedding_bag_opts, include_last_offset);
+  OFFSET(weft_embedding_bag_opts, reserved);
+  SIZE(weft_gru_opts);
+  OFFSET(weft_gru_opts, struct_size);
+  OFFSET(weft_gru_opts, next);
+  OFFSET(weft_gru_opts, present);
+  OFFSET(weft_gru_opts, layers);
+  OFFSET(weft_gru_opts, bidirectional);
+  OFFSET(weft_gru_opts, bias);
+  SIZE(weft_histogram_opts);
+  OFFSET(weft_histogram_opts, struct_size);
+  OFFSET(weft_histogram_opts, next);
+  OFFSET(weft_histogram_opts, present);
+  OFFSET(weft_histogram_opts, density);
+  OFFSET(weft_histogram_opts, reserved);
+  SIZE(weft_lstm_opts);
+  OFFSET(weft_lstm_opts, struct_size);
+  OFFSET(weft_lstm_opts, next);
+  OFFSET(weft_lstm_opts, present);
+  OFFSET(weft_lstm_opts, layers);
+  OFFSET(weft_lstm_opts, bidirectional);
+  OFFSET(weft_lstm_opts, bias);
+}
+
+static void part_8(void) {
+  SIZE(weft_most_frequent_opts);
+  OFFSET(weft_most_frequent_opts, struct_size);
+  OFFSET(weft_most_frequent_opts, next);
+  OFFSET(weft_most_frequent_opts, present);
+  OFFSET(weft_most_frequent_opts, axis);
+  OFFSET(weft_most_frequent_opts, keepdims);
+  OFFSET(weft_most_frequent_opts, reserved);
+  SIZE(weft_multi_head_attention_opts);
+  OFFSET(weft_multi_head_attention_opts, struct_size);
+  OFFSET(weft_multi_head_attention_opts, next);
+  OFFSET(weft_multi_head_attention_opts, present);
+  OFFSET(weft_multi_head_attention_opts, causal);
+  OFFSET(weft_multi_head_attention_opts, reserved);
+  SIZE(weft_rnn_opts);
+  OFFSET(weft_rnn_opts, struct_size);
+  OFFSET(weft_rnn_opts, next);
+  OFFSET(weft_rnn_opts, present);
+  OFFSET(weft_rnn_opts, layers);
+  OFFSET(weft_rnn_opts, bidirectional);
+  OFFSET(weft_rnn_opts, bias);
+  OFFSET(weft_rnn_opts, activation);
+  OFFSET(weft_rnn_opts, reserved);
+  SIZE(weft_unique_consecutive_static_opts);
+  OFFSET(weft_unique_consecutive_static_opts, struct_size);
+  OFFSET(weft_unique_consecutive_static_opts, next);
+  OFFSET(weft_unique_consecutive_static_opts, present);
+  OFFSET(weft_unique_consecutive_static_opts, fill);
+  SIZE(weft_weight_norm_opts);
+  OFFSET(weft_weight_norm_opts, struct_size);
+  OFFSET(weft_weight_norm_opts, next);
+  OFFSET(weft_weight_norm_opts, present);
+  OFFSET(weft_weight_norm_opts, axis);
+  SIZE(weft_combinations_opts);
+  OFFSET(weft_combinations_opts, struct_size);
+  OFFSET(weft_combinations_opts, next);
+  OFFSET(weft_combinations_opts, present);
+  OFFSET(weft_combinations_opts, count);
+  OFFSET(weft_combinations_opts, replacement);
+  OFFSET(weft_combinations_opts, reserved);
+  SIZE(weft_eye_opts);
+  OFFSET(weft_eye_opts, struct_size);
+  OFFSET(weft_eye_opts, next);
+  OFFSET(weft_eye_opts, present);
+  OFFSET(weft_eye_opts, columns);
+  OFFSET(weft_eye_opts, offset);
+  OFFSET(weft_eye_opts, dtype);
+  OFFSET(weft_eye_opts, reserved);
+  OFFSET(weft_eye_opts, device);
+  SIZE(weft_logspace_opts);
+  OFFSET(weft_logspace_opts, struct_size);
+  OFFSET(weft_logspace_opts, next);
+  OFFSET(weft_logspace_opts, present);
+  OFFSET(weft_logspace_opts, base);
+  OFFSET(weft_logspace_opts, dtype);
+  OFFSET(weft_logspace_opts, reserved);
+  OFFSET(weft_logspace_opts, device);
+  SIZE(weft_meshgrid_opts);
+  OFFSET(weft_meshgrid_opts, struct_size);
+  OFFSET(weft_meshgrid_opts, next);
+  OFFSET(weft_meshgrid_opts, present);
+  OFFSET(weft_meshgrid_opts, indexing);
+  OFFSET(weft_meshgrid_opts, reserved);
+  SIZE(weft_tril_indices_opts);
+  OFFSET(weft_tril_indices_opts, struct_size);
+  OFFSET(weft_tril_indices_opts, next);
+  OFFSET(weft_tril_indices_opts, present);
+  OFFSET(weft_tril_indices_opts, offset);
+  OFFSET(weft_tril_indices_opts, dtype);
+  OFFSET(weft_tril_indices_opts, reserved);
+  OFFSET(weft_tril_indices_opts, device);
+  SIZE(weft_triu_indices_opts);
+  OFFSET(weft_triu_indices_opts, struct_size);
+  OFFSET(weft_triu_indices_opts, next);
+  OFFSET(weft_triu_indices_opts, present);
+  OFFSET(weft_triu_indices_opts, offset);
+  OFFSET(weft_triu_indices_opts, dtype);
+  OFFSET(weft_triu_indices_opts, reserved);
+  OFFSET(weft_triu_indices_opts, device);
+  SIZE(weft_window_opts);
+  OFFSET(weft_window_opts, struct_size);
+  OFFSET(weft_window_opts, next);
+  OFFSET(weft_window_opts, present);
+  OFFSET(weft_window_opts, form);
+  OFFSET(weft_window_opts, periodic);
+  OFFSET(weft_window_opts, parameter);
+  OFFSET(weft_window_opts, coefficients);
+  OFFSET(weft_window_opts, coefficients_count);
+  OFFSET(weft_window_opts, dtype);
+  OFFSET(weft_window_opts, reserved);
+  OFFSET(weft_window_opts, device);
+  SIZE(weft_bernoulli_of_opts);
+  OFFSET(weft_bernoulli_of_opts, struct_size);
+  OFFSET(weft_bernoulli_of_opts, next);
+  OFFSET(weft_bernoulli_of_opts, present);
+  OFFSET(weft_bernoulli_of_opts, shape);
+  OFFSET(weft_bernoulli_of_opts, shape_count);
+  SIZE(weft_beta_opts);
+  OFFSET(weft_beta_opts, struct_size);
+  OFFSET(weft_beta_opts, next);
+  OFFSET(weft_beta_opts, present);
+  OFFSET(weft_beta_opts, shape);
+  OFFSET(weft_beta_opts, shape_count);
+  SIZE(weft_binomial_opts);
+  OFFSET(weft_binomial_opts, struct_size);
+  OFFSET(weft_binomial_opts, next);
+  OFFSET(weft_binomial_opts, present);
+  OFFSET(weft_binomial_opts, shape);
+  OFFSET(weft_binomial_opts, shape_count);
+  SIZE(weft_cauchy_opts);
+  OFFSET(weft_cauchy_opts, struct_size);
+  OFFSET(weft_cauchy_opts, next);
+  OFFSET(weft_cauchy_opts, present);
+  OFFSET(weft_cauchy_opts, shape);
+  OFFSET(weft_cauchy_opts, shape_count);
+  SIZE(weft_dirichlet_opts);
+  OFFSET(weft_dirichlet_opts, struct_size);
+  OFFSET(weft_dirichlet_opts, next);
+  OFFSET(weft_dirichlet_opts, present);
+  OFFSET(weft_dirichlet_opts, shape);
+  OFFSET(weft_dirichlet_opts, shape_count);
+  SIZE(weft_exponential_opts);
+  OFFSET(weft_exponential_opts, struct_size);
+  OFFSET(weft_exponential_opts, next);
+  OFFSET(weft_exponential_opts, present);
+  OFFSET(weft_exponential_opts, shape);
+  OFFSET(weft_exponential_opts, shape_count);
+  SIZE(weft_gamma_opts);
+  OFFSET(weft_gamma_opts, struct_size);
+  OFFSET(weft_gamma_opts, next);
+  OFFSET(weft_gamma_opts, present);
+  OFFSET(weft_gamma_opts, shape);
+  OFFSET(weft_gamma_opts, shape_count);
+  OFFSET(weft_gamma_opts, logarithm);
+  OFFSET(weft_gamma_opts, reserved);
+  SIZE(weft_geometric_opts);
+  OFFSET(weft_geometric_opts, struct_size);
+  OFFSET(weft_geometric_opts, next);
+  OFFSET(weft_geometric_opts, present);
+  OFFSET(weft_geometric_opts, shape);
+  OFFSET(weft_geometric_opts, shape_count);
+  SIZE(weft_gumbel_opts);
+  OFFSET(weft_gumbel_opts, struct_size);
+  OFFSET(weft_gumbel_opts, next);
+  OFFSET(weft_gumbel_opts, present);
+  OFFSET(weft_gumbel_opts, shape);
+  OFFSET(weft_gumbel_opts, shape_count);
+  SIZE(weft_laplace_opts);
+  OFFSET(weft_laplace_opts, struct_size);
+  OFFSET(weft_laplace_opts, next);
+  OFFSET(weft_laplace_opts, present);
+  OFFSET(weft_laplace_opts, shape);
+  OFFSET(weft_laplace_opts, shape_count);
+  SIZE(weft_log_normal_opts);
+  OFFSET(weft_log_normal_opts, struct_size);
+  OFFSET(weft_log_normal_opts, next);
+  OFFSET(weft_log_normal_opts, present);
+  OFFSET(weft_log_normal_opts, shape);
+  OFFSET(weft_log_normal_opts, shape_count);
+  SIZE(weft_multinomial_opts);
+  OFFSET(weft_multinomial_opts, struct_size);
+  OFFSET(weft_multinomial_opts, next);
+  OFFSET(weft_multinomial_opts, present);
+  OFFSET(weft_multinomial_opts, replacement);
+  OFFSET(weft_multinomial_opts, reserved);
+  SIZE(weft_normal_of_opts);
+  OFFSET(weft_normal_of_opts, struct_size);
+  OFFSET(weft_normal_of_opts, next);
+  OFFSET(weft_normal_of_opts, present);
+  OFFSET(weft_normal_of_opts, shape);
+  OFFSET(weft_normal_of_opts, shape_count);
+  SIZE(weft_poisson_opts);
+  OFFSET(weft_poisson_opts, struct_size);
+  OFFSET(weft_poisson_opts, next);
+  OFFSET(weft_poisson_opts, present);
+  OFFSET(weft_poisson_opts, shape);
+  OFFSET(weft_poisson_opts, shape_count);
+  SIZE(weft_randint_opts);
+  OFFSET(weft_randint_opts, struct_size);
+  OFFSET(weft_randint_opts, next);
+  OFFSET(weft_randint_opts, present);
+  OFFSET(weft_randint_opts, dtype);
+  OFFSET(weft_randint_opts, reserved);
+  OFFSET(weft_randint_opts, device);
+  SIZE(weft_randperm_opts);
+  OFFSET(weft_randperm_opts, struct_size);
+  OFFSET(weft_randperm_opts, next);
+  OFFSET(weft_randperm_opts, present);
+  OFFSET(weft_randperm_opts, dtype);
+  OFFSET(weft_randperm_opts, reserved);
+  OFFSET(weft_randperm_opts, device);
+  SIZE(weft_truncated_normal_opts);
+  OFFSET(weft_truncated_normal_opts, struct_size);
+  OFFSET(weft_truncated_normal_opts, next);
+  OFFSET(weft_truncated_normal_opts, present);
+  OFFSET(weft_truncated_normal_opts, mean);
+  OFFSET(weft_truncated_normal_opts, deviation);
+  OFFSET(weft_truncated_normal_opts, low);
+  OFFSET(weft_truncated_normal_opts, high);
+  OFFSET(weft_truncated_normal_opts, dtype);
+  OFFSET(weft_truncated_normal_opts, reserved);
+}
+
+static void part_9(void) {
+  OFFSET(weft_truncated_normal_opts, device);
+  SIZE(weft_amp_update_scale_opts);
+  OFFSET(weft_amp_update_scale_opts, struct_size);
+  OFFSET(weft_amp_update_scale_opts, next);
+  OFFSET(weft_amp_update_scale_opts, present);
+  OFFSET(weft_amp_update_scale_opts, growth_factor);
+  OFFSET(weft_amp_update_scale_opts, backoff_factor);
+  OFFSET(weft_amp_update_scale_opts, growth_interval);
   SIZE(weft_code);
   VALUE(WEFT_OK);
   VALUE(WEFT_CANCELLED);
@@ -1631,9 +1911,6 @@ static void part_7(void) {
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
   VALUE(WEFT_MODE_DEBUG);
-}
-
-static void part_8(void) {
   SIZE(weft_option_source);
   VALUE(WEFT_OPTION_FROM_DEFAULT);
   VALUE(WEFT_OPTION_FROM_ENVIRONMENT);
@@ -1711,9 +1988,6 @@ static void part_8(void) {
   SIZE(weft_tied);
   VALUE(WEFT_TIED_REFUSE);
   VALUE(WEFT_TIED_TWICE);
-}
-
-static void part_8(void) {
   VALUE(WEFT_TIED_ONCE);
   SIZE(weft_compress);
   VALUE(WEFT_COMPRESS_NONE);
@@ -1761,6 +2035,9 @@ static void part_8(void) {
   VALUE(WEFT_SCATTER_REDUCER_AND);
   VALUE(WEFT_SCATTER_REDUCER_OR);
   VALUE(WEFT_SCATTER_REDUCER_SET);
+}
+
+static void part_10(void) {
   SIZE(weft_reduce_reducer);
   VALUE(WEFT_REDUCE_REDUCER_SUM);
   VALUE(WEFT_REDUCE_REDUCER_PROD);
@@ -1837,10 +2114,16 @@ static void part_8(void) {
   SIZE(weft_rng_bit_generator_rng_algorithm);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT);
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY);
-}
-
-static void part_9(void) {
   VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX);
+  SIZE(weft_orthogonal_polynomial_family);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_T);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_U);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_V);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_W);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_H);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_HE);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LAGUERRE_L);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P);
   SIZE(weft_bce_reduction);
   VALUE(WEFT_BCE_REDUCTION_MEAN);
   VALUE(WEFT_BCE_REDUCTION_SUM);
@@ -1917,9 +2200,6 @@ static void part_9(void) {
   SIZE(weft_max_pool_with_indices_padding);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_VALID);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_SAME);
-}
-
-static void part_9(void) {
   VALUE(WEFT_MAX_POOL_WITH_INDICES_PADDING_EXPLICIT);
   SIZE(weft_grid_sample_mode);
   VALUE(WEFT_GRID_SAMPLE_MODE_LINEAR);
@@ -1958,6 +2238,9 @@ static void part_9(void) {
   SIZE(weft_soft_cross_entropy_reduction);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
+}
+
+static void part_11(void) {
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
   SIZE(weft_matrix_norm_kind);
   VALUE(WEFT_MATRIX_NORM_KIND_P);
@@ -1967,6 +2250,31 @@ static void part_9(void) {
   VALUE(WEFT_COND_KIND_P);
   VALUE(WEFT_COND_KIND_FRO);
   VALUE(WEFT_COND_KIND_NUC);
+  SIZE(weft_ctc_loss_reduction);
+  VALUE(WEFT_CTC_LOSS_REDUCTION_MEAN);
+  VALUE(WEFT_CTC_LOSS_REDUCTION_SUM);
+  VALUE(WEFT_CTC_LOSS_REDUCTION_NONE);
+  SIZE(weft_embedding_bag_mode);
+  VALUE(WEFT_EMBEDDING_BAG_MODE_SUM);
+  VALUE(WEFT_EMBEDDING_BAG_MODE_MEAN);
+  VALUE(WEFT_EMBEDDING_BAG_MODE_MAX);
+  SIZE(weft_rnn_activation);
+  VALUE(WEFT_RNN_ACTIVATION_TANH);
+  VALUE(WEFT_RNN_ACTIVATION_RELU);
+  SIZE(weft_meshgrid_indexing);
+  VALUE(WEFT_MESHGRID_INDEXING_IJ);
+  VALUE(WEFT_MESHGRID_INDEXING_XY);
+  SIZE(weft_window_form);
+  VALUE(WEFT_WINDOW_FORM_HANN);
+  VALUE(WEFT_WINDOW_FORM_HAMMING);
+  VALUE(WEFT_WINDOW_FORM_BLACKMAN);
+  VALUE(WEFT_WINDOW_FORM_NUTTALL);
+  VALUE(WEFT_WINDOW_FORM_BARTLETT);
+  VALUE(WEFT_WINDOW_FORM_COSINE);
+  VALUE(WEFT_WINDOW_FORM_GAUSSIAN);
+  VALUE(WEFT_WINDOW_FORM_EXPONENTIAL);
+  VALUE(WEFT_WINDOW_FORM_KAISER);
+  VALUE(WEFT_WINDOW_FORM_GENERAL_COSINE);
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
@@ -1991,11 +2299,14 @@ static void part_9(void) {
   VALUE(WEFT_FLATTEN_HAS_END_AXIS);
   VALUE(WEFT_FULL_HAS_DTYPE);
   VALUE(WEFT_FULL_HAS_INTEGER);
+  VALUE(WEFT_FULL_HAS_IMAGINARY);
   VALUE(WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS);
   VALUE(WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS);
   VALUE(WEFT_IOTA_HAS_DTYPE);
   VALUE(WEFT_LINSPACE_HAS_ENDPOINT);
   VALUE(WEFT_LINSPACE_HAS_DTYPE);
+  VALUE(WEFT_LINSPACE_HAS_START_IMAGINARY);
+  VALUE(WEFT_LINSPACE_HAS_STOP_IMAGINARY);
   VALUE(WEFT_REPEAT_INTERLEAVE_HAS_AXIS);
   VALUE(WEFT_ROLL_HAS_DIMS);
   VALUE(WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS);
@@ -2043,9 +2354,6 @@ static void part_9(void) {
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_DIMS);
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
-}
-
-static void part_10(void) {
   VALUE(WEFT_VAR_HAS_CORRECTION);
   VALUE(WEFT_ARGSORT_HAS_AXIS);
   VALUE(WEFT_ARGSORT_HAS_DESCENDING);
@@ -2112,8 +2420,11 @@ static void part_10(void) {
   VALUE(WEFT_CROSS_ENTROPY_HAS_REDUCTION);
   VALUE(WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING);
   VALUE(WEFT_DROPOUT_HAS_RATE);
+  VALUE(WEFT_DROPOUT_HAS_SHARED);
+  VALUE(WEFT_DROPOUT_HAS_ALPHA);
   VALUE(WEFT_ELU_HAS_ALPHA);
   VALUE(WEFT_EMBEDDING_HAS_DTYPE);
+  VALUE(WEFT_EMBEDDING_HAS_PADDING);
   VALUE(WEFT_GELU_HAS_FORM);
   VALUE(WEFT_LAYER_NORM_HAS_AXIS);
   VALUE(WEFT_LAYER_NORM_HAS_EPSILON);
@@ -2130,10 +2441,10 @@ static void part_10(void) {
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN);
   VALUE(WEFT_SOFTMAX_HAS_AXIS);
-  VALUE(WEFT_SOFTMAX_HAS_SAFE);
 }
 
-static void part_10(void) {
+static void part_12(void) {
+  VALUE(WEFT_SOFTMAX_HAS_SAFE);
   VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
   VALUE(WEFT_CATEGORICAL_HAS_AXIS);
   VALUE(WEFT_CATEGORICAL_HAS_KEEPDIMS);
@@ -2146,6 +2457,7 @@ static void part_10(void) {
   VALUE(WEFT_UNIFORM_HAS_LOW);
   VALUE(WEFT_UNIFORM_HAS_HIGH);
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
+  VALUE(WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE);
   VALUE(WEFT_ADDCDIV_HAS_VALUE);
   VALUE(WEFT_ADDCMUL_HAS_VALUE);
   VALUE(WEFT_ALLCLOSE_HAS_RTOL);
@@ -2249,9 +2561,6 @@ static void part_10(void) {
   VALUE(WEFT_SLICE_SCATTER_HAS_AXIS);
   VALUE(WEFT_SLICE_SCATTER_HAS_START);
   VALUE(WEFT_SLICE_SCATTER_HAS_LIMIT);
-}
-
-static void part_11(void) {
   VALUE(WEFT_SLICE_SCATTER_HAS_STEP);
   VALUE(WEFT_TAKE_ALONG_AXIS_HAS_AXIS);
   VALUE(WEFT_UNFOLD_HAS_STEP);
@@ -2334,6 +2643,73 @@ static void part_11(void) {
   VALUE(WEFT_CHOLESKY_SOLVE_HAS_LOWER);
   VALUE(WEFT_CHOLESKY_INVERSE_HAS_LOWER);
   VALUE(WEFT_TENSORINV_HAS_IND);
+  VALUE(WEFT_CTC_LOSS_HAS_REDUCTION);
+}
+
+static void part_13(void) {
+  VALUE(WEFT_CTC_LOSS_HAS_BLANK);
+  VALUE(WEFT_CTC_LOSS_HAS_ZERO_INFINITY);
+  VALUE(WEFT_EMBEDDING_BAG_HAS_MODE);
+  VALUE(WEFT_EMBEDDING_BAG_HAS_PADDING);
+  VALUE(WEFT_EMBEDDING_BAG_HAS_INCLUDE_LAST_OFFSET);
+  VALUE(WEFT_GRU_HAS_LAYERS);
+  VALUE(WEFT_GRU_HAS_BIDIRECTIONAL);
+  VALUE(WEFT_GRU_HAS_BIAS);
+  VALUE(WEFT_HISTOGRAM_HAS_DENSITY);
+  VALUE(WEFT_LSTM_HAS_LAYERS);
+  VALUE(WEFT_LSTM_HAS_BIDIRECTIONAL);
+  VALUE(WEFT_LSTM_HAS_BIAS);
+  VALUE(WEFT_MOST_FREQUENT_HAS_AXIS);
+  VALUE(WEFT_MOST_FREQUENT_HAS_KEEPDIMS);
+  VALUE(WEFT_MULTI_HEAD_ATTENTION_HAS_CAUSAL);
+  VALUE(WEFT_RNN_HAS_LAYERS);
+  VALUE(WEFT_RNN_HAS_BIDIRECTIONAL);
+  VALUE(WEFT_RNN_HAS_BIAS);
+  VALUE(WEFT_RNN_HAS_ACTIVATION);
+  VALUE(WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL);
+  VALUE(WEFT_WEIGHT_NORM_HAS_AXIS);
+  VALUE(WEFT_COMBINATIONS_HAS_COUNT);
+  VALUE(WEFT_COMBINATIONS_HAS_REPLACEMENT);
+  VALUE(WEFT_EYE_HAS_COLUMNS);
+  VALUE(WEFT_EYE_HAS_OFFSET);
+  VALUE(WEFT_EYE_HAS_DTYPE);
+  VALUE(WEFT_LOGSPACE_HAS_BASE);
+  VALUE(WEFT_LOGSPACE_HAS_DTYPE);
+  VALUE(WEFT_MESHGRID_HAS_INDEXING);
+  VALUE(WEFT_TRIL_INDICES_HAS_OFFSET);
+  VALUE(WEFT_TRIL_INDICES_HAS_DTYPE);
+  VALUE(WEFT_TRIU_INDICES_HAS_OFFSET);
+  VALUE(WEFT_TRIU_INDICES_HAS_DTYPE);
+  VALUE(WEFT_WINDOW_HAS_FORM);
+  VALUE(WEFT_WINDOW_HAS_PERIODIC);
+  VALUE(WEFT_WINDOW_HAS_PARAMETER);
+  VALUE(WEFT_WINDOW_HAS_COEFFICIENTS);
+  VALUE(WEFT_WINDOW_HAS_DTYPE);
+  VALUE(WEFT_BERNOULLI_OF_HAS_SHAPE);
+  VALUE(WEFT_BETA_HAS_SHAPE);
+  VALUE(WEFT_BINOMIAL_HAS_SHAPE);
+  VALUE(WEFT_CAUCHY_HAS_SHAPE);
+  VALUE(WEFT_DIRICHLET_HAS_SHAPE);
+  VALUE(WEFT_EXPONENTIAL_HAS_SHAPE);
+  VALUE(WEFT_GAMMA_HAS_SHAPE);
+  VALUE(WEFT_GAMMA_HAS_LOGARITHM);
+  VALUE(WEFT_GEOMETRIC_HAS_SHAPE);
+  VALUE(WEFT_GUMBEL_HAS_SHAPE);
+  VALUE(WEFT_LAPLACE_HAS_SHAPE);
+  VALUE(WEFT_LOG_NORMAL_HAS_SHAPE);
+  VALUE(WEFT_MULTINOMIAL_HAS_REPLACEMENT);
+  VALUE(WEFT_NORMAL_OF_HAS_SHAPE);
+  VALUE(WEFT_POISSON_HAS_SHAPE);
+  VALUE(WEFT_RANDINT_HAS_DTYPE);
+  VALUE(WEFT_RANDPERM_HAS_DTYPE);
+  VALUE(WEFT_TRUNCATED_NORMAL_HAS_MEAN);
+  VALUE(WEFT_TRUNCATED_NORMAL_HAS_DEVIATION);
+  VALUE(WEFT_TRUNCATED_NORMAL_HAS_LOW);
+  VALUE(WEFT_TRUNCATED_NORMAL_HAS_HIGH);
+  VALUE(WEFT_TRUNCATED_NORMAL_HAS_DTYPE);
+  VALUE(WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_FACTOR);
+  VALUE(WEFT_AMP_UPDATE_SCALE_HAS_BACKOFF_FACTOR);
+  VALUE(WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_INTERVAL);
   OFFSET(struct weft_api_v1, struct_size);
   OFFSET(struct weft_api_v1, release_version);
   OFFSET(struct weft_api_v1, get_proc);
@@ -2354,9 +2730,6 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, option_list);
   OFFSET(struct weft_api_v1, context_set_log);
   OFFSET(struct weft_api_v1, cancel);
-}
-
-static void part_11(void) {
   OFFSET(struct weft_api_v1, device_count);
   OFFSET(struct weft_api_v1, device_at);
   OFFSET(struct weft_api_v1, device_by_name);
@@ -2455,9 +2828,6 @@ static void part_11(void) {
   OFFSET(struct weft_api_v1, context_cache);
   OFFSET(struct weft_api_v1, cache_dir);
   OFFSET(struct weft_api_v1, cache_read_stats);
-}
-
-static void part_12(void) {
   OFFSET(struct weft_api_v1, cache_flush);
   OFFSET(struct weft_api_v1, cache_retain);
   OFFSET(struct weft_api_v1, cache_release);
@@ -2477,6 +2847,9 @@ static void part_12(void) {
   OFFSET(struct weft_api_v1, tensor_copy);
   OFFSET(struct weft_api_v1, tensor_copy_to);
   OFFSET(struct weft_api_v1, tensor_constant_like);
+}
+
+static void part_14(void) {
   OFFSET(struct weft_api_v1, tensor_argument_like);
   OFFSET(struct weft_api_v1, op_apply_on);
   OFFSET(struct weft_api_v1, op_apply_many);
@@ -2560,9 +2933,6 @@ static void part_12(void) {
   OFFSET(struct weft_api_v1, tensor_shard_count);
   OFFSET(struct weft_api_v1, tensor_shard_at);
   OFFSET(struct weft_api_v1, tensor_sharding_picture);
-}
-
-static void part_12(void) {
   OFFSET(struct weft_api_v1, tensor_copy_to_mesh);
   OFFSET(struct weft_api_v1, tensor_from_host_sharded);
   OFFSET(struct weft_api_v1, per_device);
@@ -2630,6 +3000,7 @@ static void part_12(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_open_from);
   OFFSET(struct weft_api_v1, function_from_text);
   OFFSET(struct weft_api_v1, program_compare);
+  OFFSET(struct weft_api_v1, optimizer_create);
 }
 
 int main(void) {
@@ -2646,5 +3017,7 @@ int main(void) {
   part_10();
   part_11();
   part_12();
+  part_13();
+  part_14();
   return 0;
 }

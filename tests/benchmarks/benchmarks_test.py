@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "attention", "bf16", "checkpoint", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "plugin_launch", "record", "start", "train_step",
+ALL = ["accuracy", "attention", "bf16", "checkpoint", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "places", "plugin_launch", "record", "start", "train_step",
        "workloads"]
 
 
@@ -39,7 +39,7 @@ class Benchmarks(unittest.TestCase):
     def test_wrong_options_are_answered_with_the_usage(self):
         wrong = [(program, [option]) for program in ALL for option in ("--fast", "--threads", "fast")]
         wrong += [("checkpoint", ["--dir"]), ("conv_layers", ["--batch", "0"]), ("conv_layers", ["--only"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
-                  ("record", ["--peers-in"]), ("plugin_launch", ["--plugin"]), ("plugin_launch", ["--mesh"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
+                  ("record", ["--peers-in"]), ("places", ["--only"]), ("places", ["--only", "rnn"]), ("plugin_launch", ["--plugin"]), ("plugin_launch", ["--mesh"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
                   ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"]), ("workloads", ["--only", "rnn"]), ("workloads", ["--seconds", "none", "--only", "gemm-64"]),
                   ("workloads", ["--channels-first", "--only", "gemm-64"])]
         for program, options in wrong:
@@ -54,7 +54,7 @@ class Benchmarks(unittest.TestCase):
     def test_json_is_one_array_of_the_promised_fields(self):
         # The cheap ones; a machine with neighbours may call a run void (exit 1), the array is there all the same.
         for program, options in (("footprint", []), ("conv_layers", ["--only", "320-1280"]), ("record", []), ("train_step", ["--only", "mlp"]),
-                                 ("control_flow", ["--only", "scalars"]), ("workloads", ["--only", "layernorm-fb-1kx1k"])):
+                                 ("control_flow", ["--only", "scalars"]), ("places", ["--only", "take-along"]), ("workloads", ["--only", "layernorm-fb-1kx1k"])):
             with self.subTest(program=program):
                 done = self.run_it(program, "--json", "--quick", *options)
                 self.assertIn(done.returncode, (0, 1), done.stderr)

@@ -368,6 +368,29 @@ static void order_and_linear_algebra(void) {
   BAD(wf_reduce_precision(s, a, 0, 3), "reduce_precision(f32[2, 3]): exponent_bits is 0 and mantissa_bits is 3; at least 1 and 0 are needed, at most 2147483647");
   BAD(wf_batch_norm_training(s, a, a, a, 0.1, 1, &values, &indices, &other), "batch_norm_training(f32[2, 3], f32[2, 3], f32[2, 3]): scale must have shape [3], not [2, 3]");
   BAD(wf_batch_norm_grad(s, a, a, a, a, a, 0.1, 1, &values, &indices, &other), "batch_norm_grad(f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3]): scale must have shape [3], not [2, 3]");
+  BAD(wf_lu(s, foreign), "lu: x belongs to another context");
+  BAD(wf_qr(s, foreign), "qr: x belongs to another context");
+  BAD(wf_eigh(s, foreign), "eigh: x belongs to another context");
+  BAD(wf_eigvalsh(s, foreign), "eigvalsh: x belongs to another context");
+  BAD(wf_svd(s, foreign), "svd: x belongs to another context");
+  BAD(wf_svdvals(s, foreign), "svdvals: x belongs to another context");
+  BAD(wf_eig(s, foreign), "eig: x belongs to another context");
+  BAD(wf_eigvals(s, foreign), "eigvals: x belongs to another context");
+  BAD(wf_solve(s, foreign, a), "solve: a belongs to another context");
+  BAD(wf_inv(s, foreign), "inv: x belongs to another context");
+  BAD(wf_det(s, foreign), "det: x belongs to another context");
+  BAD(wf_slogdet(s, foreign), "slogdet: x belongs to another context");
+  BAD(wf_pinv(s, foreign), "pinv: x belongs to another context");
+  BAD(wf_lstsq(s, foreign, a), "lstsq: a belongs to another context");
+  BAD(wf_matrix_rank(s, foreign), "matrix_rank: x belongs to another context");
+  BAD(wf_matrix_norm(s, foreign), "matrix_norm: x belongs to another context");
+  BAD(wf_cond(s, foreign), "cond: x belongs to another context");
+  BAD(wf_cholesky_solve(s, foreign, a), "cholesky_solve: factor belongs to another context");
+  BAD(wf_cholesky_inverse(s, foreign), "cholesky_inverse: factor belongs to another context");
+  BAD(wf_matrix_exp(s, foreign), "matrix_exp: x belongs to another context");
+  BAD(wf_householder_product(s, foreign, a), "householder_product: v belongs to another context");
+  BAD(wf_tensorsolve(s, foreign, a), "tensorsolve: a belongs to another context");
+  BAD(wf_tensorinv(s, foreign), "tensorinv: a belongs to another context");
 }
 
 static void random_numbers(void) {

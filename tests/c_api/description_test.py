@@ -16,7 +16,7 @@ FOLDER = os.path.join(SOURCE, "include", "c_api")
 PATH = os.path.join(FOLDER, "weft_api.json")
 JSONSCHEMA = "jsonschema==4.26.0"
 # int32_t that is a number; every other one is a truth value or reserved.
-NUMBERS = {"out_type", "out_id", "out_fd", "fd", "line", "min_log_level", "durable", "rank", "size", "local_rank", "local_size", "incarnation", "root", "separator"}
+NUMBERS = {"out_type", "out_id", "out_fd", "fd", "line", "min_log_level", "durable", "rank", "size", "local_rank", "local_size", "incarnation", "root", "separator", "group"}
 
 
 def text_of(path):

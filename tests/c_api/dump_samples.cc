@@ -1,6 +1,7 @@
 // Writes the sample calls of every exported operation to standard output, for op_apply_test.py: one JSON array of
 // {"op", "inputs": [null | {"dtype", "dims", "bytes" (hex)}], "attrs": {name: value}}, enumerators by number.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "absl/strings/escaping.h"
@@ -15,9 +16,12 @@ namespace {
 
 std::string Json(const ir::AttrValue& value) {
   if (const auto* i = std::get_if<int64_t>(&value)) return absl::StrCat(*i);
-  if (const auto* d = std::get_if<double>(&value)) return absl::StrFormat("%.17g", *d);
+  if (const auto* d = std::get_if<double>(&value)) {
+    return std::isinf(*d) ? *d < 0 ? "-Infinity" : "Infinity" : absl::StrFormat("%.17g", *d);
+  }
   if (const auto* dtype = std::get_if<DType>(&value)) return absl::StrCat(static_cast<uint32_t>(*dtype));
   if (const auto* ints = std::get_if<ir::Ints>(&value)) return absl::StrCat("[", absl::StrJoin(*ints, ", "), "]");
+  if (const auto* doubles = std::get_if<std::vector<double>>(&value)) return absl::StrCat("[", absl::StrJoin(*doubles, ", "), "]");
   if (const auto* text = std::get_if<std::string>(&value)) return absl::StrCat("\"", *text, "\"");
   return "\"no such type in a sample yet\"";
 }

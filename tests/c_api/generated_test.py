@@ -10,7 +10,7 @@ import unittest
 
 SOURCE = os.environ["WEFT_SOURCE"]
 BUILD = os.environ["WEFT_BUILD"]
-GENERATOR = os.path.join(SOURCE, "bindings", "generate")
+GENERATOR, HEADERS = os.path.join(SOURCE, "bindings", "generate"), os.path.join(SOURCE, "include", "c_api")
 sys.path.insert(0, GENERATOR)
 
 
@@ -40,7 +40,7 @@ class Generated(unittest.TestCase):
             if name.endswith((".c", ".h", ".py")):
                 with open(os.path.join(here, name), encoding="utf-8") as f:
                     tests += f.read()
-        with open(os.path.join(folder, "weft_fluent.h"), encoding="utf-8") as f:
+        with open(os.path.join(HEADERS, "weft_fluent.h"), encoding="utf-8") as f:
             tests += f.read()  # wf_keep, wf_end and others call through
         missing = [f["name"] for f in api.functions if not re.search(r'\b%s["(]' % f["name"], tests)]  # C calls, Python looks up
         self.assertEqual([], missing)
@@ -63,7 +63,7 @@ class Generated(unittest.TestCase):
             path = os.path.join(work, "examples.c")
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text)
-            done = subprocess.run(["cc", "-std=c99", "-fsyntax-only", "-I", os.path.dirname(GENERATOR), path],
+            done = subprocess.run(["cc", "-std=c99", "-fsyntax-only", "-I", HEADERS, path],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertEqual(0, done.returncode, done.stdout[:5000])
 

@@ -6,6 +6,7 @@ same error. What is said in another way is refused, with the operation and the a
 """
 import ctypes as c
 import json
+import math
 import os
 import subprocess
 import sys
@@ -101,7 +102,7 @@ class Call:
 
     def __init__(self, sample):
         self.op = OPS[sample["op"]]
-        self.attrs = sample["attrs"]
+        self.attrs = {n: v.encode() if isinstance(v, str) else v for n, v in sample["attrs"].items()}
         self.inputs = [tensor(x) for x in sample["inputs"]]
 
     def release(self):
@@ -121,6 +122,8 @@ class Call:
             value = attrs[a["name"]]
             if a["type"] == "ints":
                 args += [ints(value), c.c_size_t(len(value))]
+            elif a["type"] == "string":
+                args += [value, c.c_size_t(len(value))]
             else:
                 args.append(C_TYPES.get(op.types[a["member"]], c.c_int32)(value))
         if op.optional:
@@ -170,7 +173,7 @@ class Call:
     def said(self, name, value):
         """The attribute in its own weft_value_type."""
         kind = next(a for a in self.op.attrs if a["name"] == name)["type"]
-        own = {"int": INT, "double": DOUBLE, "bool": BOOL, "enum": ENUM, "dtype": DTYPE, "ints": INTS, "doubles": DOUBLES}[kind]
+        own = {"int": INT, "double": DOUBLE, "bool": BOOL, "enum": ENUM, "dtype": DTYPE, "ints": INTS, "doubles": DOUBLES, "string": TEXT}[kind]
         return name, own, float(value) if own == DOUBLE else value
 
     def others(self, but):
@@ -184,7 +187,7 @@ def ways(a, value):
         name = a["enumerators"][value].encode()
         return [(ENUM, value), (INT, value), (ENUM, name), (TEXT, name)]
     if kind == "double":
-        return [(DOUBLE, float(value))] + ([(INT, int(value))] if value == int(value) and abs(value) <= 1 << 53 else [])
+        return [(DOUBLE, float(value))] + ([(INT, int(value))] if math.isfinite(value) and value == int(value) and abs(value) <= 1 << 53 else [])
     return [(way, value) for way in sorted(TAKES[kind])]
 
 
@@ -192,7 +195,7 @@ def values(a, sample):
     """What to try for the attribute: the sample's own value, and others of its kind, whether or not they fit the operands."""
     tried = {"int": [0, 1, -1, 2, 1 << 40], "double": [0.25, 1.0, -3.0], "bool": [0, 1], "enum": range(len(a["enumerators"])),
              "dtype": [F16, BF16, F32, F64, I8, I32, I64, U8, B1], "ints": [[], [0], [1], [1, 1], [-1], [2, 1, 0]],
-             "doubles": [[], [1.0], [0.5, 2.0], [-1.0]]}[a["type"]]
+             "doubles": [[], [1.0], [0.5, 2.0], [-1.0]], "string": [b"", b"ij->ji", b"ij,jk->ik"]}[a["type"]]
     own = [sample[a["name"]]] if a["name"] in sample else []
     return own + [v for v in tried if v not in own]
 

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "include", "c_api"))
+sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "bindings", "generate"))
 from generator.cpp import safe  # noqa: E402
 
 HEAD = r"""// Made by samples.py for one run of the test.

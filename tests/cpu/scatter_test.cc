@@ -6,7 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
 #include "src/ops/build.h"
 #include "tests/cpu/backend_support.h"
 #include "tests/support/control_programs.h"

@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE, BUILD, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"], os.environ["WEFT_LIB"]
 FFI = os.path.join(SOURCE, "bindings", "ffi")
 sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(SOURCE, "include", "c_api"))
+sys.path.insert(0, os.path.join(SOURCE, "bindings", "generate"))
 import programs  # noqa: E402
 import vectors  # noqa: E402
 from generator import model  # noqa: E402

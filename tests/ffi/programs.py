@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "include", "c_api"))
+sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "bindings", "generate"))
 from generator.ffi import go, rust  # noqa: E402
 
 ELEMENTS = {"f32": "f32", "f64": "f64", "i32": "i32", "i64": "i64", "u8": "u8"}

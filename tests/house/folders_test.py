@@ -15,7 +15,8 @@ from sources import tree  # noqa: E402
 # backends' shared interface (src/backends/*.h) and each backend have rules of their own.
 BELOW_BACKENDS = ["src/passes", "src/ops", "src/ir", "src/runtime"]
 # The rooms of the kernels, each with those it stands on, beside the calls that all know.
-KERNEL_ROOMS = {"tiles": [], "product": ["tiles"], "conv": ["product", "tiles"], "pool": ["tiles"], "attention": ["tiles"]}
+KERNEL_ROOMS = {"tiles": [], "product": ["tiles"], "conv": ["product", "tiles"], "pool": ["tiles"], "attention": ["tiles"],
+                "scatter": ["tiles"]}
 # The engine's rooms, each on those before it.
 LAZY_ROOMS = ["service", "value", "cut", "record", "run"]
 BELOW_LAZY = ["src/compiler", "src/autodiff", "src/backends", "src/backends/custom_call", "src/stablehlo", "src/ops", "src/ir", "src/runtime",
@@ -41,7 +42,7 @@ ALLOWED = {
     **{f"src/backends/cpu/kernels/{room}": [*(f"src/backends/cpu/kernels/{below}" for below in rooms_below), *KERNEL_CALLS]
        for room, rooms_below in KERNEL_ROOMS.items()},
     "src/backends/cpu/launch": ["src/backends/cpu/kernels", "src/backends/cpu/kernels/tiles", "src/backends/cpu/kernels/attention",
-                                "src/backends/cpu/loop", "src/linalg", "serialization", "src/runtime"],
+                                "src/backends/cpu/kernels/scatter", "src/backends/cpu/loop", "src/linalg", "serialization", "src/runtime"],
     "src/backends/cpu/lower": ["src/backends/custom_call", "src/backends/cpu/launch", "src/backends/cpu/loop", "src/ops", "src/ir", "src/runtime"],
     "src/backends/cpu": ["src/backends", "src/backends/cpu/jit", "src/backends/cpu/loop", "src/backends/cpu/kernels",
                          "src/backends/cpu/kernels/tiles", "src/backends/cpu/launch", "src/backends/custom_call", "src/backends/cpu/lower"] + BELOW_BACKENDS,

@@ -17,7 +17,7 @@ from libweft import _call, _convert, _dtypes
 API = support.description()
 SAMPLES = os.path.join(support.BUILD, "bin", "weft_dump_samples")
 # Their slope is 0 wherever they have one, which the description calls no gradient.
-STEPS = {"angle", "ceil", "floor", "round", "round_away", "round_decimals", "trunc"}
+STEPS = {"angle", "binomial", "ceil", "floor", "geometric", "poisson", "round", "round_away", "round_decimals", "trunc"}
 FLOATS = ("float", "complex")
 KIND = {"int": 1, "double": 2, "bool": 3, "enum": 4, "dtype": 5, "ints": 6, "string": 8}
 

@@ -205,9 +205,9 @@ struct clip_options {
   maybe<double> low = {}; /* lower bound; absent: none */
   maybe<double> high = {}; /* upper bound; absent: none */
 };
-/* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the
- * nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0 and at NaN 1, as that of
- * relu.
+/* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out (high, where low is above it);
+ * integers stay between the nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is
+ * 0 and at NaN 1, as that of relu.
  *   x: operand; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -441,7 +441,7 @@ template <operand_number N>
 }
 
 /* Elementwise 2^x, exact where x is a whole number.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_exp2(const tensor& x) {
@@ -589,8 +589,8 @@ template <operand_number N>
   return detail::must(try_integer_pow(x, exponent));
 }
 
-/* Elementwise test that gives bool: neither infinite nor NaN.
- *   x: operand; float
+/* Elementwise test that gives bool: neither infinite nor NaN; of a complex one both parts.
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_is_finite(const tensor& x) {
@@ -603,8 +603,8 @@ template <operand_number N>
   return detail::must(try_is_finite(x));
 }
 
-/* Elementwise test that gives bool: not a number.
- *   x: operand; float
+/* Elementwise test that gives bool: not a number; of a complex one either part.
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_is_nan(const tensor& x) {
@@ -664,7 +664,7 @@ template <operand_number N>
 }
 
 /* Elementwise logarithm to base 2, exact at powers of 2.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_log2(const tensor& x) {
@@ -1569,6 +1569,7 @@ struct full_options {
   maybe<weft::dtype> dtype = {}; /* element type; default f32 */
   /* the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the largest */
   maybe<std::int64_t> integer = {};
+  maybe<double> imaginary = {}; /* the imaginary part, of a complex dtype; default 0 */
   weft::device device = {}; /* where the result is; empty: the context's default */
 };
 /* A tensor filled with one number that is part of the program (a change compiles anew). A number that changes from step
@@ -1589,6 +1590,10 @@ struct full_options {
   if (options.integer) {
     o.present |= WEFT_FULL_HAS_INTEGER;
     o.integer = *options.integer;
+  }
+  if (options.imaginary) {
+    o.present |= WEFT_FULL_HAS_IMAGINARY;
+    o.imaginary = *options.imaginary;
   }
   o.device = options.device.get();
   weft_tensor* out = nullptr;
@@ -1677,7 +1682,9 @@ struct iota_options {
 /* Options of weft::linspace, by name and in this order. Since 1.1. */
 struct linspace_options {
   maybe<bool> endpoint = {}; /* stop is the last one; else what would come next; default true */
-  maybe<weft::dtype> dtype = {}; /* element type, a float; default f32 */
+  maybe<weft::dtype> dtype = {}; /* element type, a float or complex; default f32 */
+  maybe<double> start_imaginary = {}; /* imaginary part of the first number; default 0 */
+  maybe<double> stop_imaginary = {}; /* imaginary part of the last number; default 0 */
   weft::device device = {}; /* where the result is; empty: the context's default */
 };
 /* So many numbers at equal distances from start to stop. They are computed in f64 and rounded once.
@@ -1698,6 +1705,14 @@ struct linspace_options {
   if (options.dtype) {
     o.present |= WEFT_LINSPACE_HAS_DTYPE;
     o.dtype = detail::raw(*options.dtype);
+  }
+  if (options.start_imaginary) {
+    o.present |= WEFT_LINSPACE_HAS_START_IMAGINARY;
+    o.start_imaginary = *options.start_imaginary;
+  }
+  if (options.stop_imaginary) {
+    o.present |= WEFT_LINSPACE_HAS_STOP_IMAGINARY;
+    o.stop_imaginary = *options.stop_imaginary;
   }
   o.device = options.device.get();
   weft_tensor* out = nullptr;
@@ -1832,7 +1847,8 @@ struct scatter_options {
 };
 /* x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. What would
  * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. Sums and products of
- * f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and NaN where the result is.
+ * f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes, and NaN where the result is;
+ * that of prod holds at zeros, too.
  *   x: operand; any type
  *   scatter_indices: where each box begins; signed integer, unsigned integer
  *   updates: boxes to combine in; any type
@@ -2304,8 +2320,8 @@ struct cumprod_options {
   maybe<bool> reverse = {}; /* from the last element to the first; default false */
 };
 /* The products of the elements up to each one along an axis, that one included. f16 and bf16 multiply in f32 and are
- * rounded once; integers wrap in their own type. The gradient holds at zeros, too.
- *   x: operand; float, signed integer, unsigned integer, complex
+ * rounded once; integers wrap in their own type, and bools count as i64. The gradient holds at zeros, too.
+ *   x: operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
 [[nodiscard]] inline result<tensor> try_cumprod(const tensor& x, const cumprod_options& options = {}) {
@@ -2334,8 +2350,8 @@ struct cumsum_options {
   maybe<bool> reverse = {}; /* from the last element to the first; default false */
 };
 /* The sums of the elements up to each one along an axis, that one included. f16 and bf16 add up in f32 and are rounded
- * once; integers wrap in their own type.
- *   x: operand; float, signed integer, unsigned integer, complex
+ * once; integers wrap in their own type, and bools count as i64.
+ *   x: operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
 [[nodiscard]] inline result<tensor> try_cumsum(const tensor& x, const cumsum_options& options = {}) {
@@ -2363,8 +2379,9 @@ struct logsumexp_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
 };
-/* log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow.
- *   x: operand; float
+/* log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow (of complex
+ * numbers that of the real parts).
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_logsumexp(const tensor& x, const logsumexp_options& options = {}) {
@@ -2485,9 +2502,9 @@ struct prod_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
 };
-/* Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements are 0;
- * they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
- *   x: operand; float, signed integer, unsigned integer, complex
+/* Product over some axes, by default all. Integers wrap, and bools count as i64. Derivatives of every order are right
+ * where elements are 0; they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
+ *   x: operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_prod(const tensor& x, const prod_options& options = {}) {
@@ -2548,7 +2565,7 @@ struct std_options {
 };
 /* Standard deviation over some axes, by default all: the root of var. Its gradient is 0 where all elements are equal,
  * as in PyTorch.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_std(const tensor& x, const std_options& options = {}) {
@@ -2581,8 +2598,8 @@ struct sum_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
 };
-/* Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap.
- *   x: operand; float, signed integer, unsigned integer, complex
+/* Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap, and bools count as i64.
+ *   x: operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_sum(const tensor& x, const sum_options& options = {}) {
@@ -2613,8 +2630,8 @@ struct var_options {
   maybe<std::int64_t> correction = {}; /* taken off the count: 0 NumPy's, 1 the unbiased; default 0 */
 };
 /* Variance over some axes, by default all: mean squared distance from the mean, over count - correction. Where that is
- * not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.
- *   x: operand; float
+ * not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch. Of complex numbers it is real.
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_var(const tensor& x, const var_options& options = {}) {
@@ -3117,9 +3134,10 @@ struct matmul_options {
   maybe<matmul_precision> precision = {};
 };
 /* NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector counts
- * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
- *   x: [..., m, k], or [k]; float, signed integer, unsigned integer, complex
- *   y: [..., k, n], or [k]; float, signed integer, unsigned integer, complex
+ * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32. Of bools sums are or and
+ * products and.
+ *   x: [..., m, k], or [k]; any type
+ *   y: [..., k, n], or [k]; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_matmul(const tensor& x, const tensor& y, const matmul_options& options = {}) {
@@ -3850,9 +3868,16 @@ struct cross_entropy_options {
 /* Options of weft::dropout, by name and in this order. Since 1.0. */
 struct dropout_options {
   maybe<double> rate = {}; /* share that is zeroed, 0 to 1 (not included); default 0.5 */
+  /* dimensions along which all elements share one draw; negative ones count from the end: features are dropped whole
+   * where the others are shared; default []
+   */
+  ints shared = {};
+  /* what is dropped becomes the lower end of selu, and all keep mean 0 and variance 1; default false */
+  maybe<bool> alpha = {};
 };
 /* Zeroes a random share of the elements and multiplies the others by 1 / (1 - rate), for training. The mask comes from
- * the context's generator. Source: Srivastava et al. (2014).
+ * the context's generator. shared drops whole features, as PyTorch's dropout1d to 3d; alpha is its alpha_dropout.
+ * Sources: Srivastava et al. (2014), Klambauer et al. (2017).
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
@@ -3863,6 +3888,15 @@ struct dropout_options {
   if (options.rate) {
     o.present |= WEFT_DROPOUT_HAS_RATE;
     o.rate = *options.rate;
+  }
+  if (options.shared.given()) {
+    o.present |= WEFT_DROPOUT_HAS_SHARED;
+    o.shared = options.shared.data();
+    o.shared_count = options.shared.size();
+  }
+  if (options.alpha) {
+    o.present |= WEFT_DROPOUT_HAS_ALPHA;
+    o.alpha = *options.alpha ? 1 : 0;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_dropout(context, x.get(), &o, &out);
@@ -3900,9 +3934,10 @@ struct elu_options {
 /* Options of weft::embedding, by name and in this order. Since 1.0. */
 struct embedding_options {
   maybe<weft::dtype> dtype = {}; /* element type of the result; absent: the table's */
+  maybe<std::int64_t> padding = {}; /* row without a gradient; negative counts from the end; absent: none */
 };
-/* The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken. Ids outside
- * are held to the first or last row.
+/* The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken, but for
+ * padding. Ids outside are held to the first or last row.
  *   table: [entries, width]; float
  *   ids: which rows; signed integer, unsigned integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
@@ -3916,6 +3951,10 @@ struct embedding_options {
   if (options.dtype) {
     o.present |= WEFT_EMBEDDING_HAS_DTYPE;
     o.dtype = detail::raw(*options.dtype);
+  }
+  if (options.padding) {
+    o.present |= WEFT_EMBEDDING_HAS_PADDING;
+    o.padding = *options.padding;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_embedding(context, table.get(), ids.get(), &o, &out);
@@ -4138,8 +4177,9 @@ struct one_hot_options {
   return detail::must(try_one_hot(labels, depth, options));
 }
 
-/* Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0, at NaN 1.
- *   x: operand; float, signed integer
+/* Rectifier max(x, 0), elementwise; NaN stays NaN, and unsigned numbers what they are. The gradient at 0 is 0, at NaN
+ * 1.
+ *   x: operand; any real number
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_relu(const tensor& x) {
@@ -4171,10 +4211,10 @@ struct one_hot_options {
 struct rms_norm_options {
   maybe<double> epsilon = {}; /* added to the mean square; default 1e-6 */
 };
-/* Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Source: Zhang and Sennrich
- * (2019).
- *   x: [..., size]; float
- *   scale: [size]; absent: 1; float; may be left out
+/* Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Of complex numbers the
+ * mean is that of their squares, as in PyTorch. Source: Zhang and Sennrich (2019).
+ *   x: [..., size]; float, complex
+ *   scale: [size]; absent: 1; float, complex; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_rms_norm(const tensor& x, const tensor& scale = {},
@@ -4780,6 +4820,452 @@ template <operand_number N>
 }
 [[nodiscard]] inline tensor bessel_i1e(const tensor& x) {
   return detail::must(try_bessel_i1e(x));
+}
+
+/* Elementwise modified Bessel function of the first kind of order 0.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_i0(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_i0(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_i0(const tensor& x) {
+  return detail::must(try_bessel_i0(x));
+}
+
+/* Elementwise modified Bessel function of the first kind of order 1.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_i1(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_i1(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_i1(const tensor& x) {
+  return detail::must(try_bessel_i1(x));
+}
+
+/* Elementwise Bessel function of the first kind of order 0; 0 at infinity.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_j0(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_j0(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_j0(const tensor& x) {
+  return detail::must(try_bessel_j0(x));
+}
+
+/* Elementwise Bessel function of the first kind of order 1; 0 at infinity.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_j1(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_j1(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_j1(const tensor& x) {
+  return detail::must(try_bessel_j1(x));
+}
+
+/* Elementwise Bessel function of the second kind of order 0; -inf at 0, NaN of negative numbers.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_y0(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_y0(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_y0(const tensor& x) {
+  return detail::must(try_bessel_y0(x));
+}
+
+/* Elementwise Bessel function of the second kind of order 1; -inf at 0, NaN of negative numbers.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_y1(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_y1(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_y1(const tensor& x) {
+  return detail::must(try_bessel_y1(x));
+}
+
+/* Elementwise modified Bessel function of the second kind of order 0; inf at 0, NaN of negative numbers.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_k0(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_k0(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_k0(const tensor& x) {
+  return detail::must(try_bessel_k0(x));
+}
+
+/* Elementwise modified Bessel function of the second kind of order 1; inf at 0, NaN of negative numbers.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_k1(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_k1(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_k1(const tensor& x) {
+  return detail::must(try_bessel_k1(x));
+}
+
+/* Elementwise e^x times the modified Bessel function of the second kind of order 0.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_k0e(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_k0e(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_k0e(const tensor& x) {
+  return detail::must(try_bessel_k0e(x));
+}
+
+/* Elementwise e^x times the modified Bessel function of the second kind of order 1.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bessel_k1e(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bessel_k1e(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bessel_k1e(const tensor& x) {
+  return detail::must(try_bessel_k1e(x));
+}
+
+/* Elementwise scaled complementary error function e^(x²) erfc(x).
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_erfcx(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_erfcx(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor erfcx(const tensor& x) {
+  return detail::must(try_erfcx(x));
+}
+
+/* Elementwise share of the standard normal distribution below x, to full accuracy where that is small.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_ndtr(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_ndtr(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor ndtr(const tensor& x) {
+  return detail::must(try_ndtr(x));
+}
+
+/* Elementwise inverse of ndtr: below which number so large a share of the standard normal distribution lies; -inf of 0,
+ * inf of 1, NaN outside. Source: Wichura, AS 241 (1988).
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_ndtri(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_ndtri(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor ndtri(const tensor& x) {
+  return detail::must(try_ndtri(x));
+}
+
+/* Elementwise logarithm of the share of the standard normal distribution below x, also where that is 0.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_log_ndtr(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_log_ndtr(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor log_ndtr(const tensor& x) {
+  return detail::must(try_log_ndtr(x));
+}
+
+/* Elementwise lower regularised incomplete gamma function, the share of the gamma distribution of shape a below x; NaN
+ * of negative operands. Computed in f64 by its series or continued fraction, a up to 1e6. Gradients along both; that
+ * along a has none of its own. Source: DLMF 8.11.4, 8.9.2.
+ *   a: parameter, from 0 on; float
+ *   x: where to, from 0 on; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_igamma(const tensor& a, const tensor& x) {
+  weft_context* const context = detail::context_of(a, x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_igamma(context, a.get(), x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor igamma(const tensor& a, const tensor& x) {
+  return detail::must(try_igamma(a, x));
+}
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
+template <operand_number N>
+[[nodiscard]] result<tensor> try_igamma(const tensor& a, N x) {
+  return detail::number_right<weft_igamma>(a, x);
+}
+template <operand_number N>
+[[nodiscard]] tensor igamma(const tensor& a, N x) {
+  return detail::must(detail::number_right<weft_igamma>(a, x));
+}
+template <operand_number N>
+[[nodiscard]] result<tensor> try_igamma(N a, const tensor& x) {
+  return detail::number_left<weft_igamma>(a, x);
+}
+template <operand_number N>
+[[nodiscard]] tensor igamma(N a, const tensor& x) {
+  return detail::must(detail::number_left<weft_igamma>(a, x));
+}
+
+/* Elementwise upper regularised incomplete gamma function, 1 - igamma(a, x), to full accuracy where that is small and x
+ * is above a; NaN of negative operands. See igamma.
+ *   a: parameter, from 0 on; float
+ *   x: where to, from 0 on; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_igammac(const tensor& a, const tensor& x) {
+  weft_context* const context = detail::context_of(a, x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_igammac(context, a.get(), x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor igammac(const tensor& a, const tensor& x) {
+  return detail::must(try_igammac(a, x));
+}
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
+template <operand_number N>
+[[nodiscard]] result<tensor> try_igammac(const tensor& a, N x) {
+  return detail::number_right<weft_igammac>(a, x);
+}
+template <operand_number N>
+[[nodiscard]] tensor igammac(const tensor& a, N x) {
+  return detail::must(detail::number_right<weft_igammac>(a, x));
+}
+template <operand_number N>
+[[nodiscard]] result<tensor> try_igammac(N a, const tensor& x) {
+  return detail::number_left<weft_igammac>(a, x);
+}
+template <operand_number N>
+[[nodiscard]] tensor igammac(N a, const tensor& x) {
+  return detail::must(detail::number_left<weft_igammac>(a, x));
+}
+
+/* Elementwise logarithm of the multivariate gamma function of dimension p; NaN where x is not above (p - 1) / 2.
+ *   x: operand; float
+ *   p: dimension, 1 to 1000; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_mvlgamma(const tensor& x, std::int64_t p) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_mvlgamma(context, x.get(), p, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor mvlgamma(const tensor& x, std::int64_t p) {
+  return detail::must(try_mvlgamma(x, p));
+}
+
+/* Elementwise greatest common divisor of two integers, not negative; that of 0 and 0 is 0. With NumPy broadcasting.
+ *   x: first number; signed integer, unsigned integer
+ *   y: second number; signed integer, unsigned integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_gcd(const tensor& x, const tensor& y) {
+  weft_context* const context = detail::context_of(x, y);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_gcd(context, x.get(), y.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor gcd(const tensor& x, const tensor& y) {
+  return detail::must(try_gcd(x, y));
+}
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
+template <operand_number N>
+[[nodiscard]] result<tensor> try_gcd(const tensor& x, N y) {
+  return detail::number_right<weft_gcd>(x, y);
+}
+template <operand_number N>
+[[nodiscard]] tensor gcd(const tensor& x, N y) {
+  return detail::must(detail::number_right<weft_gcd>(x, y));
+}
+template <operand_number N>
+[[nodiscard]] result<tensor> try_gcd(N x, const tensor& y) {
+  return detail::number_left<weft_gcd>(x, y);
+}
+template <operand_number N>
+[[nodiscard]] tensor gcd(N x, const tensor& y) {
+  return detail::must(detail::number_left<weft_gcd>(x, y));
+}
+
+/* Elementwise least common multiple of two integers, not negative, 0 where one is 0; wraps where it does not fit. With
+ * NumPy broadcasting.
+ *   x: first number; signed integer, unsigned integer
+ *   y: second number; signed integer, unsigned integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_lcm(const tensor& x, const tensor& y) {
+  weft_context* const context = detail::context_of(x, y);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_lcm(context, x.get(), y.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor lcm(const tensor& x, const tensor& y) {
+  return detail::must(try_lcm(x, y));
+}
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
+template <operand_number N>
+[[nodiscard]] result<tensor> try_lcm(const tensor& x, N y) {
+  return detail::number_right<weft_lcm>(x, y);
+}
+template <operand_number N>
+[[nodiscard]] tensor lcm(const tensor& x, N y) {
+  return detail::must(detail::number_right<weft_lcm>(x, y));
+}
+template <operand_number N>
+[[nodiscard]] result<tensor> try_lcm(N x, const tensor& y) {
+  return detail::number_left<weft_lcm>(x, y);
+}
+template <operand_number N>
+[[nodiscard]] tensor lcm(N x, const tensor& y) {
+  return detail::must(detail::number_left<weft_lcm>(x, y));
+}
+
+/* Results of weft::frexp. Since 1.2. */
+struct frexp_results {
+  tensor mantissa;
+  tensor exponent;
+};
+/* Each number as mantissa, of size 1/2 to 1, and the exponent of 2, i32: x = mantissa 2^exponent, exactly. 0,
+ * infinities and NaN are their own mantissas, with exponent 0. The gradient is that of the mantissa between powers of
+ * 2.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<frexp_results> try_frexp(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_frexp(context, x.get(), &out0, &out1);
+  if (raw != nullptr) return result<frexp_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return frexp_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline frexp_results frexp(const tensor& x) {
+  return detail::must(try_frexp(x));
+}
+
+/* Values of the attribute family of weft::orthogonal_polynomial. Since 1.2. */
+enum class orthogonal_polynomial_family : std::int32_t {
+  chebyshev_t = WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_T,
+  chebyshev_u = WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_U,
+  chebyshev_v = WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_V,
+  chebyshev_w = WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_W,
+  hermite_h = WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_H,
+  hermite_he = WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_HE,
+  laguerre_l = WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LAGUERRE_L,
+  legendre_p = WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P,
+};
+/* Options of weft::orthogonal_polynomial, by name and in this order. Since 1.2. */
+struct orthogonal_polynomial_options {
+  maybe<std::int64_t> derivative = {}; /* which derivative along x, 0 to 8; default 0 */
+};
+/* Elementwise orthogonal polynomial of degree n at x, or a derivative of it along x, with NumPy broadcasting:
+ * Chebyshev's of the first to the fourth kind, Hermite's of physics and of probability, Laguerre's, Legendre's. Degrees
+ * are cut to whole numbers, below 0 there is the polynomial 0; up to 100,000. Source: DLMF 18.9.
+ *   x: operand; float
+ *   n: degrees, cut to whole numbers; float
+ *   family: which polynomials; one of chebyshev_t, chebyshev_u, chebyshev_v, chebyshev_w, hermite_h, hermite_he,
+ *     laguerre_l, legendre_p
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_orthogonal_polynomial(const tensor& x, const tensor& n,
+    orthogonal_polynomial_family family, const orthogonal_polynomial_options& options = {}) {
+  weft_context* const context = detail::context_of(x, n);
+  weft_orthogonal_polynomial_opts o{};
+  o.struct_size = sizeof o;
+  if (options.derivative) {
+    o.present |= WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE;
+    o.derivative = *options.derivative;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_orthogonal_polynomial(context, x.get(), n.get(),
+    static_cast<weft_orthogonal_polynomial_family>(family), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor orthogonal_polynomial(const tensor& x, const tensor& n,
+    orthogonal_polynomial_family family, const orthogonal_polynomial_options& options = {}) {
+  return detail::must(try_orthogonal_polynomial(x, n, family, options));
+}
+
+/* The complex numbers size (cos(angle) + i sin(angle)), elementwise with NumPy broadcasting; c64 of f32 or c128 of f64.
+ *   size: absolute values, f32 or f64; float
+ *   angle: angles in radians; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_polar(const tensor& size, const tensor& angle) {
+  weft_context* const context = detail::context_of(size, angle);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_polar(context, size.get(), angle.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor polar(const tensor& size, const tensor& angle) {
+  return detail::must(try_polar(size, angle));
+}
+/* The same with a number on one side, of the other's dtype: part of the program, or of weft::arg. */
+template <operand_number N>
+[[nodiscard]] result<tensor> try_polar(const tensor& size, N angle) {
+  return detail::number_right<weft_polar>(size, angle);
+}
+template <operand_number N>
+[[nodiscard]] tensor polar(const tensor& size, N angle) {
+  return detail::must(detail::number_right<weft_polar>(size, angle));
+}
+template <operand_number N>
+[[nodiscard]] result<tensor> try_polar(N size, const tensor& angle) {
+  return detail::number_left<weft_polar>(size, angle);
+}
+template <operand_number N>
+[[nodiscard]] tensor polar(N size, const tensor& angle) {
+  return detail::must(detail::number_left<weft_polar>(size, angle));
 }
 
 /* Options of weft::addcdiv, by name and in this order. Since 1.2. */
@@ -6881,7 +7367,7 @@ struct std_mean_results {
   tensor mean;
 };
 /* Standard deviation and mean over some axes, by default all; see std.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<std_mean_results> try_std_mean(const tensor& x, const std_mean_options& options = {}) {
@@ -6941,7 +7427,7 @@ struct var_mean_results {
   tensor mean;
 };
 /* Variance and mean over some axes, by default all; see var.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<var_mean_results> try_var_mean(const tensor& x, const var_mean_options& options = {}) {
@@ -9593,6 +10079,1421 @@ struct tensorinv_options {
 }
 [[nodiscard]] inline tensor tensorinv(const tensor& a, const tensorinv_options& options = {}) {
   return detail::must(try_tensorinv(a, options));
+}
+
+/* Values of the attribute reduction of weft::ctc_loss. Since 1.2. */
+enum class ctc_loss_reduction : std::int32_t {
+  mean = WEFT_CTC_LOSS_REDUCTION_MEAN,
+  sum = WEFT_CTC_LOSS_REDUCTION_SUM,
+  none = WEFT_CTC_LOSS_REDUCTION_NONE,
+};
+/* Options of weft::ctc_loss, by name and in this order. Since 1.2. */
+struct ctc_loss_options {
+  maybe<ctc_loss_reduction> reduction = {}; /* mean of the losses over their lengths, sum, or none; default mean */
+  maybe<std::int64_t> blank = {}; /* class of the blank; default 0 */
+  /* a labelling that no alignment has gives 0, and a gradient of 0, instead of inf; default false */
+  maybe<bool> zero_infinity = {};
+};
+/* Connectionist temporal classification: minus the logarithm of the probability of each row's labels, over all ways to
+ * lay them along its steps with blanks and repetitions. The gradient is that of x as it stands; behind log_softmax it
+ * is PyTorch's, which has log_softmax's in it already. Source: Graves et al. (2006).
+ *   x: logarithms of probabilities, [steps, batch, classes]; float
+ *   labels: [batch, most labels], never the blank; those behind a row's length do not matter; signed integer, unsigned
+ *     integer
+ *   steps: [batch]: how many steps each row has, at least 1; signed integer, unsigned integer
+ *   lengths: [batch]: how many labels each row has; signed integer, unsigned integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_ctc_loss(const tensor& x, const tensor& labels, const tensor& steps,
+    const tensor& lengths, const ctc_loss_options& options = {}) {
+  weft_context* const context = detail::context_of(x, labels, steps, lengths);
+  weft_ctc_loss_opts o{};
+  o.struct_size = sizeof o;
+  if (options.reduction) {
+    o.present |= WEFT_CTC_LOSS_HAS_REDUCTION;
+    o.reduction = static_cast<weft_ctc_loss_reduction>(*options.reduction);
+  }
+  if (options.blank) {
+    o.present |= WEFT_CTC_LOSS_HAS_BLANK;
+    o.blank = *options.blank;
+  }
+  if (options.zero_infinity) {
+    o.present |= WEFT_CTC_LOSS_HAS_ZERO_INFINITY;
+    o.zero_infinity = *options.zero_infinity ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_ctc_loss(context, x.get(), labels.get(), steps.get(), lengths.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor ctc_loss(const tensor& x, const tensor& labels, const tensor& steps,
+    const tensor& lengths, const ctc_loss_options& options = {}) {
+  return detail::must(try_ctc_loss(x, labels, steps, lengths, options));
+}
+
+/* The sum of products that an equation of letters says, as NumPy's einsum: a letter in two operands pairs their
+ * dimensions, one that the result lacks is summed over, one that an operand has twice takes its diagonal, and '...'
+ * stands for dimensions without letters, which broadcast. Without -> the result has the letters that stand once, in
+ * alphabetical order. Sizes of 1 go along with any other. More than two operands are multiplied by pairs, those first
+ * that leave the least. Of bools sums are or and products and.
+ *   xs: factors; any type; one or more
+ *   equation: a letter a dimension, operands parted by commas, and behind -> the result: "bij,bjk->bik"; text
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_einsum(const tensor_refs& xs, std::string_view equation) {
+  weft_context* const context = detail::context_of(xs);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_einsum(context, xs.data(), xs.size(), equation.data(), equation.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor einsum(const tensor_refs& xs, std::string_view equation) {
+  return detail::must(try_einsum(xs, equation));
+}
+
+/* Values of the attribute mode of weft::embedding_bag. Since 1.2. */
+enum class embedding_bag_mode : std::int32_t {
+  sum = WEFT_EMBEDDING_BAG_MODE_SUM,
+  mean = WEFT_EMBEDDING_BAG_MODE_MEAN,
+  max = WEFT_EMBEDDING_BAG_MODE_MAX,
+};
+/* Options of weft::embedding_bag, by name and in this order. Since 1.2. */
+struct embedding_bag_options {
+  maybe<embedding_bag_mode> mode = {}; /* sum, mean or max; of an empty bag each is 0; default mean */
+  /* row that bags pass over and that has no gradient; negative counts from the end; absent: none */
+  maybe<std::int64_t> padding = {};
+  maybe<bool> include_last_offset = {}; /* the last offset is where the last bag ends; default false */
+};
+/* For each bag of ids the sum, mean or maximum of the rows of a table [entries, width]. The gradient adds up in the
+ * rows that were taken; of a maximum equal rows share it. Ids outside are held to the first or last row. PyTorch's
+ * embedding_bag.
+ *   table: [entries, width]; float
+ *   ids: which rows: [bags, n], or [n] with offsets; signed integer, unsigned integer
+ *   offsets: [bags]: where in ids each bag begins, in ascending order from 0; signed integer, unsigned integer; may be
+ *     left out
+ *   weights: of each row that is taken, of ids' shape, for sums; absent: 1; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, out_of_range, unimplemented. Any
+ * thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_embedding_bag(const tensor& table, const tensor& ids,
+    const tensor& offsets = {}, const tensor& weights = {}, const embedding_bag_options& options = {}) {
+  weft_context* const context = detail::context_of(table, ids, offsets, weights);
+  weft_embedding_bag_opts o{};
+  o.struct_size = sizeof o;
+  if (options.mode) {
+    o.present |= WEFT_EMBEDDING_BAG_HAS_MODE;
+    o.mode = static_cast<weft_embedding_bag_mode>(*options.mode);
+  }
+  if (options.padding) {
+    o.present |= WEFT_EMBEDDING_BAG_HAS_PADDING;
+    o.padding = *options.padding;
+  }
+  if (options.include_last_offset) {
+    o.present |= WEFT_EMBEDDING_BAG_HAS_INCLUDE_LAST_OFFSET;
+    o.include_last_offset = *options.include_last_offset ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_embedding_bag(context, table.get(), ids.get(), offsets.get(), weights.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor embedding_bag(const tensor& table, const tensor& ids, const tensor& offsets = {},
+    const tensor& weights = {}, const embedding_bag_options& options = {}) {
+  return detail::must(try_embedding_bag(table, ids, offsets, weights, options));
+}
+[[nodiscard]] inline result<tensor> try_embedding_bag(const tensor& table, const tensor& ids,
+    const embedding_bag_options& options) {
+  return try_embedding_bag(table, ids, tensor(), tensor(), options);
+}
+[[nodiscard]] inline tensor embedding_bag(const tensor& table, const tensor& ids,
+    const embedding_bag_options& options) {
+  return detail::must(try_embedding_bag(table, ids, tensor(), tensor(), options));
+}
+
+/* Options of weft::gru, by name and in this order. Since 1.2. */
+struct gru_options {
+  maybe<std::int64_t> layers = {}; /* how many layers, one upon the other; default 1 */
+  maybe<bool> bidirectional = {}; /* each layer goes over the steps in both directions; default false */
+  maybe<bool> bias = {}; /* weights come with biases; default true */
+};
+/* Results of weft::gru. Since 1.2. */
+struct gru_results {
+  tensor y;
+  tensor h;
+};
+/* A layer of gated recurrent units, or several; the gates are reset, update and new, and the reset comes behind the
+ * hidden product. PyTorch's GRU, batch first. Source: Cho et al. (2014).
+ *   x: [batch, steps, features]; float
+ *   h: first hidden state, [layers * directions, batch, hidden]; absent: 0; float; may be left out
+ *   weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden weight [gates
+ *     * hidden, hidden] and, with bias, their biases [gates * hidden]; float; one or more
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<gru_results> try_gru(const tensor& x, const tensor& h, const tensor_refs& weights,
+    const gru_options& options = {}) {
+  weft_context* const context = detail::context_of(x, h, weights);
+  weft_gru_opts o{};
+  o.struct_size = sizeof o;
+  if (options.layers) {
+    o.present |= WEFT_GRU_HAS_LAYERS;
+    o.layers = *options.layers;
+  }
+  if (options.bidirectional) {
+    o.present |= WEFT_GRU_HAS_BIDIRECTIONAL;
+    o.bidirectional = *options.bidirectional ? 1 : 0;
+  }
+  if (options.bias) {
+    o.present |= WEFT_GRU_HAS_BIAS;
+    o.bias = *options.bias ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_gru(context, x.get(), h.get(), weights.data(), weights.size(), &o, &out0, &out1);
+  if (raw != nullptr) return result<gru_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return gru_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline gru_results gru(const tensor& x, const tensor& h, const tensor_refs& weights,
+    const gru_options& options = {}) {
+  return detail::must(try_gru(x, h, weights, options));
+}
+[[nodiscard]] inline result<gru_results> try_gru(const tensor& x, const tensor_refs& weights,
+    const gru_options& options) {
+  return try_gru(x, tensor(), weights, options);
+}
+[[nodiscard]] inline gru_results gru(const tensor& x, const tensor_refs& weights, const gru_options& options) {
+  return detail::must(try_gru(x, tensor(), weights, options));
+}
+
+/* Options of weft::histogram, by name and in this order. Since 1.2. */
+struct histogram_options {
+  maybe<bool> density = {}; /* so that the bins' areas sum to 1; default false */
+};
+/* How many elements lie between each edge and the next one, or the sum of their weights; the last bin has its end, too.
+ * Those outside and NaN are left out. The gradient goes to the weights.
+ *   x: operand; float
+ *   edges: [bins + 1], in ascending order; the last one is in the last bin; float
+ *   weights: of each element, of x's shape; absent: 1; float; may be left out
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_histogram(const tensor& x, const tensor& edges, const tensor& weights = {},
+    const histogram_options& options = {}) {
+  weft_context* const context = detail::context_of(x, edges, weights);
+  weft_histogram_opts o{};
+  o.struct_size = sizeof o;
+  if (options.density) {
+    o.present |= WEFT_HISTOGRAM_HAS_DENSITY;
+    o.density = *options.density ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_histogram(context, x.get(), edges.get(), weights.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor histogram(const tensor& x, const tensor& edges, const tensor& weights = {},
+    const histogram_options& options = {}) {
+  return detail::must(try_histogram(x, edges, weights, options));
+}
+[[nodiscard]] inline result<tensor> try_histogram(const tensor& x, const tensor& edges,
+    const histogram_options& options) {
+  return try_histogram(x, edges, tensor(), options);
+}
+[[nodiscard]] inline tensor histogram(const tensor& x, const tensor& edges, const histogram_options& options) {
+  return detail::must(try_histogram(x, edges, tensor(), options));
+}
+
+/* Options of weft::lstm, by name and in this order. Since 1.2. */
+struct lstm_options {
+  maybe<std::int64_t> layers = {}; /* how many layers, one upon the other; default 1 */
+  maybe<bool> bidirectional = {}; /* each layer goes over the steps in both directions; default false */
+  maybe<bool> bias = {}; /* weights come with biases; default true */
+};
+/* Results of weft::lstm. Since 1.2. */
+struct lstm_results {
+  tensor y;
+  tensor h;
+  tensor c;
+};
+/* A layer of long short-term memory, or several; the gates are input, forget, cell and output. PyTorch's LSTM, batch
+ * first. Source: Hochreiter and Schmidhuber (1997).
+ *   x: [batch, steps, features]; float
+ *   h: first hidden state, [layers * directions, batch, hidden]; absent: 0; float; may be left out
+ *   c: first cell state, of h's shape; absent: 0; float; may be left out
+ *   weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden weight [gates
+ *     * hidden, hidden] and, with bias, their biases [gates * hidden]; float; one or more
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<lstm_results> try_lstm(const tensor& x, const tensor& h, const tensor& c,
+    const tensor_refs& weights, const lstm_options& options = {}) {
+  weft_context* const context = detail::context_of(x, h, c, weights);
+  weft_lstm_opts o{};
+  o.struct_size = sizeof o;
+  if (options.layers) {
+    o.present |= WEFT_LSTM_HAS_LAYERS;
+    o.layers = *options.layers;
+  }
+  if (options.bidirectional) {
+    o.present |= WEFT_LSTM_HAS_BIDIRECTIONAL;
+    o.bidirectional = *options.bidirectional ? 1 : 0;
+  }
+  if (options.bias) {
+    o.present |= WEFT_LSTM_HAS_BIAS;
+    o.bias = *options.bias ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_tensor* out2 = nullptr;
+  weft_error* const raw = weft_lstm(context, x.get(), h.get(), c.get(), weights.data(), weights.size(), &o, &out0,
+    &out1, &out2);
+  if (raw != nullptr) return result<lstm_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  result<tensor> made2 = detail::made(nullptr, context, out2);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  if (!made2) return made2.error();
+  return lstm_results{*std::move(made0), *std::move(made1), *std::move(made2)};
+}
+[[nodiscard]] inline lstm_results lstm(const tensor& x, const tensor& h, const tensor& c, const tensor_refs& weights,
+    const lstm_options& options = {}) {
+  return detail::must(try_lstm(x, h, c, weights, options));
+}
+[[nodiscard]] inline result<lstm_results> try_lstm(const tensor& x, const tensor_refs& weights,
+    const lstm_options& options) {
+  return try_lstm(x, tensor(), tensor(), weights, options);
+}
+[[nodiscard]] inline lstm_results lstm(const tensor& x, const tensor_refs& weights, const lstm_options& options) {
+  return detail::must(try_lstm(x, tensor(), tensor(), weights, options));
+}
+
+/* Options of weft::most_frequent, by name and in this order. Since 1.2. */
+struct most_frequent_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
+  maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
+};
+/* Results of weft::most_frequent. Since 1.2. */
+struct most_frequent_results {
+  tensor values;
+  tensor indices;
+};
+/* The element that is there most often along one axis, of several the least, and the last of its positions as i32. Each
+ * NaN is one of its own. The gradient goes to the element at that position.
+ *   x: operand; any type but complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<most_frequent_results> try_most_frequent(const tensor& x,
+    const most_frequent_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_most_frequent_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_MOST_FREQUENT_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.keepdims) {
+    o.present |= WEFT_MOST_FREQUENT_HAS_KEEPDIMS;
+    o.keepdims = *options.keepdims ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_most_frequent(context, x.get(), &o, &out0, &out1);
+  if (raw != nullptr) return result<most_frequent_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return most_frequent_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline most_frequent_results most_frequent(const tensor& x, const most_frequent_options& options = {}) {
+  return detail::must(try_most_frequent(x, options));
+}
+
+/* Options of weft::multi_head_attention, by name and in this order. Since 1.2. */
+struct multi_head_attention_options {
+  maybe<bool> causal = {}; /* query i sees keys up to i; default false */
+};
+/* Attention of several heads: query, key and value by their weights, scaled_dot_product_attention of each head, and the
+ * heads side by side by the last weight. A query that sees no key gives out_bias. Source: Vaswani et al. (2017).
+ *   query: [batch, queries, features]; float
+ *   key: [batch, keys, key features]; float
+ *   value: [batch, keys, value features]; float
+ *   query_weight: [features, width], as linear has weights; float
+ *   key_weight: [key features, width]; float
+ *   value_weight: [value features, value width]; float
+ *   out_weight: [value width, out]; float
+ *   query_bias: [width]; absent: 0; float; may be left out
+ *   key_bias: [width]; absent: 0; float; may be left out
+ *   value_bias: [value width]; absent: 0; float; may be left out
+ *   out_bias: [out]; absent: 0; float; may be left out
+ *   mask: broadcasts to [batch, heads, queries, keys]; bool: true is seen; float: added; float, bool; may be left out
+ *   heads: how many; width and value width are multiples of it; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_multi_head_attention(const tensor& query, const tensor& key,
+    const tensor& value, const tensor& query_weight, const tensor& key_weight, const tensor& value_weight,
+    const tensor& out_weight, const tensor& query_bias, const tensor& key_bias, const tensor& value_bias,
+    const tensor& out_bias, const tensor& mask, std::int64_t heads, const multi_head_attention_options& options = {}) {
+  weft_context* const context = detail::context_of(query, key, value, query_weight, key_weight, value_weight,
+    out_weight, query_bias, key_bias, value_bias, out_bias, mask);
+  weft_multi_head_attention_opts o{};
+  o.struct_size = sizeof o;
+  if (options.causal) {
+    o.present |= WEFT_MULTI_HEAD_ATTENTION_HAS_CAUSAL;
+    o.causal = *options.causal ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_multi_head_attention(context, query.get(), key.get(), value.get(), query_weight.get(),
+    key_weight.get(), value_weight.get(), out_weight.get(), query_bias.get(), key_bias.get(), value_bias.get(),
+    out_bias.get(), mask.get(), heads, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor multi_head_attention(const tensor& query, const tensor& key, const tensor& value,
+    const tensor& query_weight, const tensor& key_weight, const tensor& value_weight, const tensor& out_weight,
+    const tensor& query_bias, const tensor& key_bias, const tensor& value_bias, const tensor& out_bias,
+    const tensor& mask, std::int64_t heads, const multi_head_attention_options& options = {}) {
+  return detail::must(try_multi_head_attention(query, key, value, query_weight, key_weight, value_weight, out_weight,
+    query_bias, key_bias, value_bias, out_bias, mask, heads, options));
+}
+[[nodiscard]] inline result<tensor> try_multi_head_attention(const tensor& query, const tensor& key,
+    const tensor& value, const tensor& query_weight, const tensor& key_weight, const tensor& value_weight,
+    const tensor& out_weight, std::int64_t heads, const multi_head_attention_options& options) {
+  return try_multi_head_attention(query, key, value, query_weight, key_weight, value_weight, out_weight, tensor(),
+    tensor(), tensor(), tensor(), tensor(), heads, options);
+}
+[[nodiscard]] inline tensor multi_head_attention(const tensor& query, const tensor& key, const tensor& value,
+    const tensor& query_weight, const tensor& key_weight, const tensor& value_weight, const tensor& out_weight,
+    std::int64_t heads, const multi_head_attention_options& options) {
+  return detail::must(try_multi_head_attention(query, key, value, query_weight, key_weight, value_weight, out_weight,
+    tensor(), tensor(), tensor(), tensor(), tensor(), heads, options));
+}
+
+/* Values of the attribute activation of weft::rnn. Since 1.2. */
+enum class rnn_activation : std::int32_t {
+  tanh = WEFT_RNN_ACTIVATION_TANH,
+  relu = WEFT_RNN_ACTIVATION_RELU,
+};
+/* Options of weft::rnn, by name and in this order. Since 1.2. */
+struct rnn_options {
+  maybe<std::int64_t> layers = {}; /* how many layers, one upon the other; default 1 */
+  maybe<bool> bidirectional = {}; /* each layer goes over the steps in both directions; default false */
+  maybe<bool> bias = {}; /* weights come with biases; default true */
+  maybe<rnn_activation> activation = {}; /* tanh or relu; default tanh */
+};
+/* Results of weft::rnn. Since 1.2. */
+struct rnn_results {
+  tensor y;
+  tensor h;
+};
+/* A recurrent layer, or several: h' = tanh(W x + b + U h + c) at each step, the states of all steps and the last ones.
+ * PyTorch's RNN, batch first. Source: Elman (1990).
+ *   x: [batch, steps, features]; float
+ *   h: first hidden state, [layers * directions, batch, hidden]; absent: 0; float; may be left out
+ *   weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden weight [gates
+ *     * hidden, hidden] and, with bias, their biases [gates * hidden]; float; one or more
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<rnn_results> try_rnn(const tensor& x, const tensor& h, const tensor_refs& weights,
+    const rnn_options& options = {}) {
+  weft_context* const context = detail::context_of(x, h, weights);
+  weft_rnn_opts o{};
+  o.struct_size = sizeof o;
+  if (options.layers) {
+    o.present |= WEFT_RNN_HAS_LAYERS;
+    o.layers = *options.layers;
+  }
+  if (options.bidirectional) {
+    o.present |= WEFT_RNN_HAS_BIDIRECTIONAL;
+    o.bidirectional = *options.bidirectional ? 1 : 0;
+  }
+  if (options.bias) {
+    o.present |= WEFT_RNN_HAS_BIAS;
+    o.bias = *options.bias ? 1 : 0;
+  }
+  if (options.activation) {
+    o.present |= WEFT_RNN_HAS_ACTIVATION;
+    o.activation = static_cast<weft_rnn_activation>(*options.activation);
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_rnn(context, x.get(), h.get(), weights.data(), weights.size(), &o, &out0, &out1);
+  if (raw != nullptr) return result<rnn_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return rnn_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline rnn_results rnn(const tensor& x, const tensor& h, const tensor_refs& weights,
+    const rnn_options& options = {}) {
+  return detail::must(try_rnn(x, h, weights, options));
+}
+[[nodiscard]] inline result<rnn_results> try_rnn(const tensor& x, const tensor_refs& weights,
+    const rnn_options& options) {
+  return try_rnn(x, tensor(), weights, options);
+}
+[[nodiscard]] inline rnn_results rnn(const tensor& x, const tensor_refs& weights, const rnn_options& options) {
+  return detail::must(try_rnn(x, tensor(), weights, options));
+}
+
+/* The product of two tensors, summed over pairs of dimensions: those of x that are left, then those of y.
+ *   x: first factor; any type
+ *   y: second factor; any type
+ *   x_dims: dimensions of x that are summed over; negative ones count from the end; list of integers
+ *   y_dims: the same of y, in the same order; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_tensordot(const tensor& x, const tensor& y, const ints& x_dims,
+    const ints& y_dims) {
+  weft_context* const context = detail::context_of(x, y);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_tensordot(context, x.get(), y.get(), x_dims.data(), x_dims.size(), y_dims.data(),
+    y_dims.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor tensordot(const tensor& x, const tensor& y, const ints& x_dims, const ints& y_dims) {
+  return detail::must(try_tensordot(x, y, x_dims, y_dims));
+}
+
+/* Options of weft::unique_consecutive_static, by name and in this order. Since 1.2. */
+struct unique_consecutive_static_options {
+  maybe<double> fill = {}; /* what stands behind the last value, a number of x's type; default 0 */
+};
+/* Results of weft::unique_consecutive_static. Since 1.2. */
+struct unique_consecutive_static_results {
+  tensor values;
+  tensor count;
+  tensor inverse;
+  tensor counts;
+};
+/* The first element of each run of equal ones of x, read as a row, as one dimension of the given size; behind the last
+ * one stands fill. count says how many there are, those without room included; inverse, of x's shape, in which run each
+ * element is; counts how long each run is, and 0 behind the last. NaN equals nothing. Never waits; the gradient of a
+ * value goes to the first element of its run.
+ *   x: operand; any type but complex
+ *   size: how many there is room for; what does not fit is left out; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<unique_consecutive_static_results> try_unique_consecutive_static(const tensor& x,
+    std::int64_t size, const unique_consecutive_static_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_unique_consecutive_static_opts o{};
+  o.struct_size = sizeof o;
+  if (options.fill) {
+    o.present |= WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL;
+    o.fill = *options.fill;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_tensor* out2 = nullptr;
+  weft_tensor* out3 = nullptr;
+  weft_error* const raw = weft_unique_consecutive_static(context, x.get(), size, &o, &out0, &out1, &out2, &out3);
+  if (raw != nullptr) return result<unique_consecutive_static_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  result<tensor> made2 = detail::made(nullptr, context, out2);
+  result<tensor> made3 = detail::made(nullptr, context, out3);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  if (!made2) return made2.error();
+  if (!made3) return made3.error();
+  return unique_consecutive_static_results{*std::move(made0), *std::move(made1), *std::move(made2), *std::move(made3)};
+}
+[[nodiscard]] inline unique_consecutive_static_results unique_consecutive_static(const tensor& x, std::int64_t size,
+    const unique_consecutive_static_options& options = {}) {
+  return detail::must(try_unique_consecutive_static(x, size, options));
+}
+
+/* Options of weft::weight_norm, by name and in this order. Since 1.2. */
+struct weight_norm_options {
+  maybe<std::int64_t> axis = {}; /* axis of the slices that have lengths; negative counts from the end; default 0 */
+};
+/* A weight of given lengths: v times g over the 2-norm of each slice along an axis. Source: Salimans and Kingma (2016).
+ *   v: directions; float
+ *   g: lengths: of v's rank, with size 1 but along the axis; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_weight_norm(const tensor& v, const tensor& g,
+    const weight_norm_options& options = {}) {
+  weft_context* const context = detail::context_of(v, g);
+  weft_weight_norm_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_WEIGHT_NORM_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_weight_norm(context, v.get(), g.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor weight_norm(const tensor& v, const tensor& g, const weight_norm_options& options = {}) {
+  return detail::must(try_weight_norm(v, g, options));
+}
+
+/* All ways to take an element from each of several rows, [n1 n2 …, inputs], the last changing fastest.
+ *   inputs: rows [n], or scalars, of one type; any type; one or more
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cartesian_prod(const tensor_refs& inputs) {
+  weft_context* const context = detail::context_of(inputs);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cartesian_prod(context, inputs.data(), inputs.size(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cartesian_prod(const tensor_refs& inputs) {
+  return detail::must(try_cartesian_prod(inputs));
+}
+
+/* Options of weft::combinations, by name and in this order. Since 1.2. */
+struct combinations_options {
+  maybe<std::int64_t> count = {}; /* elements of each, at least 0; default 2 */
+  maybe<bool> replacement = {}; /* an element may be taken again; default false */
+};
+/* All ways to take so many elements from a row, [ways, count], in order of their places; these are part of the program,
+ * at most 2^24 numbers.
+ *   x: a row [n]; any type
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_combinations(const tensor& x, const combinations_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_combinations_opts o{};
+  o.struct_size = sizeof o;
+  if (options.count) {
+    o.present |= WEFT_COMBINATIONS_HAS_COUNT;
+    o.count = *options.count;
+  }
+  if (options.replacement) {
+    o.present |= WEFT_COMBINATIONS_HAS_REPLACEMENT;
+    o.replacement = *options.replacement ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_combinations(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor combinations(const tensor& x, const combinations_options& options = {}) {
+  return detail::must(try_combinations(x, options));
+}
+
+/* Options of weft::eye, by name and in this order. Since 1.2. */
+struct eye_options {
+  maybe<std::int64_t> columns = {}; /* how many; absent: as many as rows */
+  maybe<std::int64_t> offset = {}; /* diagonal of the ones; those above the main one count up; default 0 */
+  maybe<weft::dtype> dtype = {}; /* element type; default f32 */
+  weft::device device = {}; /* where the result is; empty: the context's default */
+};
+/* A matrix with ones on one diagonal and zeros elsewhere.
+ *   rows: how many; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_eye(const context& ctx, std::int64_t rows, const eye_options& options = {}) {
+  weft_context* const context = ctx.get();
+  weft_eye_opts o{};
+  o.struct_size = sizeof o;
+  if (options.columns) {
+    o.present |= WEFT_EYE_HAS_COLUMNS;
+    o.columns = *options.columns;
+  }
+  if (options.offset) {
+    o.present |= WEFT_EYE_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  if (options.dtype) {
+    o.present |= WEFT_EYE_HAS_DTYPE;
+    o.dtype = detail::raw(*options.dtype);
+  }
+  o.device = options.device.get();
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_eye(context, rows, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor eye(const context& ctx, std::int64_t rows, const eye_options& options = {}) {
+  return detail::must(try_eye(ctx, rows, options));
+}
+
+/* Options of weft::logspace, by name and in this order. Since 1.2. */
+struct logspace_options {
+  maybe<double> base = {}; /* what is raised to the exponents; default 10 */
+  maybe<weft::dtype> dtype = {}; /* element type, a float; default f32 */
+  weft::device device = {}; /* where the result is; empty: the context's default */
+};
+/* So many powers of a base whose exponents lie at equal distances. They are computed in f64 and rounded once.
+ *   start: exponent of the first number; number
+ *   stop: exponent of the last number; number
+ *   count: how many; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_logspace(const context& ctx, double start, double stop, std::int64_t count,
+    const logspace_options& options = {}) {
+  weft_context* const context = ctx.get();
+  weft_logspace_opts o{};
+  o.struct_size = sizeof o;
+  if (options.base) {
+    o.present |= WEFT_LOGSPACE_HAS_BASE;
+    o.base = *options.base;
+  }
+  if (options.dtype) {
+    o.present |= WEFT_LOGSPACE_HAS_DTYPE;
+    o.dtype = detail::raw(*options.dtype);
+  }
+  o.device = options.device.get();
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_logspace(context, start, stop, count, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor logspace(const context& ctx, double start, double stop, std::int64_t count,
+    const logspace_options& options = {}) {
+  return detail::must(try_logspace(ctx, start, stop, count, options));
+}
+
+/* Values of the attribute indexing of weft::meshgrid. Since 1.2. */
+enum class meshgrid_indexing : std::int32_t {
+  ij = WEFT_MESHGRID_INDEXING_IJ,
+  xy = WEFT_MESHGRID_INDEXING_XY,
+};
+/* Options of weft::meshgrid, by name and in this order. Since 1.2. */
+struct meshgrid_options {
+  /* ij: dimension i goes along input i; xy: the first two change places; default ij */
+  maybe<meshgrid_indexing> indexing = {};
+};
+/* The grids of several rows, [inputs, n1, n2, …]: the i-th repeats input i along its own dimension.
+ *   inputs: rows [n], or scalars, of one type; any type; one or more
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_meshgrid(const tensor_refs& inputs, const meshgrid_options& options = {}) {
+  weft_context* const context = detail::context_of(inputs);
+  weft_meshgrid_opts o{};
+  o.struct_size = sizeof o;
+  if (options.indexing) {
+    o.present |= WEFT_MESHGRID_HAS_INDEXING;
+    o.indexing = static_cast<weft_meshgrid_indexing>(*options.indexing);
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_meshgrid(context, inputs.data(), inputs.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor meshgrid(const tensor_refs& inputs, const meshgrid_options& options = {}) {
+  return detail::must(try_meshgrid(inputs, options));
+}
+
+/* Options of weft::tril_indices, by name and in this order. Since 1.2. */
+struct tril_indices_options {
+  maybe<std::int64_t> offset = {}; /* the last, or first, diagonal that belongs to it; default 0 */
+  maybe<weft::dtype> dtype = {}; /* i32 or i64; default i32 */
+  weft::device device = {}; /* where the result is; empty: the context's default */
+};
+/* The places of a matrix on and below a diagonal, row by row: [2, n], rows and then columns.
+ *   rows: of the matrix; integer
+ *   columns: of the matrix; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_tril_indices(const context& ctx, std::int64_t rows, std::int64_t columns,
+    const tril_indices_options& options = {}) {
+  weft_context* const context = ctx.get();
+  weft_tril_indices_opts o{};
+  o.struct_size = sizeof o;
+  if (options.offset) {
+    o.present |= WEFT_TRIL_INDICES_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  if (options.dtype) {
+    o.present |= WEFT_TRIL_INDICES_HAS_DTYPE;
+    o.dtype = detail::raw(*options.dtype);
+  }
+  o.device = options.device.get();
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_tril_indices(context, rows, columns, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor tril_indices(const context& ctx, std::int64_t rows, std::int64_t columns,
+    const tril_indices_options& options = {}) {
+  return detail::must(try_tril_indices(ctx, rows, columns, options));
+}
+
+/* Options of weft::triu_indices, by name and in this order. Since 1.2. */
+struct triu_indices_options {
+  maybe<std::int64_t> offset = {}; /* the last, or first, diagonal that belongs to it; default 0 */
+  maybe<weft::dtype> dtype = {}; /* i32 or i64; default i32 */
+  weft::device device = {}; /* where the result is; empty: the context's default */
+};
+/* The places of a matrix on and above a diagonal, row by row: [2, n], rows and then columns.
+ *   rows: of the matrix; integer
+ *   columns: of the matrix; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_triu_indices(const context& ctx, std::int64_t rows, std::int64_t columns,
+    const triu_indices_options& options = {}) {
+  weft_context* const context = ctx.get();
+  weft_triu_indices_opts o{};
+  o.struct_size = sizeof o;
+  if (options.offset) {
+    o.present |= WEFT_TRIU_INDICES_HAS_OFFSET;
+    o.offset = *options.offset;
+  }
+  if (options.dtype) {
+    o.present |= WEFT_TRIU_INDICES_HAS_DTYPE;
+    o.dtype = detail::raw(*options.dtype);
+  }
+  o.device = options.device.get();
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_triu_indices(context, rows, columns, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor triu_indices(const context& ctx, std::int64_t rows, std::int64_t columns,
+    const triu_indices_options& options = {}) {
+  return detail::must(try_triu_indices(ctx, rows, columns, options));
+}
+
+/* Values of the attribute form of weft::window. Since 1.2. */
+enum class window_form : std::int32_t {
+  hann = WEFT_WINDOW_FORM_HANN,
+  hamming = WEFT_WINDOW_FORM_HAMMING,
+  blackman = WEFT_WINDOW_FORM_BLACKMAN,
+  nuttall = WEFT_WINDOW_FORM_NUTTALL,
+  bartlett = WEFT_WINDOW_FORM_BARTLETT,
+  cosine = WEFT_WINDOW_FORM_COSINE,
+  gaussian = WEFT_WINDOW_FORM_GAUSSIAN,
+  exponential = WEFT_WINDOW_FORM_EXPONENTIAL,
+  kaiser = WEFT_WINDOW_FORM_KAISER,
+  general_cosine = WEFT_WINDOW_FORM_GENERAL_COSINE,
+};
+/* Options of weft::window, by name and in this order. Since 1.2. */
+struct window_options {
+  maybe<window_form> form = {}; /* which window; default hann */
+  /* without the last number of a symmetric window of one more; else symmetric; default true */
+  maybe<bool> periodic = {};
+  /* of gaussian the deviation, of exponential the decay, both above 0 and in steps (absent: 1), of kaiser beta (absent:
+   * 12)
+   */
+  maybe<double> parameter = {};
+  doubles coefficients = {}; /* of general_cosine: of cos(0), -cos(x), cos(2 x), … */
+  maybe<weft::dtype> dtype = {}; /* element type, a float; default f32 */
+  weft::device device = {}; /* where the result is; empty: the context's default */
+};
+/* A window for spectra: hann, hamming, blackman, nuttall and general_cosine are sums of cosines, bartlett a triangle,
+ * cosine half a wave, gaussian, exponential and kaiser have a parameter. Of one number it is 1. They are computed in
+ * f64 and rounded once.
+ *   count: how many numbers; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_window(const context& ctx, std::int64_t count,
+    const window_options& options = {}) {
+  weft_context* const context = ctx.get();
+  weft_window_opts o{};
+  o.struct_size = sizeof o;
+  if (options.form) {
+    o.present |= WEFT_WINDOW_HAS_FORM;
+    o.form = static_cast<weft_window_form>(*options.form);
+  }
+  if (options.periodic) {
+    o.present |= WEFT_WINDOW_HAS_PERIODIC;
+    o.periodic = *options.periodic ? 1 : 0;
+  }
+  if (options.parameter) {
+    o.present |= WEFT_WINDOW_HAS_PARAMETER;
+    o.parameter = *options.parameter;
+  }
+  if (options.coefficients.given()) {
+    o.present |= WEFT_WINDOW_HAS_COEFFICIENTS;
+    o.coefficients = options.coefficients.data();
+    o.coefficients_count = options.coefficients.size();
+  }
+  if (options.dtype) {
+    o.present |= WEFT_WINDOW_HAS_DTYPE;
+    o.dtype = detail::raw(*options.dtype);
+  }
+  o.device = options.device.get();
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_window(context, count, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor window(const context& ctx, std::int64_t count, const window_options& options = {}) {
+  return detail::must(try_window(ctx, count, options));
+}
+
+/* Options of weft::bernoulli_of, by name and in this order. Since 1.2. */
+struct bernoulli_of_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random bools, true with the probabilities given by a tensor, drawn from the context's generator by 53 bits.
+ * Probabilities below 0 and NaN are never true, those above 1 always.
+ *   probability: of true, 0 to 1; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_bernoulli_of(const tensor& probability,
+    const bernoulli_of_options& options = {}) {
+  weft_context* const context = detail::context_of(probability);
+  weft_bernoulli_of_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_BERNOULLI_OF_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_bernoulli_of(context, probability.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor bernoulli_of(const tensor& probability, const bernoulli_of_options& options = {}) {
+  return detail::must(try_bernoulli_of(probability, options));
+}
+
+/* Options of weft::beta, by name and in this order. Since 1.2. */
+struct beta_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random numbers of beta distributions, drawn from the context's generator: sigmoid of the difference of two logarithms
+ * of gamma numbers. NaN where a parameter is not above 0. The gradient flows to both, as gamma's.
+ *   alpha: first parameter, above 0; float
+ *   beta: second parameter, above 0; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_beta(const tensor& alpha, const tensor& beta,
+    const beta_options& options = {}) {
+  weft_context* const context = detail::context_of(alpha, beta);
+  weft_beta_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_BETA_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_beta(context, alpha.get(), beta.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor beta(const tensor& alpha, const tensor& beta, const beta_options& options = {}) {
+  return detail::must(try_beta(alpha, beta, options));
+}
+
+/* Options of weft::binomial, by name and in this order. Since 1.2. */
+struct binomial_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* How many of so many trials succeed, each with this probability, drawn from the context's generator, in the type of
+ * the operands. NaN where trials is no whole number from 0 on or a probability is not 0 to 1. Source: below a mean of
+ * 10 down the distribution; else Hörmann, The generation of binomial random variates (1993); up to 1e12 trials.
+ *   trials: how many, a whole number from 0 on; float
+ *   probability: of success, 0 to 1; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_binomial(const tensor& trials, const tensor& probability,
+    const binomial_options& options = {}) {
+  weft_context* const context = detail::context_of(trials, probability);
+  weft_binomial_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_BINOMIAL_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_binomial(context, trials.get(), probability.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor binomial(const tensor& trials, const tensor& probability,
+    const binomial_options& options = {}) {
+  return detail::must(try_binomial(trials, probability, options));
+}
+
+/* Options of weft::cauchy, by name and in this order. Since 1.2. */
+struct cauchy_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random numbers of Cauchy distributions, drawn from the context's generator: the cotangent of an angle, times scale,
+ * plus location. NaN where a scale is negative or NaN. The gradient flows to both.
+ *   location: what is added; float
+ *   scale: factor, from 0 on; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_cauchy(const tensor& location, const tensor& scale,
+    const cauchy_options& options = {}) {
+  weft_context* const context = detail::context_of(location, scale);
+  weft_cauchy_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_CAUCHY_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_cauchy(context, location.get(), scale.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor cauchy(const tensor& location, const tensor& scale, const cauchy_options& options = {}) {
+  return detail::must(try_cauchy(location, scale, options));
+}
+
+/* Options of weft::dirichlet, by name and in this order. Since 1.2. */
+struct dirichlet_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random rows of Dirichlet distributions, each of sum 1, drawn from the context's generator: softmax of logarithms of
+ * gamma numbers. NaN where a parameter is not above 0. The gradient flows to alpha, as gamma's.
+ *   alpha: [..., n], parameters of each row, above 0; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_dirichlet(const tensor& alpha, const dirichlet_options& options = {}) {
+  weft_context* const context = detail::context_of(alpha);
+  weft_dirichlet_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_DIRICHLET_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_dirichlet(context, alpha.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor dirichlet(const tensor& alpha, const dirichlet_options& options = {}) {
+  return detail::must(try_dirichlet(alpha, options));
+}
+
+/* Options of weft::exponential, by name and in this order. Since 1.2. */
+struct exponential_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random numbers of exponential distributions of mean 1 / rate, drawn from the context's generator: -log1p(-u) / rate,
+ * u of all bits of a word, so that small numbers are fine; f32 reaches 16.6 / rate, f64 36.7 / rate. NaN where a rate
+ * is not above 0. The gradient flows to the rate.
+ *   rate: 1 / mean, above 0; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_exponential(const tensor& rate, const exponential_options& options = {}) {
+  weft_context* const context = detail::context_of(rate);
+  weft_exponential_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_EXPONENTIAL_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_exponential(context, rate.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor exponential(const tensor& rate, const exponential_options& options = {}) {
+  return detail::must(try_exponential(rate, options));
+}
+
+/* Options of weft::gamma, by name and in this order. Since 1.2. */
+struct gamma_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+  /* gives the logarithm of the number, which is in range where the number is not; default false */
+  maybe<bool> logarithm = {};
+};
+/* Random numbers of gamma distributions with these shape parameters and rate 1, drawn from the context's generator in
+ * f64 (divide by a rate). NaN where alpha is not above 0 or infinite; of small alpha most numbers are below the type's
+ * range and 0, their logarithms are not. The gradient flows to alpha, implicitly, and no further. Source: Marsaglia,
+ * Tsang (2000); Figurnov et al. (2018).
+ *   alpha: shape parameter, above 0; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_gamma(const tensor& alpha, const gamma_options& options = {}) {
+  weft_context* const context = detail::context_of(alpha);
+  weft_gamma_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_GAMMA_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  if (options.logarithm) {
+    o.present |= WEFT_GAMMA_HAS_LOGARITHM;
+    o.logarithm = *options.logarithm ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_gamma(context, alpha.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor gamma(const tensor& alpha, const gamma_options& options = {}) {
+  return detail::must(try_gamma(alpha, options));
+}
+
+/* Options of weft::geometric, by name and in this order. Since 1.2. */
+struct geometric_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* The number, from 1 on, of the first success in a row of trials of these probabilities, drawn from the context's
+ * generator, in the type of the probabilities. NaN where one is not above 0 or larger than 1.
+ *   probability: of success, above 0, at most 1; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_geometric(const tensor& probability, const geometric_options& options = {}) {
+  weft_context* const context = detail::context_of(probability);
+  weft_geometric_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_GEOMETRIC_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_geometric(context, probability.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor geometric(const tensor& probability, const geometric_options& options = {}) {
+  return detail::must(try_geometric(probability, options));
+}
+
+/* Options of weft::gumbel, by name and in this order. Since 1.2. */
+struct gumbel_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random numbers of Gumbel distributions, drawn from the context's generator: -log(exponential) times scale, plus
+ * location. NaN where a scale is negative or NaN. The gradient flows to both.
+ *   location: what is added; float
+ *   scale: factor, from 0 on; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_gumbel(const tensor& location, const tensor& scale,
+    const gumbel_options& options = {}) {
+  weft_context* const context = detail::context_of(location, scale);
+  weft_gumbel_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_GUMBEL_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_gumbel(context, location.get(), scale.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor gumbel(const tensor& location, const tensor& scale, const gumbel_options& options = {}) {
+  return detail::must(try_gumbel(location, scale, options));
+}
+
+/* Options of weft::laplace, by name and in this order. Since 1.2. */
+struct laplace_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random numbers of Laplace distributions, drawn from the context's generator: exponential numbers of either sign,
+ * times scale, plus location. NaN where a scale is negative or NaN. The gradient flows to both.
+ *   location: what is added; float
+ *   scale: factor, from 0 on; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_laplace(const tensor& location, const tensor& scale,
+    const laplace_options& options = {}) {
+  weft_context* const context = detail::context_of(location, scale);
+  weft_laplace_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_LAPLACE_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_laplace(context, location.get(), scale.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor laplace(const tensor& location, const tensor& scale, const laplace_options& options = {}) {
+  return detail::must(try_laplace(location, scale, options));
+}
+
+/* Options of weft::log_normal, by name and in this order. Since 1.2. */
+struct log_normal_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random numbers whose logarithms are normally distributed with these means and deviations, drawn from the context's
+ * generator. NaN where a deviation is negative or NaN. The gradient flows to both.
+ *   mean: mean; float
+ *   deviation: standard deviation, from 0 on; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_log_normal(const tensor& mean, const tensor& deviation,
+    const log_normal_options& options = {}) {
+  weft_context* const context = detail::context_of(mean, deviation);
+  weft_log_normal_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_LOG_NORMAL_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_log_normal(context, mean.get(), deviation.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor log_normal(const tensor& mean, const tensor& deviation,
+    const log_normal_options& options = {}) {
+  return detail::must(try_log_normal(mean, deviation, options));
+}
+
+/* Options of weft::multinomial, by name and in this order. Since 1.2. */
+struct multinomial_options {
+  maybe<bool> replacement = {}; /* a place may be drawn again; else each at most once; default false */
+};
+/* Places in rows of probabilities, so many of each row, drawn from the context's generator, as i32. With replacement by
+ * where a share of the row's sum falls; without, each place at most once, as draws one after the other would. Shares
+ * that are negative or NaN count as 0 and are not drawn while there are others; a row of nothing else gives its first
+ * places. Source: Vieira, Gumbel-max trick and weighted reservoir sampling (2014).
+ *   probabilities: [..., n], shares of each row, up to a factor a row; float
+ *   count: draws of each row; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_multinomial(const tensor& probabilities, std::int64_t count,
+    const multinomial_options& options = {}) {
+  weft_context* const context = detail::context_of(probabilities);
+  weft_multinomial_opts o{};
+  o.struct_size = sizeof o;
+  if (options.replacement) {
+    o.present |= WEFT_MULTINOMIAL_HAS_REPLACEMENT;
+    o.replacement = *options.replacement ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_multinomial(context, probabilities.get(), count, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor multinomial(const tensor& probabilities, std::int64_t count,
+    const multinomial_options& options = {}) {
+  return detail::must(try_multinomial(probabilities, count, options));
+}
+
+/* Options of weft::normal_of, by name and in this order. Since 1.2. */
+struct normal_of_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random numbers of normal distributions whose means and deviations are tensors, drawn from the context's generator:
+ * mean + deviation times normal. NaN where a deviation is negative or NaN. The gradient flows to both.
+ *   mean: mean; float
+ *   deviation: standard deviation, from 0 on; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_normal_of(const tensor& mean, const tensor& deviation,
+    const normal_of_options& options = {}) {
+  weft_context* const context = detail::context_of(mean, deviation);
+  weft_normal_of_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_NORMAL_OF_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_normal_of(context, mean.get(), deviation.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor normal_of(const tensor& mean, const tensor& deviation,
+    const normal_of_options& options = {}) {
+  return detail::must(try_normal_of(mean, deviation, options));
+}
+
+/* Options of weft::poisson, by name and in this order. Since 1.2. */
+struct poisson_options {
+  ints shape = {}; /* result shape, to which the parameters broadcast; absent: their common one */
+};
+/* Random counts of Poisson distributions with these means, drawn from the context's generator, in the type of the rates
+ * (f16, bf16 and, above 2^24, f32 round them). NaN where a rate is negative, infinite or NaN. Source: below 10 down the
+ * distribution; else Hörmann, The transformed rejection method for Poisson random variables (1993).
+ *   rate: mean, from 0 on; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_poisson(const tensor& rate, const poisson_options& options = {}) {
+  weft_context* const context = detail::context_of(rate);
+  weft_poisson_opts o{};
+  o.struct_size = sizeof o;
+  if (options.shape.given()) {
+    o.present |= WEFT_POISSON_HAS_SHAPE;
+    o.shape = options.shape.data();
+    o.shape_count = options.shape.size();
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_poisson(context, rate.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor poisson(const tensor& rate, const poisson_options& options = {}) {
+  return detail::must(try_poisson(rate, options));
+}
+
+/* Options of weft::randint, by name and in this order. Since 1.2. */
+struct randint_options {
+  maybe<weft::dtype> dtype = {}; /* u8 to u64 or i8 to i64; default i32 */
+  weft::device device = {}; /* where the result is; empty: the context's default */
+};
+/* Random whole numbers, at least low and below high, drawn from the context's generator: the range times 64 random bits
+ * as a fraction (128 where it is above 2^32), so that no number is preferred by more than one in 2^32. The ends are
+ * part of the program.
+ *   shape: result shape; list of integers
+ *   low: the least number; integer
+ *   high: the end, never reached; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_randint(const context& ctx, const ints& shape, std::int64_t low,
+    std::int64_t high, const randint_options& options = {}) {
+  weft_context* const context = ctx.get();
+  weft_randint_opts o{};
+  o.struct_size = sizeof o;
+  if (options.dtype) {
+    o.present |= WEFT_RANDINT_HAS_DTYPE;
+    o.dtype = detail::raw(*options.dtype);
+  }
+  o.device = options.device.get();
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_randint(context, shape.data(), shape.size(), low, high, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor randint(const context& ctx, const ints& shape, std::int64_t low, std::int64_t high,
+    const randint_options& options = {}) {
+  return detail::must(try_randint(ctx, shape, low, high, options));
+}
+
+/* Options of weft::randperm, by name and in this order. Since 1.2. */
+struct randperm_options {
+  maybe<weft::dtype> dtype = {}; /* i32 or i64; default i32 */
+  weft::device device = {}; /* where the result is; empty: the context's default */
+};
+/* The numbers 0 to count - 1 in random order, drawn from the context's generator: the order of as many random words of
+ * 64 bits.
+ *   count: how many numbers; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_randperm(const context& ctx, std::int64_t count,
+    const randperm_options& options = {}) {
+  weft_context* const context = ctx.get();
+  weft_randperm_opts o{};
+  o.struct_size = sizeof o;
+  if (options.dtype) {
+    o.present |= WEFT_RANDPERM_HAS_DTYPE;
+    o.dtype = detail::raw(*options.dtype);
+  }
+  o.device = options.device.get();
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_randperm(context, count, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor randperm(const context& ctx, std::int64_t count, const randperm_options& options = {}) {
+  return detail::must(try_randperm(ctx, count, options));
+}
+
+/* Options of weft::truncated_normal, by name and in this order. Since 1.2. */
+struct truncated_normal_options {
+  maybe<double> mean = {}; /* mean before truncation; default 0 */
+  maybe<double> deviation = {}; /* standard deviation before it; default 1 */
+  maybe<double> low = {}; /* the least number; default -2 */
+  maybe<double> high = {}; /* the largest number; default 2 */
+  maybe<weft::dtype> dtype = {}; /* element type; default f32 */
+  weft::device device = {}; /* where the result is; empty: the context's default */
+};
+/* Random numbers of a normal distribution between two bounds, drawn from the context's generator by the inverse of its
+ * distribution function, in f64 and from the nearer tail, so that bounds far from the mean are as good as others. The
+ * numbers of the distribution are part of the program.
+ *   shape: result shape; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_truncated_normal(const context& ctx, const ints& shape,
+    const truncated_normal_options& options = {}) {
+  weft_context* const context = ctx.get();
+  weft_truncated_normal_opts o{};
+  o.struct_size = sizeof o;
+  if (options.mean) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_MEAN;
+    o.mean = *options.mean;
+  }
+  if (options.deviation) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_DEVIATION;
+    o.deviation = *options.deviation;
+  }
+  if (options.low) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_LOW;
+    o.low = *options.low;
+  }
+  if (options.high) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_HIGH;
+    o.high = *options.high;
+  }
+  if (options.dtype) {
+    o.present |= WEFT_TRUNCATED_NORMAL_HAS_DTYPE;
+    o.dtype = detail::raw(*options.dtype);
+  }
+  o.device = options.device.get();
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_truncated_normal(context, shape.data(), shape.size(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor truncated_normal(const context& ctx, const ints& shape,
+    const truncated_normal_options& options = {}) {
+  return detail::must(try_truncated_normal(ctx, shape, options));
+}
+
+/* Results of weft::amp_non_finite_check_and_unscale. Since 1.2. */
+struct amp_non_finite_check_and_unscale_results {
+  tensor unscaled;
+  tensor found;
+};
+/* A gradient of a scaled loss times inverse_scale, and whether it, or one before it, has an element that is not finite:
+ * 1 where found was above 0 or one is, as a scalar like found. Nothing is read on the host.
+ *   x: a gradient of the scaled loss; float
+ *   found: scalar: above 0 where something was not finite before; float
+ *   inverse_scale: scalar: 1 / scale; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<amp_non_finite_check_and_unscale_results> try_amp_non_finite_check_and_unscale(
+    const tensor& x, const tensor& found, const tensor& inverse_scale) {
+  weft_context* const context = detail::context_of(x, found, inverse_scale);
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_amp_non_finite_check_and_unscale(context, x.get(), found.get(), inverse_scale.get(),
+    &out0, &out1);
+  if (raw != nullptr) return result<amp_non_finite_check_and_unscale_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return amp_non_finite_check_and_unscale_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline amp_non_finite_check_and_unscale_results amp_non_finite_check_and_unscale(const tensor& x,
+    const tensor& found, const tensor& inverse_scale) {
+  return detail::must(try_amp_non_finite_check_and_unscale(x, found, inverse_scale));
+}
+
+/* Options of weft::amp_update_scale, by name and in this order. Since 1.2. */
+struct amp_update_scale_options {
+  maybe<double> growth_factor = {}; /* of the scale after growth_interval steps that were finite; default 2 */
+  maybe<double> backoff_factor = {}; /* of the scale after a step that was not; default 0.5 */
+  maybe<std::int64_t> growth_interval = {}; /* steps, at least 1; default 2000 */
+};
+/* Results of weft::amp_update_scale. Since 1.2. */
+struct amp_update_scale_results {
+  tensor scale;
+  tensor tracker;
+};
+/* The scale of the next step of mixed precision, and the steps since it changed: smaller after a step in which
+ * something was not finite, larger after growth_interval steps in a row that were. Nothing is read on the host.
+ *   scale: scalar: the scale of this step; float
+ *   tracker: scalar: steps since the scale changed; signed integer
+ *   found: scalar: above 0 where something was not finite in this step; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<amp_update_scale_results> try_amp_update_scale(const tensor& scale, const tensor& tracker,
+    const tensor& found, const amp_update_scale_options& options = {}) {
+  weft_context* const context = detail::context_of(scale, tracker, found);
+  weft_amp_update_scale_opts o{};
+  o.struct_size = sizeof o;
+  if (options.growth_factor) {
+    o.present |= WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_FACTOR;
+    o.growth_factor = *options.growth_factor;
+  }
+  if (options.backoff_factor) {
+    o.present |= WEFT_AMP_UPDATE_SCALE_HAS_BACKOFF_FACTOR;
+    o.backoff_factor = *options.backoff_factor;
+  }
+  if (options.growth_interval) {
+    o.present |= WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_INTERVAL;
+    o.growth_interval = *options.growth_interval;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_amp_update_scale(context, scale.get(), tracker.get(), found.get(), &o, &out0, &out1);
+  if (raw != nullptr) return result<amp_update_scale_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return amp_update_scale_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline amp_update_scale_results amp_update_scale(const tensor& scale, const tensor& tracker,
+    const tensor& found, const amp_update_scale_options& options = {}) {
+  return detail::must(try_amp_update_scale(scale, tracker, found, options));
 }
 
 }  // namespace throwing or returning

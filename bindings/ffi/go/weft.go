@@ -521,6 +521,19 @@ const (
 	WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX RngBitGeneratorRngAlgorithm = 2
 )
 
+type OrthogonalPolynomialFamily uint32
+
+const (
+	WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_T OrthogonalPolynomialFamily = 0
+	WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_U OrthogonalPolynomialFamily = 1
+	WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_V OrthogonalPolynomialFamily = 2
+	WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_W OrthogonalPolynomialFamily = 3
+	WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_H OrthogonalPolynomialFamily = 4
+	WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_HE OrthogonalPolynomialFamily = 5
+	WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LAGUERRE_L OrthogonalPolynomialFamily = 6
+	WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P OrthogonalPolynomialFamily = 7
+)
+
 type BceReduction uint32
 
 const (
@@ -756,6 +769,51 @@ const (
 	WEFT_COND_KIND_NUC CondKind = 2
 )
 
+type CtcLossReduction uint32
+
+const (
+	WEFT_CTC_LOSS_REDUCTION_MEAN CtcLossReduction = 0
+	WEFT_CTC_LOSS_REDUCTION_SUM CtcLossReduction = 1
+	WEFT_CTC_LOSS_REDUCTION_NONE CtcLossReduction = 2
+)
+
+type EmbeddingBagMode uint32
+
+const (
+	WEFT_EMBEDDING_BAG_MODE_SUM EmbeddingBagMode = 0
+	WEFT_EMBEDDING_BAG_MODE_MEAN EmbeddingBagMode = 1
+	WEFT_EMBEDDING_BAG_MODE_MAX EmbeddingBagMode = 2
+)
+
+type RnnActivation uint32
+
+const (
+	WEFT_RNN_ACTIVATION_TANH RnnActivation = 0
+	WEFT_RNN_ACTIVATION_RELU RnnActivation = 1
+)
+
+type MeshgridIndexing uint32
+
+const (
+	WEFT_MESHGRID_INDEXING_IJ MeshgridIndexing = 0
+	WEFT_MESHGRID_INDEXING_XY MeshgridIndexing = 1
+)
+
+type WindowForm uint32
+
+const (
+	WEFT_WINDOW_FORM_HANN WindowForm = 0
+	WEFT_WINDOW_FORM_HAMMING WindowForm = 1
+	WEFT_WINDOW_FORM_BLACKMAN WindowForm = 2
+	WEFT_WINDOW_FORM_NUTTALL WindowForm = 3
+	WEFT_WINDOW_FORM_BARTLETT WindowForm = 4
+	WEFT_WINDOW_FORM_COSINE WindowForm = 5
+	WEFT_WINDOW_FORM_GAUSSIAN WindowForm = 6
+	WEFT_WINDOW_FORM_EXPONENTIAL WindowForm = 7
+	WEFT_WINDOW_FORM_KAISER WindowForm = 8
+	WEFT_WINDOW_FORM_GENERAL_COSINE WindowForm = 9
+)
+
 const (
 	WEFT_ABI_MAJOR uint32 = 1
 	WEFT_ABI_MINOR uint32 = 2
@@ -781,11 +839,14 @@ const (
 	WEFT_FLATTEN_HAS_END_AXIS uint64 = 1 << 1
 	WEFT_FULL_HAS_DTYPE uint64 = 1 << 0
 	WEFT_FULL_HAS_INTEGER uint64 = 1 << 1
+	WEFT_FULL_HAS_IMAGINARY uint64 = 1 << 2
 	WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS uint64 = 1 << 0
 	WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS uint64 = 1 << 1
 	WEFT_IOTA_HAS_DTYPE uint64 = 1 << 0
 	WEFT_LINSPACE_HAS_ENDPOINT uint64 = 1 << 0
 	WEFT_LINSPACE_HAS_DTYPE uint64 = 1 << 1
+	WEFT_LINSPACE_HAS_START_IMAGINARY uint64 = 1 << 2
+	WEFT_LINSPACE_HAS_STOP_IMAGINARY uint64 = 1 << 3
 	WEFT_REPEAT_INTERLEAVE_HAS_AXIS uint64 = 1 << 0
 	WEFT_ROLL_HAS_DIMS uint64 = 1 << 0
 	WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS uint64 = 1 << 0
@@ -899,8 +960,11 @@ const (
 	WEFT_CROSS_ENTROPY_HAS_REDUCTION uint64 = 1 << 0
 	WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING uint64 = 1 << 1
 	WEFT_DROPOUT_HAS_RATE uint64 = 1 << 0
+	WEFT_DROPOUT_HAS_SHARED uint64 = 1 << 1
+	WEFT_DROPOUT_HAS_ALPHA uint64 = 1 << 2
 	WEFT_ELU_HAS_ALPHA uint64 = 1 << 0
 	WEFT_EMBEDDING_HAS_DTYPE uint64 = 1 << 0
+	WEFT_EMBEDDING_HAS_PADDING uint64 = 1 << 1
 	WEFT_GELU_HAS_FORM uint64 = 1 << 0
 	WEFT_LAYER_NORM_HAS_AXIS uint64 = 1 << 0
 	WEFT_LAYER_NORM_HAS_EPSILON uint64 = 1 << 1
@@ -930,6 +994,7 @@ const (
 	WEFT_UNIFORM_HAS_LOW uint64 = 1 << 0
 	WEFT_UNIFORM_HAS_HIGH uint64 = 1 << 1
 	WEFT_UNIFORM_HAS_DTYPE uint64 = 1 << 2
+	WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE uint64 = 1 << 0
 	WEFT_ADDCDIV_HAS_VALUE uint64 = 1 << 0
 	WEFT_ADDCMUL_HAS_VALUE uint64 = 1 << 0
 	WEFT_ALLCLOSE_HAS_RTOL uint64 = 1 << 0
@@ -1115,6 +1180,70 @@ const (
 	WEFT_CHOLESKY_SOLVE_HAS_LOWER uint64 = 1 << 0
 	WEFT_CHOLESKY_INVERSE_HAS_LOWER uint64 = 1 << 0
 	WEFT_TENSORINV_HAS_IND uint64 = 1 << 0
+	WEFT_CTC_LOSS_HAS_REDUCTION uint64 = 1 << 0
+	WEFT_CTC_LOSS_HAS_BLANK uint64 = 1 << 1
+	WEFT_CTC_LOSS_HAS_ZERO_INFINITY uint64 = 1 << 2
+	WEFT_EMBEDDING_BAG_HAS_MODE uint64 = 1 << 0
+	WEFT_EMBEDDING_BAG_HAS_PADDING uint64 = 1 << 1
+	WEFT_EMBEDDING_BAG_HAS_INCLUDE_LAST_OFFSET uint64 = 1 << 2
+	WEFT_GRU_HAS_LAYERS uint64 = 1 << 0
+	WEFT_GRU_HAS_BIDIRECTIONAL uint64 = 1 << 1
+	WEFT_GRU_HAS_BIAS uint64 = 1 << 2
+	WEFT_HISTOGRAM_HAS_DENSITY uint64 = 1 << 0
+	WEFT_LSTM_HAS_LAYERS uint64 = 1 << 0
+	WEFT_LSTM_HAS_BIDIRECTIONAL uint64 = 1 << 1
+	WEFT_LSTM_HAS_BIAS uint64 = 1 << 2
+	WEFT_MOST_FREQUENT_HAS_AXIS uint64 = 1 << 0
+	WEFT_MOST_FREQUENT_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_MULTI_HEAD_ATTENTION_HAS_CAUSAL uint64 = 1 << 0
+	WEFT_RNN_HAS_LAYERS uint64 = 1 << 0
+	WEFT_RNN_HAS_BIDIRECTIONAL uint64 = 1 << 1
+	WEFT_RNN_HAS_BIAS uint64 = 1 << 2
+	WEFT_RNN_HAS_ACTIVATION uint64 = 1 << 3
+	WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL uint64 = 1 << 0
+	WEFT_WEIGHT_NORM_HAS_AXIS uint64 = 1 << 0
+	WEFT_COMBINATIONS_HAS_COUNT uint64 = 1 << 0
+	WEFT_COMBINATIONS_HAS_REPLACEMENT uint64 = 1 << 1
+	WEFT_EYE_HAS_COLUMNS uint64 = 1 << 0
+	WEFT_EYE_HAS_OFFSET uint64 = 1 << 1
+	WEFT_EYE_HAS_DTYPE uint64 = 1 << 2
+	WEFT_LOGSPACE_HAS_BASE uint64 = 1 << 0
+	WEFT_LOGSPACE_HAS_DTYPE uint64 = 1 << 1
+	WEFT_MESHGRID_HAS_INDEXING uint64 = 1 << 0
+	WEFT_TRIL_INDICES_HAS_OFFSET uint64 = 1 << 0
+	WEFT_TRIL_INDICES_HAS_DTYPE uint64 = 1 << 1
+	WEFT_TRIU_INDICES_HAS_OFFSET uint64 = 1 << 0
+	WEFT_TRIU_INDICES_HAS_DTYPE uint64 = 1 << 1
+	WEFT_WINDOW_HAS_FORM uint64 = 1 << 0
+	WEFT_WINDOW_HAS_PERIODIC uint64 = 1 << 1
+	WEFT_WINDOW_HAS_PARAMETER uint64 = 1 << 2
+	WEFT_WINDOW_HAS_COEFFICIENTS uint64 = 1 << 3
+	WEFT_WINDOW_HAS_DTYPE uint64 = 1 << 4
+	WEFT_BERNOULLI_OF_HAS_SHAPE uint64 = 1 << 0
+	WEFT_BETA_HAS_SHAPE uint64 = 1 << 0
+	WEFT_BINOMIAL_HAS_SHAPE uint64 = 1 << 0
+	WEFT_CAUCHY_HAS_SHAPE uint64 = 1 << 0
+	WEFT_DIRICHLET_HAS_SHAPE uint64 = 1 << 0
+	WEFT_EXPONENTIAL_HAS_SHAPE uint64 = 1 << 0
+	WEFT_GAMMA_HAS_SHAPE uint64 = 1 << 0
+	WEFT_GAMMA_HAS_LOGARITHM uint64 = 1 << 1
+	WEFT_GEOMETRIC_HAS_SHAPE uint64 = 1 << 0
+	WEFT_GUMBEL_HAS_SHAPE uint64 = 1 << 0
+	WEFT_LAPLACE_HAS_SHAPE uint64 = 1 << 0
+	WEFT_LOG_NORMAL_HAS_SHAPE uint64 = 1 << 0
+	WEFT_MULTINOMIAL_HAS_REPLACEMENT uint64 = 1 << 0
+	WEFT_NORMAL_OF_HAS_SHAPE uint64 = 1 << 0
+	WEFT_POISSON_HAS_SHAPE uint64 = 1 << 0
+	WEFT_RANDINT_HAS_DTYPE uint64 = 1 << 0
+	WEFT_RANDPERM_HAS_DTYPE uint64 = 1 << 0
+	WEFT_TRUNCATED_NORMAL_HAS_MEAN uint64 = 1 << 0
+	WEFT_TRUNCATED_NORMAL_HAS_DEVIATION uint64 = 1 << 1
+	WEFT_TRUNCATED_NORMAL_HAS_LOW uint64 = 1 << 2
+	WEFT_TRUNCATED_NORMAL_HAS_HIGH uint64 = 1 << 3
+	WEFT_TRUNCATED_NORMAL_HAS_DTYPE uint64 = 1 << 4
+	WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_FACTOR uint64 = 1 << 0
+	WEFT_AMP_UPDATE_SCALE_HAS_BACKOFF_FACTOR uint64 = 1 << 1
+	WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_INTERVAL uint64 = 1 << 2
 )
 
 // Proc is what purego.NewCallback makes of a func().
@@ -1302,6 +1431,25 @@ type AdamOptions struct {
 	Epsilon float64
 	WeightDecay float64
 	Present uint64
+	Job Job
+}
+
+type OptimizerSetting struct {
+	Name *byte
+	NameLength uintptr
+	Value float64
+	Group int32
+	Reserved int32
+}
+
+type OptimizerOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Settings *OptimizerSetting
+	SettingCount uintptr
+	GroupOf *int32
+	GroupOfCount uintptr
+	GroupCount uintptr
 	Job Job
 }
 
@@ -1636,6 +1784,7 @@ type FullOpts struct {
 	Dtype Dtype
 	ReservedInteger int32
 	Integer int64
+	Imaginary float64
 	Device Device
 }
 
@@ -1664,6 +1813,8 @@ type LinspaceOpts struct {
 	Present uint64
 	Endpoint int32
 	Dtype Dtype
+	StartImaginary float64
+	StopImaginary float64
 	Device Device
 }
 
@@ -2124,6 +2275,10 @@ type DropoutOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Rate float64
+	Shared *int64
+	SharedCount uint64
+	Alpha int32
+	Reserved int32
 }
 
 type EluOpts struct {
@@ -2138,7 +2293,8 @@ type EmbeddingOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Dtype Dtype
-	Reserved int32
+	ReservedPadding int32
+	Padding int64
 }
 
 type GeluOpts struct {
@@ -2269,6 +2425,13 @@ type UniformOpts struct {
 	Dtype Dtype
 	Reserved int32
 	Device Device
+}
+
+type OrthogonalPolynomialOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Derivative int64
 }
 
 type AddcdivOpts struct {
@@ -3103,6 +3266,322 @@ type TensorinvOpts struct {
 	Ind int64
 }
 
+type CtcLossOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Reduction CtcLossReduction
+	ReservedBlank int32
+	Blank int64
+	ZeroInfinity int32
+	Reserved int32
+}
+
+type EmbeddingBagOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Mode EmbeddingBagMode
+	ReservedPadding int32
+	Padding int64
+	IncludeLastOffset int32
+	Reserved int32
+}
+
+type GruOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Layers int64
+	Bidirectional int32
+	Bias int32
+}
+
+type HistogramOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Density int32
+	Reserved int32
+}
+
+type LstmOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Layers int64
+	Bidirectional int32
+	Bias int32
+}
+
+type MostFrequentOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Keepdims int32
+	Reserved int32
+}
+
+type MultiHeadAttentionOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Causal int32
+	Reserved int32
+}
+
+type RnnOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Layers int64
+	Bidirectional int32
+	Bias int32
+	Activation RnnActivation
+	Reserved int32
+}
+
+type UniqueConsecutiveStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Fill float64
+}
+
+type WeightNormOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type CombinationsOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Count int64
+	Replacement int32
+	Reserved int32
+}
+
+type EyeOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Columns int64
+	Offset int64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
+type LogspaceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Base float64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
+type MeshgridOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Indexing MeshgridIndexing
+	Reserved int32
+}
+
+type TrilIndicesOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
+type TriuIndicesOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Offset int64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
+type WindowOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Form WindowForm
+	Periodic int32
+	Parameter float64
+	Coefficients *float64
+	CoefficientsCount uint64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
+type BernoulliOfOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type BetaOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type BinomialOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type CauchyOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type DirichletOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type ExponentialOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type GammaOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+	Logarithm int32
+	Reserved int32
+}
+
+type GeometricOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type GumbelOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type LaplaceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type LogNormalOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type MultinomialOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Replacement int32
+	Reserved int32
+}
+
+type NormalOfOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type PoissonOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Shape *int64
+	ShapeCount uint64
+}
+
+type RandintOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
+type RandpermOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
+type TruncatedNormalOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Mean float64
+	Deviation float64
+	Low float64
+	High float64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
+type AmpUpdateScaleOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	GrowthFactor float64
+	BackoffFactor float64
+	GrowthInterval int64
+}
+
 // ApiV1 is the table; purego.RegisterFunc makes functions of its addresses.
 type ApiV1 struct {
 	StructSize uintptr
@@ -3392,6 +3871,7 @@ type ApiV1 struct {
 	CheckpointReaderOpenFrom uintptr
 	FunctionFromText uintptr
 	ProgramCompare uintptr
+	OptimizerCreate uintptr
 }
 
 // The functions, after Load.
@@ -3501,6 +3981,7 @@ var (
 	SgdCreateGroups func(ctx Context, params *Tensor, group_of *int32, count uintptr, groups *SgdOptions, group_count uintptr, out *Optimizer) Error
 	AdamCreateGroups func(ctx Context, params *Tensor, group_of *int32, count uintptr, groups *AdamOptions, group_count uintptr, out *Optimizer) Error
 	AdamwCreateGroups func(ctx Context, params *Tensor, group_of *int32, count uintptr, groups *AdamOptions, group_count uintptr, out *Optimizer) Error
+	OptimizerCreate func(ctx Context, name *byte, name_length uintptr, params *Tensor, count uintptr, options *OptimizerOptions, out *Optimizer) Error
 	OptimizerStep func(optimizer Optimizer, grads *Tensor, count uintptr, lr float64) Error
 	OptimizerStepGroups func(optimizer Optimizer, grads *Tensor, count uintptr, lrs *float64, group_count uintptr) Error
 	ScheduleRate func(schedule *ScheduleOptions, step int64, out_rate *float64) Error
@@ -3693,6 +4174,7 @@ var (
 	PrintOptionsInit func(options unsafe.Pointer, size uintptr)
 	SgdOptionsInit func(options unsafe.Pointer, size uintptr)
 	AdamOptionsInit func(options unsafe.Pointer, size uintptr)
+	OptimizerOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScheduleOptionsInit func(options unsafe.Pointer, size uintptr)
 	CheckpointOptionsInit func(options unsafe.Pointer, size uintptr)
 	OpenOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -3787,6 +4269,7 @@ var (
 	NormalOptsInit func(options unsafe.Pointer, size uintptr)
 	RngBitGeneratorOptsInit func(options unsafe.Pointer, size uintptr)
 	UniformOptsInit func(options unsafe.Pointer, size uintptr)
+	OrthogonalPolynomialOptsInit func(options unsafe.Pointer, size uintptr)
 	AddcdivOptsInit func(options unsafe.Pointer, size uintptr)
 	AddcmulOptsInit func(options unsafe.Pointer, size uintptr)
 	AllcloseOptsInit func(options unsafe.Pointer, size uintptr)
@@ -3883,6 +4366,41 @@ var (
 	CholeskySolveOptsInit func(options unsafe.Pointer, size uintptr)
 	CholeskyInverseOptsInit func(options unsafe.Pointer, size uintptr)
 	TensorinvOptsInit func(options unsafe.Pointer, size uintptr)
+	CtcLossOptsInit func(options unsafe.Pointer, size uintptr)
+	EmbeddingBagOptsInit func(options unsafe.Pointer, size uintptr)
+	GruOptsInit func(options unsafe.Pointer, size uintptr)
+	HistogramOptsInit func(options unsafe.Pointer, size uintptr)
+	LstmOptsInit func(options unsafe.Pointer, size uintptr)
+	MostFrequentOptsInit func(options unsafe.Pointer, size uintptr)
+	MultiHeadAttentionOptsInit func(options unsafe.Pointer, size uintptr)
+	RnnOptsInit func(options unsafe.Pointer, size uintptr)
+	UniqueConsecutiveStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	WeightNormOptsInit func(options unsafe.Pointer, size uintptr)
+	CombinationsOptsInit func(options unsafe.Pointer, size uintptr)
+	EyeOptsInit func(options unsafe.Pointer, size uintptr)
+	LogspaceOptsInit func(options unsafe.Pointer, size uintptr)
+	MeshgridOptsInit func(options unsafe.Pointer, size uintptr)
+	TrilIndicesOptsInit func(options unsafe.Pointer, size uintptr)
+	TriuIndicesOptsInit func(options unsafe.Pointer, size uintptr)
+	WindowOptsInit func(options unsafe.Pointer, size uintptr)
+	BernoulliOfOptsInit func(options unsafe.Pointer, size uintptr)
+	BetaOptsInit func(options unsafe.Pointer, size uintptr)
+	BinomialOptsInit func(options unsafe.Pointer, size uintptr)
+	CauchyOptsInit func(options unsafe.Pointer, size uintptr)
+	DirichletOptsInit func(options unsafe.Pointer, size uintptr)
+	ExponentialOptsInit func(options unsafe.Pointer, size uintptr)
+	GammaOptsInit func(options unsafe.Pointer, size uintptr)
+	GeometricOptsInit func(options unsafe.Pointer, size uintptr)
+	GumbelOptsInit func(options unsafe.Pointer, size uintptr)
+	LaplaceOptsInit func(options unsafe.Pointer, size uintptr)
+	LogNormalOptsInit func(options unsafe.Pointer, size uintptr)
+	MultinomialOptsInit func(options unsafe.Pointer, size uintptr)
+	NormalOfOptsInit func(options unsafe.Pointer, size uintptr)
+	PoissonOptsInit func(options unsafe.Pointer, size uintptr)
+	RandintOptsInit func(options unsafe.Pointer, size uintptr)
+	RandpermOptsInit func(options unsafe.Pointer, size uintptr)
+	TruncatedNormalOptsInit func(options unsafe.Pointer, size uintptr)
+	AmpUpdateScaleOptsInit func(options unsafe.Pointer, size uintptr)
 	StopGradient func(ctx Context, x Tensor, out *Tensor) Error
 	Abs func(ctx Context, x Tensor, out *Tensor) Error
 	Add func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
@@ -4057,6 +4575,28 @@ var (
 	Zeta func(ctx Context, x Tensor, q Tensor, out *Tensor) Error
 	BesselI0e func(ctx Context, x Tensor, out *Tensor) Error
 	BesselI1e func(ctx Context, x Tensor, out *Tensor) Error
+	BesselI0 func(ctx Context, x Tensor, out *Tensor) Error
+	BesselI1 func(ctx Context, x Tensor, out *Tensor) Error
+	BesselJ0 func(ctx Context, x Tensor, out *Tensor) Error
+	BesselJ1 func(ctx Context, x Tensor, out *Tensor) Error
+	BesselY0 func(ctx Context, x Tensor, out *Tensor) Error
+	BesselY1 func(ctx Context, x Tensor, out *Tensor) Error
+	BesselK0 func(ctx Context, x Tensor, out *Tensor) Error
+	BesselK1 func(ctx Context, x Tensor, out *Tensor) Error
+	BesselK0e func(ctx Context, x Tensor, out *Tensor) Error
+	BesselK1e func(ctx Context, x Tensor, out *Tensor) Error
+	Erfcx func(ctx Context, x Tensor, out *Tensor) Error
+	Ndtr func(ctx Context, x Tensor, out *Tensor) Error
+	Ndtri func(ctx Context, x Tensor, out *Tensor) Error
+	LogNdtr func(ctx Context, x Tensor, out *Tensor) Error
+	Igamma func(ctx Context, a Tensor, x Tensor, out *Tensor) Error
+	Igammac func(ctx Context, a Tensor, x Tensor, out *Tensor) Error
+	Mvlgamma func(ctx Context, x Tensor, p int64, out *Tensor) Error
+	Gcd func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Lcm func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Frexp func(ctx Context, x Tensor, out_mantissa *Tensor, out_exponent *Tensor) Error
+	OrthogonalPolynomial func(ctx Context, x Tensor, n Tensor, family OrthogonalPolynomialFamily, opts *OrthogonalPolynomialOpts, out *Tensor) Error
+	Polar func(ctx Context, size Tensor, angle Tensor, out *Tensor) Error
 	Addcdiv func(ctx Context, x Tensor, y Tensor, z Tensor, opts *AddcdivOpts, out *Tensor) Error
 	Addcmul func(ctx Context, x Tensor, y Tensor, z Tensor, opts *AddcmulOpts, out *Tensor) Error
 	Allclose func(ctx Context, x Tensor, y Tensor, opts *AllcloseOpts, out *Tensor) Error
@@ -4223,6 +4763,45 @@ var (
 	HouseholderProduct func(ctx Context, v Tensor, tau Tensor, out *Tensor) Error
 	Tensorsolve func(ctx Context, a Tensor, b Tensor, out *Tensor) Error
 	Tensorinv func(ctx Context, a Tensor, opts *TensorinvOpts, out *Tensor) Error
+	CtcLoss func(ctx Context, x Tensor, labels Tensor, steps Tensor, lengths Tensor, opts *CtcLossOpts, out *Tensor) Error
+	Einsum func(ctx Context, xs *Tensor, xs_count uintptr, equation *byte, equation_length uintptr, out *Tensor) Error
+	EmbeddingBag func(ctx Context, table Tensor, ids Tensor, offsets Tensor, weights Tensor, opts *EmbeddingBagOpts, out *Tensor) Error
+	Gru func(ctx Context, x Tensor, h Tensor, weights *Tensor, weights_count uintptr, opts *GruOpts, out_y *Tensor, out_h *Tensor) Error
+	Histogram func(ctx Context, x Tensor, edges Tensor, weights Tensor, opts *HistogramOpts, out *Tensor) Error
+	Lstm func(ctx Context, x Tensor, h Tensor, c Tensor, weights *Tensor, weights_count uintptr, opts *LstmOpts, out_y *Tensor, out_h *Tensor, out_c *Tensor) Error
+	MostFrequent func(ctx Context, x Tensor, opts *MostFrequentOpts, out_values *Tensor, out_indices *Tensor) Error
+	MultiHeadAttention func(ctx Context, query Tensor, key Tensor, value Tensor, query_weight Tensor, key_weight Tensor, value_weight Tensor, out_weight Tensor, query_bias Tensor, key_bias Tensor, value_bias Tensor, out_bias Tensor, mask Tensor, heads int64, opts *MultiHeadAttentionOpts, out *Tensor) Error
+	Rnn func(ctx Context, x Tensor, h Tensor, weights *Tensor, weights_count uintptr, opts *RnnOpts, out_y *Tensor, out_h *Tensor) Error
+	Tensordot func(ctx Context, x Tensor, y Tensor, x_dims *int64, x_dims_count uintptr, y_dims *int64, y_dims_count uintptr, out *Tensor) Error
+	UniqueConsecutiveStatic func(ctx Context, x Tensor, size int64, opts *UniqueConsecutiveStaticOpts, out_values *Tensor, out_count *Tensor, out_inverse *Tensor, out_counts *Tensor) Error
+	WeightNorm func(ctx Context, v Tensor, g Tensor, opts *WeightNormOpts, out *Tensor) Error
+	CartesianProd func(ctx Context, inputs *Tensor, inputs_count uintptr, out *Tensor) Error
+	Combinations func(ctx Context, x Tensor, opts *CombinationsOpts, out *Tensor) Error
+	Eye func(ctx Context, rows int64, opts *EyeOpts, out *Tensor) Error
+	Logspace func(ctx Context, start float64, stop float64, count int64, opts *LogspaceOpts, out *Tensor) Error
+	Meshgrid func(ctx Context, inputs *Tensor, inputs_count uintptr, opts *MeshgridOpts, out *Tensor) Error
+	TrilIndices func(ctx Context, rows int64, columns int64, opts *TrilIndicesOpts, out *Tensor) Error
+	TriuIndices func(ctx Context, rows int64, columns int64, opts *TriuIndicesOpts, out *Tensor) Error
+	Window func(ctx Context, count int64, opts *WindowOpts, out *Tensor) Error
+	BernoulliOf func(ctx Context, probability Tensor, opts *BernoulliOfOpts, out *Tensor) Error
+	Beta func(ctx Context, alpha Tensor, beta Tensor, opts *BetaOpts, out *Tensor) Error
+	Binomial func(ctx Context, trials Tensor, probability Tensor, opts *BinomialOpts, out *Tensor) Error
+	Cauchy func(ctx Context, location Tensor, scale Tensor, opts *CauchyOpts, out *Tensor) Error
+	Dirichlet func(ctx Context, alpha Tensor, opts *DirichletOpts, out *Tensor) Error
+	Exponential func(ctx Context, rate Tensor, opts *ExponentialOpts, out *Tensor) Error
+	Gamma func(ctx Context, alpha Tensor, opts *GammaOpts, out *Tensor) Error
+	Geometric func(ctx Context, probability Tensor, opts *GeometricOpts, out *Tensor) Error
+	Gumbel func(ctx Context, location Tensor, scale Tensor, opts *GumbelOpts, out *Tensor) Error
+	Laplace func(ctx Context, location Tensor, scale Tensor, opts *LaplaceOpts, out *Tensor) Error
+	LogNormal func(ctx Context, mean Tensor, deviation Tensor, opts *LogNormalOpts, out *Tensor) Error
+	Multinomial func(ctx Context, probabilities Tensor, count int64, opts *MultinomialOpts, out *Tensor) Error
+	NormalOf func(ctx Context, mean Tensor, deviation Tensor, opts *NormalOfOpts, out *Tensor) Error
+	Poisson func(ctx Context, rate Tensor, opts *PoissonOpts, out *Tensor) Error
+	Randint func(ctx Context, shape *int64, shape_count uintptr, low int64, high int64, opts *RandintOpts, out *Tensor) Error
+	Randperm func(ctx Context, count int64, opts *RandpermOpts, out *Tensor) Error
+	TruncatedNormal func(ctx Context, shape *int64, shape_count uintptr, opts *TruncatedNormalOpts, out *Tensor) Error
+	AmpNonFiniteCheckAndUnscale func(ctx Context, x Tensor, found Tensor, inverse_scale Tensor, out_unscaled *Tensor, out_found *Tensor) Error
+	AmpUpdateScale func(ctx Context, scale Tensor, tracker Tensor, found Tensor, opts *AmpUpdateScaleOpts, out_scale *Tensor, out_tracker *Tensor) Error
 )
 
 // Functions has the address of each variable by the function's name in C.
@@ -4332,6 +4911,7 @@ var Functions = map[string]any{
 	"weft_sgd_create_groups": &SgdCreateGroups,
 	"weft_adam_create_groups": &AdamCreateGroups,
 	"weft_adamw_create_groups": &AdamwCreateGroups,
+	"weft_optimizer_create": &OptimizerCreate,
 	"weft_optimizer_step": &OptimizerStep,
 	"weft_optimizer_step_groups": &OptimizerStepGroups,
 	"weft_schedule_rate": &ScheduleRate,
@@ -4524,6 +5104,7 @@ var Functions = map[string]any{
 	"weft_print_options_init": &PrintOptionsInit,
 	"weft_sgd_options_init": &SgdOptionsInit,
 	"weft_adam_options_init": &AdamOptionsInit,
+	"weft_optimizer_options_init": &OptimizerOptionsInit,
 	"weft_schedule_options_init": &ScheduleOptionsInit,
 	"weft_checkpoint_options_init": &CheckpointOptionsInit,
 	"weft_open_options_init": &OpenOptionsInit,
@@ -4618,6 +5199,7 @@ var Functions = map[string]any{
 	"weft_normal_opts_init": &NormalOptsInit,
 	"weft_rng_bit_generator_opts_init": &RngBitGeneratorOptsInit,
 	"weft_uniform_opts_init": &UniformOptsInit,
+	"weft_orthogonal_polynomial_opts_init": &OrthogonalPolynomialOptsInit,
 	"weft_addcdiv_opts_init": &AddcdivOptsInit,
 	"weft_addcmul_opts_init": &AddcmulOptsInit,
 	"weft_allclose_opts_init": &AllcloseOptsInit,
@@ -4714,6 +5296,41 @@ var Functions = map[string]any{
 	"weft_cholesky_solve_opts_init": &CholeskySolveOptsInit,
 	"weft_cholesky_inverse_opts_init": &CholeskyInverseOptsInit,
 	"weft_tensorinv_opts_init": &TensorinvOptsInit,
+	"weft_ctc_loss_opts_init": &CtcLossOptsInit,
+	"weft_embedding_bag_opts_init": &EmbeddingBagOptsInit,
+	"weft_gru_opts_init": &GruOptsInit,
+	"weft_histogram_opts_init": &HistogramOptsInit,
+	"weft_lstm_opts_init": &LstmOptsInit,
+	"weft_most_frequent_opts_init": &MostFrequentOptsInit,
+	"weft_multi_head_attention_opts_init": &MultiHeadAttentionOptsInit,
+	"weft_rnn_opts_init": &RnnOptsInit,
+	"weft_unique_consecutive_static_opts_init": &UniqueConsecutiveStaticOptsInit,
+	"weft_weight_norm_opts_init": &WeightNormOptsInit,
+	"weft_combinations_opts_init": &CombinationsOptsInit,
+	"weft_eye_opts_init": &EyeOptsInit,
+	"weft_logspace_opts_init": &LogspaceOptsInit,
+	"weft_meshgrid_opts_init": &MeshgridOptsInit,
+	"weft_tril_indices_opts_init": &TrilIndicesOptsInit,
+	"weft_triu_indices_opts_init": &TriuIndicesOptsInit,
+	"weft_window_opts_init": &WindowOptsInit,
+	"weft_bernoulli_of_opts_init": &BernoulliOfOptsInit,
+	"weft_beta_opts_init": &BetaOptsInit,
+	"weft_binomial_opts_init": &BinomialOptsInit,
+	"weft_cauchy_opts_init": &CauchyOptsInit,
+	"weft_dirichlet_opts_init": &DirichletOptsInit,
+	"weft_exponential_opts_init": &ExponentialOptsInit,
+	"weft_gamma_opts_init": &GammaOptsInit,
+	"weft_geometric_opts_init": &GeometricOptsInit,
+	"weft_gumbel_opts_init": &GumbelOptsInit,
+	"weft_laplace_opts_init": &LaplaceOptsInit,
+	"weft_log_normal_opts_init": &LogNormalOptsInit,
+	"weft_multinomial_opts_init": &MultinomialOptsInit,
+	"weft_normal_of_opts_init": &NormalOfOptsInit,
+	"weft_poisson_opts_init": &PoissonOptsInit,
+	"weft_randint_opts_init": &RandintOptsInit,
+	"weft_randperm_opts_init": &RandpermOptsInit,
+	"weft_truncated_normal_opts_init": &TruncatedNormalOptsInit,
+	"weft_amp_update_scale_opts_init": &AmpUpdateScaleOptsInit,
 	"weft_stop_gradient": &StopGradient,
 	"weft_abs": &Abs,
 	"weft_add": &Add,
@@ -4888,6 +5505,28 @@ var Functions = map[string]any{
 	"weft_zeta": &Zeta,
 	"weft_bessel_i0e": &BesselI0e,
 	"weft_bessel_i1e": &BesselI1e,
+	"weft_bessel_i0": &BesselI0,
+	"weft_bessel_i1": &BesselI1,
+	"weft_bessel_j0": &BesselJ0,
+	"weft_bessel_j1": &BesselJ1,
+	"weft_bessel_y0": &BesselY0,
+	"weft_bessel_y1": &BesselY1,
+	"weft_bessel_k0": &BesselK0,
+	"weft_bessel_k1": &BesselK1,
+	"weft_bessel_k0e": &BesselK0e,
+	"weft_bessel_k1e": &BesselK1e,
+	"weft_erfcx": &Erfcx,
+	"weft_ndtr": &Ndtr,
+	"weft_ndtri": &Ndtri,
+	"weft_log_ndtr": &LogNdtr,
+	"weft_igamma": &Igamma,
+	"weft_igammac": &Igammac,
+	"weft_mvlgamma": &Mvlgamma,
+	"weft_gcd": &Gcd,
+	"weft_lcm": &Lcm,
+	"weft_frexp": &Frexp,
+	"weft_orthogonal_polynomial": &OrthogonalPolynomial,
+	"weft_polar": &Polar,
 	"weft_addcdiv": &Addcdiv,
 	"weft_addcmul": &Addcmul,
 	"weft_allclose": &Allclose,
@@ -5054,6 +5693,45 @@ var Functions = map[string]any{
 	"weft_householder_product": &HouseholderProduct,
 	"weft_tensorsolve": &Tensorsolve,
 	"weft_tensorinv": &Tensorinv,
+	"weft_ctc_loss": &CtcLoss,
+	"weft_einsum": &Einsum,
+	"weft_embedding_bag": &EmbeddingBag,
+	"weft_gru": &Gru,
+	"weft_histogram": &Histogram,
+	"weft_lstm": &Lstm,
+	"weft_most_frequent": &MostFrequent,
+	"weft_multi_head_attention": &MultiHeadAttention,
+	"weft_rnn": &Rnn,
+	"weft_tensordot": &Tensordot,
+	"weft_unique_consecutive_static": &UniqueConsecutiveStatic,
+	"weft_weight_norm": &WeightNorm,
+	"weft_cartesian_prod": &CartesianProd,
+	"weft_combinations": &Combinations,
+	"weft_eye": &Eye,
+	"weft_logspace": &Logspace,
+	"weft_meshgrid": &Meshgrid,
+	"weft_tril_indices": &TrilIndices,
+	"weft_triu_indices": &TriuIndices,
+	"weft_window": &Window,
+	"weft_bernoulli_of": &BernoulliOf,
+	"weft_beta": &Beta,
+	"weft_binomial": &Binomial,
+	"weft_cauchy": &Cauchy,
+	"weft_dirichlet": &Dirichlet,
+	"weft_exponential": &Exponential,
+	"weft_gamma": &Gamma,
+	"weft_geometric": &Geometric,
+	"weft_gumbel": &Gumbel,
+	"weft_laplace": &Laplace,
+	"weft_log_normal": &LogNormal,
+	"weft_multinomial": &Multinomial,
+	"weft_normal_of": &NormalOf,
+	"weft_poisson": &Poisson,
+	"weft_randint": &Randint,
+	"weft_randperm": &Randperm,
+	"weft_truncated_normal": &TruncatedNormal,
+	"weft_amp_non_finite_check_and_unscale": &AmpNonFiniteCheckAndUnscale,
+	"weft_amp_update_scale": &AmpUpdateScale,
 }
 
 // Load opens the library; one of another ABI major is refused. Functions that it does not have yet stay nil.

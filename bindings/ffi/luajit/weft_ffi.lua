@@ -393,6 +393,17 @@ typedef enum weft_rng_bit_generator_rng_algorithm {
   WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX = 2,
   WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_FORCE32 = 2147483647,
 } weft_rng_bit_generator_rng_algorithm;
+typedef enum weft_orthogonal_polynomial_family {
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_T = 0,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_U = 1,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_V = 2,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_W = 3,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_H = 4,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_HE = 5,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LAGUERRE_L = 6,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P = 7,
+  WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_FORCE32 = 2147483647,
+} weft_orthogonal_polynomial_family;
 typedef enum weft_bce_reduction {
   WEFT_BCE_REDUCTION_MEAN = 0,
   WEFT_BCE_REDUCTION_SUM = 1,
@@ -572,6 +583,41 @@ typedef enum weft_cond_kind {
   WEFT_COND_KIND_NUC = 2,
   WEFT_COND_KIND_FORCE32 = 2147483647,
 } weft_cond_kind;
+typedef enum weft_ctc_loss_reduction {
+  WEFT_CTC_LOSS_REDUCTION_MEAN = 0,
+  WEFT_CTC_LOSS_REDUCTION_SUM = 1,
+  WEFT_CTC_LOSS_REDUCTION_NONE = 2,
+  WEFT_CTC_LOSS_REDUCTION_FORCE32 = 2147483647,
+} weft_ctc_loss_reduction;
+typedef enum weft_embedding_bag_mode {
+  WEFT_EMBEDDING_BAG_MODE_SUM = 0,
+  WEFT_EMBEDDING_BAG_MODE_MEAN = 1,
+  WEFT_EMBEDDING_BAG_MODE_MAX = 2,
+  WEFT_EMBEDDING_BAG_MODE_FORCE32 = 2147483647,
+} weft_embedding_bag_mode;
+typedef enum weft_rnn_activation {
+  WEFT_RNN_ACTIVATION_TANH = 0,
+  WEFT_RNN_ACTIVATION_RELU = 1,
+  WEFT_RNN_ACTIVATION_FORCE32 = 2147483647,
+} weft_rnn_activation;
+typedef enum weft_meshgrid_indexing {
+  WEFT_MESHGRID_INDEXING_IJ = 0,
+  WEFT_MESHGRID_INDEXING_XY = 1,
+  WEFT_MESHGRID_INDEXING_FORCE32 = 2147483647,
+} weft_meshgrid_indexing;
+typedef enum weft_window_form {
+  WEFT_WINDOW_FORM_HANN = 0,
+  WEFT_WINDOW_FORM_HAMMING = 1,
+  WEFT_WINDOW_FORM_BLACKMAN = 2,
+  WEFT_WINDOW_FORM_NUTTALL = 3,
+  WEFT_WINDOW_FORM_BARTLETT = 4,
+  WEFT_WINDOW_FORM_COSINE = 5,
+  WEFT_WINDOW_FORM_GAUSSIAN = 6,
+  WEFT_WINDOW_FORM_EXPONENTIAL = 7,
+  WEFT_WINDOW_FORM_KAISER = 8,
+  WEFT_WINDOW_FORM_GENERAL_COSINE = 9,
+  WEFT_WINDOW_FORM_FORCE32 = 2147483647,
+} weft_window_form;
 typedef struct weft_tensor_info {
   weft_dtype dtype;
   uint32_t rank;
@@ -725,6 +771,23 @@ typedef struct weft_adam_options {
   uint64_t present;
   weft_job* job;
 } weft_adam_options;
+typedef struct weft_optimizer_setting {
+  const char* name;
+  size_t name_length;
+  double value;
+  int32_t group;
+  int32_t reserved;
+} weft_optimizer_setting;
+typedef struct weft_optimizer_options {
+  size_t struct_size;
+  const void* next;
+  const weft_optimizer_setting* settings;
+  size_t setting_count;
+  const int32_t* group_of;
+  size_t group_of_count;
+  size_t group_count;
+  weft_job* job;
+} weft_optimizer_options;
 typedef struct weft_schedule_options {
   size_t struct_size;
   const void* next;
@@ -1024,6 +1087,7 @@ typedef struct weft_full_opts {
   weft_dtype dtype;
   int32_t reserved_integer;
   int64_t integer;
+  double imaginary;
   weft_device* device;
 } weft_full_opts;
 typedef struct weft_gather_opts {
@@ -1049,6 +1113,8 @@ typedef struct weft_linspace_opts {
   uint64_t present;
   int32_t endpoint;
   weft_dtype dtype;
+  double start_imaginary;
+  double stop_imaginary;
   weft_device* device;
 } weft_linspace_opts;
 typedef struct weft_repeat_interleave_opts {
@@ -1461,6 +1527,10 @@ typedef struct weft_dropout_opts {
   const void* next;
   uint64_t present;
   double rate;
+  const int64_t* shared;
+  uint64_t shared_count;
+  int32_t alpha;
+  int32_t reserved;
 } weft_dropout_opts;
 typedef struct weft_elu_opts {
   size_t struct_size;
@@ -1473,7 +1543,8 @@ typedef struct weft_embedding_opts {
   const void* next;
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  int32_t reserved_padding;
+  int64_t padding;
 } weft_embedding_opts;
 typedef struct weft_gelu_opts {
   size_t struct_size;
@@ -1590,6 +1661,12 @@ typedef struct weft_uniform_opts {
   int32_t reserved;
   weft_device* device;
 } weft_uniform_opts;
+typedef struct weft_orthogonal_polynomial_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t derivative;
+} weft_orthogonal_polynomial_opts;
 typedef struct weft_addcdiv_opts {
   size_t struct_size;
   const void* next;
@@ -2326,6 +2403,287 @@ typedef struct weft_tensorinv_opts {
   uint64_t present;
   int64_t ind;
 } weft_tensorinv_opts;
+typedef struct weft_ctc_loss_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_ctc_loss_reduction reduction;
+  int32_t reserved_blank;
+  int64_t blank;
+  int32_t zero_infinity;
+  int32_t reserved;
+} weft_ctc_loss_opts;
+typedef struct weft_embedding_bag_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_embedding_bag_mode mode;
+  int32_t reserved_padding;
+  int64_t padding;
+  int32_t include_last_offset;
+  int32_t reserved;
+} weft_embedding_bag_opts;
+typedef struct weft_gru_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t layers;
+  int32_t bidirectional;
+  int32_t bias;
+} weft_gru_opts;
+typedef struct weft_histogram_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t density;
+  int32_t reserved;
+} weft_histogram_opts;
+typedef struct weft_lstm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t layers;
+  int32_t bidirectional;
+  int32_t bias;
+} weft_lstm_opts;
+typedef struct weft_most_frequent_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_most_frequent_opts;
+typedef struct weft_multi_head_attention_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t causal;
+  int32_t reserved;
+} weft_multi_head_attention_opts;
+typedef struct weft_rnn_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t layers;
+  int32_t bidirectional;
+  int32_t bias;
+  weft_rnn_activation activation;
+  int32_t reserved;
+} weft_rnn_opts;
+typedef struct weft_unique_consecutive_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double fill;
+} weft_unique_consecutive_static_opts;
+typedef struct weft_weight_norm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_weight_norm_opts;
+typedef struct weft_combinations_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t count;
+  int32_t replacement;
+  int32_t reserved;
+} weft_combinations_opts;
+typedef struct weft_eye_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t columns;
+  int64_t offset;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_eye_opts;
+typedef struct weft_logspace_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double base;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_logspace_opts;
+typedef struct weft_meshgrid_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_meshgrid_indexing indexing;
+  int32_t reserved;
+} weft_meshgrid_opts;
+typedef struct weft_tril_indices_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_tril_indices_opts;
+typedef struct weft_triu_indices_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t offset;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_triu_indices_opts;
+typedef struct weft_window_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_window_form form;
+  int32_t periodic;
+  double parameter;
+  const double* coefficients;
+  uint64_t coefficients_count;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_window_opts;
+typedef struct weft_bernoulli_of_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_bernoulli_of_opts;
+typedef struct weft_beta_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_beta_opts;
+typedef struct weft_binomial_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_binomial_opts;
+typedef struct weft_cauchy_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_cauchy_opts;
+typedef struct weft_dirichlet_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_dirichlet_opts;
+typedef struct weft_exponential_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_exponential_opts;
+typedef struct weft_gamma_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+  int32_t logarithm;
+  int32_t reserved;
+} weft_gamma_opts;
+typedef struct weft_geometric_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_geometric_opts;
+typedef struct weft_gumbel_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_gumbel_opts;
+typedef struct weft_laplace_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_laplace_opts;
+typedef struct weft_log_normal_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_log_normal_opts;
+typedef struct weft_multinomial_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t replacement;
+  int32_t reserved;
+} weft_multinomial_opts;
+typedef struct weft_normal_of_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_normal_of_opts;
+typedef struct weft_poisson_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* shape;
+  uint64_t shape_count;
+} weft_poisson_opts;
+typedef struct weft_randint_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_randint_opts;
+typedef struct weft_randperm_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_randperm_opts;
+typedef struct weft_truncated_normal_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double mean;
+  double deviation;
+  double low;
+  double high;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_truncated_normal_opts;
+typedef struct weft_amp_update_scale_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double growth_factor;
+  double backoff_factor;
+  int64_t growth_interval;
+} weft_amp_update_scale_opts;
 struct weft_api_v1 {
   size_t struct_size;
   const char* (*release_version)(void);
@@ -2614,6 +2972,7 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_reader_open_from)(weft_context* ctx, const weft_source* source, const weft_open_options* options, weft_checkpoint_reader** out);
   weft_error* (*function_from_text)(weft_context* ctx, const char* text, size_t length, weft_function** out);
   weft_error* (*program_compare)(weft_context* ctx, const char* before_path, size_t before_path_length, const char* now_path, size_t now_path_length, weft_tree** out);
+  weft_error* (*optimizer_create)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* params, size_t count, const weft_optimizer_options* options, weft_optimizer** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -2720,6 +3079,7 @@ weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, siz
 weft_error* weft_sgd_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_sgd_options* groups, size_t group_count, weft_optimizer** out);
 weft_error* weft_adam_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
 weft_error* weft_adamw_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count, const weft_adam_options* groups, size_t group_count, weft_optimizer** out);
+weft_error* weft_optimizer_create(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* params, size_t count, const weft_optimizer_options* options, weft_optimizer** out);
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, double lr);
 weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
 weft_error* weft_schedule_rate(const weft_schedule_options* schedule, int64_t step, double* out_rate);
@@ -2912,6 +3272,7 @@ void weft_memory_stats_init(void* options, size_t size);
 void weft_print_options_init(void* options, size_t size);
 void weft_sgd_options_init(void* options, size_t size);
 void weft_adam_options_init(void* options, size_t size);
+void weft_optimizer_options_init(void* options, size_t size);
 void weft_schedule_options_init(void* options, size_t size);
 void weft_checkpoint_options_init(void* options, size_t size);
 void weft_open_options_init(void* options, size_t size);
@@ -3006,6 +3367,7 @@ void weft_categorical_opts_init(void* options, size_t size);
 void weft_normal_opts_init(void* options, size_t size);
 void weft_rng_bit_generator_opts_init(void* options, size_t size);
 void weft_uniform_opts_init(void* options, size_t size);
+void weft_orthogonal_polynomial_opts_init(void* options, size_t size);
 void weft_addcdiv_opts_init(void* options, size_t size);
 void weft_addcmul_opts_init(void* options, size_t size);
 void weft_allclose_opts_init(void* options, size_t size);
@@ -3102,6 +3464,41 @@ void weft_cond_opts_init(void* options, size_t size);
 void weft_cholesky_solve_opts_init(void* options, size_t size);
 void weft_cholesky_inverse_opts_init(void* options, size_t size);
 void weft_tensorinv_opts_init(void* options, size_t size);
+void weft_ctc_loss_opts_init(void* options, size_t size);
+void weft_embedding_bag_opts_init(void* options, size_t size);
+void weft_gru_opts_init(void* options, size_t size);
+void weft_histogram_opts_init(void* options, size_t size);
+void weft_lstm_opts_init(void* options, size_t size);
+void weft_most_frequent_opts_init(void* options, size_t size);
+void weft_multi_head_attention_opts_init(void* options, size_t size);
+void weft_rnn_opts_init(void* options, size_t size);
+void weft_unique_consecutive_static_opts_init(void* options, size_t size);
+void weft_weight_norm_opts_init(void* options, size_t size);
+void weft_combinations_opts_init(void* options, size_t size);
+void weft_eye_opts_init(void* options, size_t size);
+void weft_logspace_opts_init(void* options, size_t size);
+void weft_meshgrid_opts_init(void* options, size_t size);
+void weft_tril_indices_opts_init(void* options, size_t size);
+void weft_triu_indices_opts_init(void* options, size_t size);
+void weft_window_opts_init(void* options, size_t size);
+void weft_bernoulli_of_opts_init(void* options, size_t size);
+void weft_beta_opts_init(void* options, size_t size);
+void weft_binomial_opts_init(void* options, size_t size);
+void weft_cauchy_opts_init(void* options, size_t size);
+void weft_dirichlet_opts_init(void* options, size_t size);
+void weft_exponential_opts_init(void* options, size_t size);
+void weft_gamma_opts_init(void* options, size_t size);
+void weft_geometric_opts_init(void* options, size_t size);
+void weft_gumbel_opts_init(void* options, size_t size);
+void weft_laplace_opts_init(void* options, size_t size);
+void weft_log_normal_opts_init(void* options, size_t size);
+void weft_multinomial_opts_init(void* options, size_t size);
+void weft_normal_of_opts_init(void* options, size_t size);
+void weft_poisson_opts_init(void* options, size_t size);
+void weft_randint_opts_init(void* options, size_t size);
+void weft_randperm_opts_init(void* options, size_t size);
+void weft_truncated_normal_opts_init(void* options, size_t size);
+void weft_amp_update_scale_opts_init(void* options, size_t size);
 weft_error* weft_stop_gradient(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_abs(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_add(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
@@ -3276,6 +3673,28 @@ weft_error* weft_polygamma(weft_context* ctx, weft_tensor* n, weft_tensor* x, we
 weft_error* weft_zeta(weft_context* ctx, weft_tensor* x, weft_tensor* q, weft_tensor** out);
 weft_error* weft_bessel_i0e(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_bessel_i1e(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_i0(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_i1(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_j0(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_j1(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_y0(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_y1(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_k0(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_k1(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_k0e(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_bessel_k1e(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_erfcx(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_ndtr(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_ndtri(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_log_ndtr(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_igamma(weft_context* ctx, weft_tensor* a, weft_tensor* x, weft_tensor** out);
+weft_error* weft_igammac(weft_context* ctx, weft_tensor* a, weft_tensor* x, weft_tensor** out);
+weft_error* weft_mvlgamma(weft_context* ctx, weft_tensor* x, int64_t p, weft_tensor** out);
+weft_error* weft_gcd(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_lcm(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_frexp(weft_context* ctx, weft_tensor* x, weft_tensor** out_mantissa, weft_tensor** out_exponent);
+weft_error* weft_orthogonal_polynomial(weft_context* ctx, weft_tensor* x, weft_tensor* n, weft_orthogonal_polynomial_family family, const weft_orthogonal_polynomial_opts* opts, weft_tensor** out);
+weft_error* weft_polar(weft_context* ctx, weft_tensor* size, weft_tensor* angle, weft_tensor** out);
 weft_error* weft_addcdiv(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z, const weft_addcdiv_opts* opts, weft_tensor** out);
 weft_error* weft_addcmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* z, const weft_addcmul_opts* opts, weft_tensor** out);
 weft_error* weft_allclose(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_allclose_opts* opts, weft_tensor** out);
@@ -3442,6 +3861,45 @@ weft_error* weft_matrix_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out
 weft_error* weft_householder_product(weft_context* ctx, weft_tensor* v, weft_tensor* tau, weft_tensor** out);
 weft_error* weft_tensorsolve(weft_context* ctx, weft_tensor* a, weft_tensor* b, weft_tensor** out);
 weft_error* weft_tensorinv(weft_context* ctx, weft_tensor* a, const weft_tensorinv_opts* opts, weft_tensor** out);
+weft_error* weft_ctc_loss(weft_context* ctx, weft_tensor* x, weft_tensor* labels, weft_tensor* steps, weft_tensor* lengths, const weft_ctc_loss_opts* opts, weft_tensor** out);
+weft_error* weft_einsum(weft_context* ctx, weft_tensor* const* xs, size_t xs_count, const char* equation, size_t equation_length, weft_tensor** out);
+weft_error* weft_embedding_bag(weft_context* ctx, weft_tensor* table, weft_tensor* ids, weft_tensor* offsets, weft_tensor* weights, const weft_embedding_bag_opts* opts, weft_tensor** out);
+weft_error* weft_gru(weft_context* ctx, weft_tensor* x, weft_tensor* h, weft_tensor* const* weights, size_t weights_count, const weft_gru_opts* opts, weft_tensor** out_y, weft_tensor** out_h);
+weft_error* weft_histogram(weft_context* ctx, weft_tensor* x, weft_tensor* edges, weft_tensor* weights, const weft_histogram_opts* opts, weft_tensor** out);
+weft_error* weft_lstm(weft_context* ctx, weft_tensor* x, weft_tensor* h, weft_tensor* c, weft_tensor* const* weights, size_t weights_count, const weft_lstm_opts* opts, weft_tensor** out_y, weft_tensor** out_h, weft_tensor** out_c);
+weft_error* weft_most_frequent(weft_context* ctx, weft_tensor* x, const weft_most_frequent_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_multi_head_attention(weft_context* ctx, weft_tensor* query, weft_tensor* key, weft_tensor* value, weft_tensor* query_weight, weft_tensor* key_weight, weft_tensor* value_weight, weft_tensor* out_weight, weft_tensor* query_bias, weft_tensor* key_bias, weft_tensor* value_bias, weft_tensor* out_bias, weft_tensor* mask, int64_t heads, const weft_multi_head_attention_opts* opts, weft_tensor** out);
+weft_error* weft_rnn(weft_context* ctx, weft_tensor* x, weft_tensor* h, weft_tensor* const* weights, size_t weights_count, const weft_rnn_opts* opts, weft_tensor** out_y, weft_tensor** out_h);
+weft_error* weft_tensordot(weft_context* ctx, weft_tensor* x, weft_tensor* y, const int64_t* x_dims, size_t x_dims_count, const int64_t* y_dims, size_t y_dims_count, weft_tensor** out);
+weft_error* weft_unique_consecutive_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unique_consecutive_static_opts* opts, weft_tensor** out_values, weft_tensor** out_count, weft_tensor** out_inverse, weft_tensor** out_counts);
+weft_error* weft_weight_norm(weft_context* ctx, weft_tensor* v, weft_tensor* g, const weft_weight_norm_opts* opts, weft_tensor** out);
+weft_error* weft_cartesian_prod(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, weft_tensor** out);
+weft_error* weft_combinations(weft_context* ctx, weft_tensor* x, const weft_combinations_opts* opts, weft_tensor** out);
+weft_error* weft_eye(weft_context* ctx, int64_t rows, const weft_eye_opts* opts, weft_tensor** out);
+weft_error* weft_logspace(weft_context* ctx, double start, double stop, int64_t count, const weft_logspace_opts* opts, weft_tensor** out);
+weft_error* weft_meshgrid(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, const weft_meshgrid_opts* opts, weft_tensor** out);
+weft_error* weft_tril_indices(weft_context* ctx, int64_t rows, int64_t columns, const weft_tril_indices_opts* opts, weft_tensor** out);
+weft_error* weft_triu_indices(weft_context* ctx, int64_t rows, int64_t columns, const weft_triu_indices_opts* opts, weft_tensor** out);
+weft_error* weft_window(weft_context* ctx, int64_t count, const weft_window_opts* opts, weft_tensor** out);
+weft_error* weft_bernoulli_of(weft_context* ctx, weft_tensor* probability, const weft_bernoulli_of_opts* opts, weft_tensor** out);
+weft_error* weft_beta(weft_context* ctx, weft_tensor* alpha, weft_tensor* beta, const weft_beta_opts* opts, weft_tensor** out);
+weft_error* weft_binomial(weft_context* ctx, weft_tensor* trials, weft_tensor* probability, const weft_binomial_opts* opts, weft_tensor** out);
+weft_error* weft_cauchy(weft_context* ctx, weft_tensor* location, weft_tensor* scale, const weft_cauchy_opts* opts, weft_tensor** out);
+weft_error* weft_dirichlet(weft_context* ctx, weft_tensor* alpha, const weft_dirichlet_opts* opts, weft_tensor** out);
+weft_error* weft_exponential(weft_context* ctx, weft_tensor* rate, const weft_exponential_opts* opts, weft_tensor** out);
+weft_error* weft_gamma(weft_context* ctx, weft_tensor* alpha, const weft_gamma_opts* opts, weft_tensor** out);
+weft_error* weft_geometric(weft_context* ctx, weft_tensor* probability, const weft_geometric_opts* opts, weft_tensor** out);
+weft_error* weft_gumbel(weft_context* ctx, weft_tensor* location, weft_tensor* scale, const weft_gumbel_opts* opts, weft_tensor** out);
+weft_error* weft_laplace(weft_context* ctx, weft_tensor* location, weft_tensor* scale, const weft_laplace_opts* opts, weft_tensor** out);
+weft_error* weft_log_normal(weft_context* ctx, weft_tensor* mean, weft_tensor* deviation, const weft_log_normal_opts* opts, weft_tensor** out);
+weft_error* weft_multinomial(weft_context* ctx, weft_tensor* probabilities, int64_t count, const weft_multinomial_opts* opts, weft_tensor** out);
+weft_error* weft_normal_of(weft_context* ctx, weft_tensor* mean, weft_tensor* deviation, const weft_normal_of_opts* opts, weft_tensor** out);
+weft_error* weft_poisson(weft_context* ctx, weft_tensor* rate, const weft_poisson_opts* opts, weft_tensor** out);
+weft_error* weft_randint(weft_context* ctx, const int64_t* shape, size_t shape_count, int64_t low, int64_t high, const weft_randint_opts* opts, weft_tensor** out);
+weft_error* weft_randperm(weft_context* ctx, int64_t count, const weft_randperm_opts* opts, weft_tensor** out);
+weft_error* weft_truncated_normal(weft_context* ctx, const int64_t* shape, size_t shape_count, const weft_truncated_normal_opts* opts, weft_tensor** out);
+weft_error* weft_amp_non_finite_check_and_unscale(weft_context* ctx, weft_tensor* x, weft_tensor* found, weft_tensor* inverse_scale, weft_tensor** out_unscaled, weft_tensor** out_found);
+weft_error* weft_amp_update_scale(weft_context* ctx, weft_tensor* scale, weft_tensor* tracker, weft_tensor* found, const weft_amp_update_scale_opts* opts, weft_tensor** out_scale, weft_tensor** out_tracker);
 ]]
 ffi.cdef(M.cdef)
 
@@ -3469,11 +3927,14 @@ M.WEFT_FLATTEN_HAS_START_AXIS = 0x1ULL
 M.WEFT_FLATTEN_HAS_END_AXIS = 0x2ULL
 M.WEFT_FULL_HAS_DTYPE = 0x1ULL
 M.WEFT_FULL_HAS_INTEGER = 0x2ULL
+M.WEFT_FULL_HAS_IMAGINARY = 0x4ULL
 M.WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS = 0x1ULL
 M.WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS = 0x2ULL
 M.WEFT_IOTA_HAS_DTYPE = 0x1ULL
 M.WEFT_LINSPACE_HAS_ENDPOINT = 0x1ULL
 M.WEFT_LINSPACE_HAS_DTYPE = 0x2ULL
+M.WEFT_LINSPACE_HAS_START_IMAGINARY = 0x4ULL
+M.WEFT_LINSPACE_HAS_STOP_IMAGINARY = 0x8ULL
 M.WEFT_REPEAT_INTERLEAVE_HAS_AXIS = 0x1ULL
 M.WEFT_ROLL_HAS_DIMS = 0x1ULL
 M.WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS = 0x1ULL
@@ -3587,8 +4048,11 @@ M.WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON = 0x2ULL
 M.WEFT_CROSS_ENTROPY_HAS_REDUCTION = 0x1ULL
 M.WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING = 0x2ULL
 M.WEFT_DROPOUT_HAS_RATE = 0x1ULL
+M.WEFT_DROPOUT_HAS_SHARED = 0x2ULL
+M.WEFT_DROPOUT_HAS_ALPHA = 0x4ULL
 M.WEFT_ELU_HAS_ALPHA = 0x1ULL
 M.WEFT_EMBEDDING_HAS_DTYPE = 0x1ULL
+M.WEFT_EMBEDDING_HAS_PADDING = 0x2ULL
 M.WEFT_GELU_HAS_FORM = 0x1ULL
 M.WEFT_LAYER_NORM_HAS_AXIS = 0x1ULL
 M.WEFT_LAYER_NORM_HAS_EPSILON = 0x2ULL
@@ -3618,6 +4082,7 @@ M.WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM = 0x2ULL
 M.WEFT_UNIFORM_HAS_LOW = 0x1ULL
 M.WEFT_UNIFORM_HAS_HIGH = 0x2ULL
 M.WEFT_UNIFORM_HAS_DTYPE = 0x4ULL
+M.WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE = 0x1ULL
 M.WEFT_ADDCDIV_HAS_VALUE = 0x1ULL
 M.WEFT_ADDCMUL_HAS_VALUE = 0x1ULL
 M.WEFT_ALLCLOSE_HAS_RTOL = 0x1ULL
@@ -3803,6 +4268,70 @@ M.WEFT_COND_HAS_P = 0x2ULL
 M.WEFT_CHOLESKY_SOLVE_HAS_LOWER = 0x1ULL
 M.WEFT_CHOLESKY_INVERSE_HAS_LOWER = 0x1ULL
 M.WEFT_TENSORINV_HAS_IND = 0x1ULL
+M.WEFT_CTC_LOSS_HAS_REDUCTION = 0x1ULL
+M.WEFT_CTC_LOSS_HAS_BLANK = 0x2ULL
+M.WEFT_CTC_LOSS_HAS_ZERO_INFINITY = 0x4ULL
+M.WEFT_EMBEDDING_BAG_HAS_MODE = 0x1ULL
+M.WEFT_EMBEDDING_BAG_HAS_PADDING = 0x2ULL
+M.WEFT_EMBEDDING_BAG_HAS_INCLUDE_LAST_OFFSET = 0x4ULL
+M.WEFT_GRU_HAS_LAYERS = 0x1ULL
+M.WEFT_GRU_HAS_BIDIRECTIONAL = 0x2ULL
+M.WEFT_GRU_HAS_BIAS = 0x4ULL
+M.WEFT_HISTOGRAM_HAS_DENSITY = 0x1ULL
+M.WEFT_LSTM_HAS_LAYERS = 0x1ULL
+M.WEFT_LSTM_HAS_BIDIRECTIONAL = 0x2ULL
+M.WEFT_LSTM_HAS_BIAS = 0x4ULL
+M.WEFT_MOST_FREQUENT_HAS_AXIS = 0x1ULL
+M.WEFT_MOST_FREQUENT_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_MULTI_HEAD_ATTENTION_HAS_CAUSAL = 0x1ULL
+M.WEFT_RNN_HAS_LAYERS = 0x1ULL
+M.WEFT_RNN_HAS_BIDIRECTIONAL = 0x2ULL
+M.WEFT_RNN_HAS_BIAS = 0x4ULL
+M.WEFT_RNN_HAS_ACTIVATION = 0x8ULL
+M.WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL = 0x1ULL
+M.WEFT_WEIGHT_NORM_HAS_AXIS = 0x1ULL
+M.WEFT_COMBINATIONS_HAS_COUNT = 0x1ULL
+M.WEFT_COMBINATIONS_HAS_REPLACEMENT = 0x2ULL
+M.WEFT_EYE_HAS_COLUMNS = 0x1ULL
+M.WEFT_EYE_HAS_OFFSET = 0x2ULL
+M.WEFT_EYE_HAS_DTYPE = 0x4ULL
+M.WEFT_LOGSPACE_HAS_BASE = 0x1ULL
+M.WEFT_LOGSPACE_HAS_DTYPE = 0x2ULL
+M.WEFT_MESHGRID_HAS_INDEXING = 0x1ULL
+M.WEFT_TRIL_INDICES_HAS_OFFSET = 0x1ULL
+M.WEFT_TRIL_INDICES_HAS_DTYPE = 0x2ULL
+M.WEFT_TRIU_INDICES_HAS_OFFSET = 0x1ULL
+M.WEFT_TRIU_INDICES_HAS_DTYPE = 0x2ULL
+M.WEFT_WINDOW_HAS_FORM = 0x1ULL
+M.WEFT_WINDOW_HAS_PERIODIC = 0x2ULL
+M.WEFT_WINDOW_HAS_PARAMETER = 0x4ULL
+M.WEFT_WINDOW_HAS_COEFFICIENTS = 0x8ULL
+M.WEFT_WINDOW_HAS_DTYPE = 0x10ULL
+M.WEFT_BERNOULLI_OF_HAS_SHAPE = 0x1ULL
+M.WEFT_BETA_HAS_SHAPE = 0x1ULL
+M.WEFT_BINOMIAL_HAS_SHAPE = 0x1ULL
+M.WEFT_CAUCHY_HAS_SHAPE = 0x1ULL
+M.WEFT_DIRICHLET_HAS_SHAPE = 0x1ULL
+M.WEFT_EXPONENTIAL_HAS_SHAPE = 0x1ULL
+M.WEFT_GAMMA_HAS_SHAPE = 0x1ULL
+M.WEFT_GAMMA_HAS_LOGARITHM = 0x2ULL
+M.WEFT_GEOMETRIC_HAS_SHAPE = 0x1ULL
+M.WEFT_GUMBEL_HAS_SHAPE = 0x1ULL
+M.WEFT_LAPLACE_HAS_SHAPE = 0x1ULL
+M.WEFT_LOG_NORMAL_HAS_SHAPE = 0x1ULL
+M.WEFT_MULTINOMIAL_HAS_REPLACEMENT = 0x1ULL
+M.WEFT_NORMAL_OF_HAS_SHAPE = 0x1ULL
+M.WEFT_POISSON_HAS_SHAPE = 0x1ULL
+M.WEFT_RANDINT_HAS_DTYPE = 0x1ULL
+M.WEFT_RANDPERM_HAS_DTYPE = 0x1ULL
+M.WEFT_TRUNCATED_NORMAL_HAS_MEAN = 0x1ULL
+M.WEFT_TRUNCATED_NORMAL_HAS_DEVIATION = 0x2ULL
+M.WEFT_TRUNCATED_NORMAL_HAS_LOW = 0x4ULL
+M.WEFT_TRUNCATED_NORMAL_HAS_HIGH = 0x8ULL
+M.WEFT_TRUNCATED_NORMAL_HAS_DTYPE = 0x10ULL
+M.WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_FACTOR = 0x1ULL
+M.WEFT_AMP_UPDATE_SCALE_HAS_BACKOFF_FACTOR = 0x2ULL
+M.WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_INTERVAL = 0x4ULL
 
 -- Opens the library; one of another ABI major is refused.
 function M.load(path)

@@ -33,11 +33,14 @@ WEFT_FLATTEN_HAS_START_AXIS = 0x1
 WEFT_FLATTEN_HAS_END_AXIS = 0x2
 WEFT_FULL_HAS_DTYPE = 0x1
 WEFT_FULL_HAS_INTEGER = 0x2
+WEFT_FULL_HAS_IMAGINARY = 0x4
 WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS = 0x1
 WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS = 0x2
 WEFT_IOTA_HAS_DTYPE = 0x1
 WEFT_LINSPACE_HAS_ENDPOINT = 0x1
 WEFT_LINSPACE_HAS_DTYPE = 0x2
+WEFT_LINSPACE_HAS_START_IMAGINARY = 0x4
+WEFT_LINSPACE_HAS_STOP_IMAGINARY = 0x8
 WEFT_REPEAT_INTERLEAVE_HAS_AXIS = 0x1
 WEFT_ROLL_HAS_DIMS = 0x1
 WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS = 0x1
@@ -151,8 +154,11 @@ WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON = 0x2
 WEFT_CROSS_ENTROPY_HAS_REDUCTION = 0x1
 WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING = 0x2
 WEFT_DROPOUT_HAS_RATE = 0x1
+WEFT_DROPOUT_HAS_SHARED = 0x2
+WEFT_DROPOUT_HAS_ALPHA = 0x4
 WEFT_ELU_HAS_ALPHA = 0x1
 WEFT_EMBEDDING_HAS_DTYPE = 0x1
+WEFT_EMBEDDING_HAS_PADDING = 0x2
 WEFT_GELU_HAS_FORM = 0x1
 WEFT_LAYER_NORM_HAS_AXIS = 0x1
 WEFT_LAYER_NORM_HAS_EPSILON = 0x2
@@ -182,6 +188,7 @@ WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM = 0x2
 WEFT_UNIFORM_HAS_LOW = 0x1
 WEFT_UNIFORM_HAS_HIGH = 0x2
 WEFT_UNIFORM_HAS_DTYPE = 0x4
+WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE = 0x1
 WEFT_ADDCDIV_HAS_VALUE = 0x1
 WEFT_ADDCMUL_HAS_VALUE = 0x1
 WEFT_ALLCLOSE_HAS_RTOL = 0x1
@@ -367,6 +374,70 @@ WEFT_COND_HAS_P = 0x2
 WEFT_CHOLESKY_SOLVE_HAS_LOWER = 0x1
 WEFT_CHOLESKY_INVERSE_HAS_LOWER = 0x1
 WEFT_TENSORINV_HAS_IND = 0x1
+WEFT_CTC_LOSS_HAS_REDUCTION = 0x1
+WEFT_CTC_LOSS_HAS_BLANK = 0x2
+WEFT_CTC_LOSS_HAS_ZERO_INFINITY = 0x4
+WEFT_EMBEDDING_BAG_HAS_MODE = 0x1
+WEFT_EMBEDDING_BAG_HAS_PADDING = 0x2
+WEFT_EMBEDDING_BAG_HAS_INCLUDE_LAST_OFFSET = 0x4
+WEFT_GRU_HAS_LAYERS = 0x1
+WEFT_GRU_HAS_BIDIRECTIONAL = 0x2
+WEFT_GRU_HAS_BIAS = 0x4
+WEFT_HISTOGRAM_HAS_DENSITY = 0x1
+WEFT_LSTM_HAS_LAYERS = 0x1
+WEFT_LSTM_HAS_BIDIRECTIONAL = 0x2
+WEFT_LSTM_HAS_BIAS = 0x4
+WEFT_MOST_FREQUENT_HAS_AXIS = 0x1
+WEFT_MOST_FREQUENT_HAS_KEEPDIMS = 0x2
+WEFT_MULTI_HEAD_ATTENTION_HAS_CAUSAL = 0x1
+WEFT_RNN_HAS_LAYERS = 0x1
+WEFT_RNN_HAS_BIDIRECTIONAL = 0x2
+WEFT_RNN_HAS_BIAS = 0x4
+WEFT_RNN_HAS_ACTIVATION = 0x8
+WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL = 0x1
+WEFT_WEIGHT_NORM_HAS_AXIS = 0x1
+WEFT_COMBINATIONS_HAS_COUNT = 0x1
+WEFT_COMBINATIONS_HAS_REPLACEMENT = 0x2
+WEFT_EYE_HAS_COLUMNS = 0x1
+WEFT_EYE_HAS_OFFSET = 0x2
+WEFT_EYE_HAS_DTYPE = 0x4
+WEFT_LOGSPACE_HAS_BASE = 0x1
+WEFT_LOGSPACE_HAS_DTYPE = 0x2
+WEFT_MESHGRID_HAS_INDEXING = 0x1
+WEFT_TRIL_INDICES_HAS_OFFSET = 0x1
+WEFT_TRIL_INDICES_HAS_DTYPE = 0x2
+WEFT_TRIU_INDICES_HAS_OFFSET = 0x1
+WEFT_TRIU_INDICES_HAS_DTYPE = 0x2
+WEFT_WINDOW_HAS_FORM = 0x1
+WEFT_WINDOW_HAS_PERIODIC = 0x2
+WEFT_WINDOW_HAS_PARAMETER = 0x4
+WEFT_WINDOW_HAS_COEFFICIENTS = 0x8
+WEFT_WINDOW_HAS_DTYPE = 0x10
+WEFT_BERNOULLI_OF_HAS_SHAPE = 0x1
+WEFT_BETA_HAS_SHAPE = 0x1
+WEFT_BINOMIAL_HAS_SHAPE = 0x1
+WEFT_CAUCHY_HAS_SHAPE = 0x1
+WEFT_DIRICHLET_HAS_SHAPE = 0x1
+WEFT_EXPONENTIAL_HAS_SHAPE = 0x1
+WEFT_GAMMA_HAS_SHAPE = 0x1
+WEFT_GAMMA_HAS_LOGARITHM = 0x2
+WEFT_GEOMETRIC_HAS_SHAPE = 0x1
+WEFT_GUMBEL_HAS_SHAPE = 0x1
+WEFT_LAPLACE_HAS_SHAPE = 0x1
+WEFT_LOG_NORMAL_HAS_SHAPE = 0x1
+WEFT_MULTINOMIAL_HAS_REPLACEMENT = 0x1
+WEFT_NORMAL_OF_HAS_SHAPE = 0x1
+WEFT_POISSON_HAS_SHAPE = 0x1
+WEFT_RANDINT_HAS_DTYPE = 0x1
+WEFT_RANDPERM_HAS_DTYPE = 0x1
+WEFT_TRUNCATED_NORMAL_HAS_MEAN = 0x1
+WEFT_TRUNCATED_NORMAL_HAS_DEVIATION = 0x2
+WEFT_TRUNCATED_NORMAL_HAS_LOW = 0x4
+WEFT_TRUNCATED_NORMAL_HAS_HIGH = 0x8
+WEFT_TRUNCATED_NORMAL_HAS_DTYPE = 0x10
+WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_FACTOR = 0x1
+WEFT_AMP_UPDATE_SCALE_HAS_BACKOFF_FACTOR = 0x2
+WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_INTERVAL = 0x4
 weft_code = c.c_uint32
 WEFT_OK = 0
 WEFT_CANCELLED = 1
@@ -636,6 +707,15 @@ weft_rng_bit_generator_rng_algorithm = c.c_uint32
 WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT = 0
 WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY = 1
 WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX = 2
+weft_orthogonal_polynomial_family = c.c_uint32
+WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_T = 0
+WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_U = 1
+WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_V = 2
+WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_W = 3
+WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_H = 4
+WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_HE = 5
+WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LAGUERRE_L = 6
+WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P = 7
 weft_bce_reduction = c.c_uint32
 WEFT_BCE_REDUCTION_MEAN = 0
 WEFT_BCE_REDUCTION_SUM = 1
@@ -759,6 +839,31 @@ weft_cond_kind = c.c_uint32
 WEFT_COND_KIND_P = 0
 WEFT_COND_KIND_FRO = 1
 WEFT_COND_KIND_NUC = 2
+weft_ctc_loss_reduction = c.c_uint32
+WEFT_CTC_LOSS_REDUCTION_MEAN = 0
+WEFT_CTC_LOSS_REDUCTION_SUM = 1
+WEFT_CTC_LOSS_REDUCTION_NONE = 2
+weft_embedding_bag_mode = c.c_uint32
+WEFT_EMBEDDING_BAG_MODE_SUM = 0
+WEFT_EMBEDDING_BAG_MODE_MEAN = 1
+WEFT_EMBEDDING_BAG_MODE_MAX = 2
+weft_rnn_activation = c.c_uint32
+WEFT_RNN_ACTIVATION_TANH = 0
+WEFT_RNN_ACTIVATION_RELU = 1
+weft_meshgrid_indexing = c.c_uint32
+WEFT_MESHGRID_INDEXING_IJ = 0
+WEFT_MESHGRID_INDEXING_XY = 1
+weft_window_form = c.c_uint32
+WEFT_WINDOW_FORM_HANN = 0
+WEFT_WINDOW_FORM_HAMMING = 1
+WEFT_WINDOW_FORM_BLACKMAN = 2
+WEFT_WINDOW_FORM_NUTTALL = 3
+WEFT_WINDOW_FORM_BARTLETT = 4
+WEFT_WINDOW_FORM_COSINE = 5
+WEFT_WINDOW_FORM_GAUSSIAN = 6
+WEFT_WINDOW_FORM_EXPONENTIAL = 7
+WEFT_WINDOW_FORM_KAISER = 8
+WEFT_WINDOW_FORM_GENERAL_COSINE = 9
 
 
 class weft_error(c.c_void_p):
@@ -1031,6 +1136,29 @@ class weft_adam_options(c.Structure):
         ("epsilon", c.c_double),
         ("weight_decay", c.c_double),
         ("present", c.c_uint64),
+        ("job", weft_job),
+    ]
+
+
+class weft_optimizer_setting(c.Structure):
+    _fields_ = [
+        ("name", c.c_char_p),
+        ("name_length", c.c_size_t),
+        ("value", c.c_double),
+        ("group", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_optimizer_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("settings", c.POINTER(weft_optimizer_setting)),
+        ("setting_count", c.c_size_t),
+        ("group_of", c.POINTER(c.c_int32)),
+        ("group_of_count", c.c_size_t),
+        ("group_count", c.c_size_t),
         ("job", weft_job),
     ]
 
@@ -1413,6 +1541,7 @@ class weft_full_opts(c.Structure):
         ("dtype", weft_dtype),
         ("reserved_integer", c.c_int32),
         ("integer", c.c_int64),
+        ("imaginary", c.c_double),
         ("device", weft_device),
     ]
 
@@ -1447,6 +1576,8 @@ class weft_linspace_opts(c.Structure):
         ("present", c.c_uint64),
         ("endpoint", c.c_int32),
         ("dtype", weft_dtype),
+        ("start_imaginary", c.c_double),
+        ("stop_imaginary", c.c_double),
         ("device", weft_device),
     ]
 
@@ -2003,6 +2134,10 @@ class weft_dropout_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("rate", c.c_double),
+        ("shared", c.POINTER(c.c_int64)),
+        ("shared_count", c.c_uint64),
+        ("alpha", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -2021,7 +2156,8 @@ class weft_embedding_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("dtype", weft_dtype),
-        ("reserved", c.c_int32),
+        ("reserved_padding", c.c_int32),
+        ("padding", c.c_int64),
     ]
 
 
@@ -2182,6 +2318,15 @@ class weft_uniform_opts(c.Structure):
         ("dtype", weft_dtype),
         ("reserved", c.c_int32),
         ("device", weft_device),
+    ]
+
+
+class weft_orthogonal_polynomial_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("derivative", c.c_int64),
     ]
 
 
@@ -3209,6 +3354,392 @@ class weft_tensorinv_opts(c.Structure):
     ]
 
 
+class weft_ctc_loss_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("reduction", weft_ctc_loss_reduction),
+        ("reserved_blank", c.c_int32),
+        ("blank", c.c_int64),
+        ("zero_infinity", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_embedding_bag_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("mode", weft_embedding_bag_mode),
+        ("reserved_padding", c.c_int32),
+        ("padding", c.c_int64),
+        ("include_last_offset", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_gru_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("layers", c.c_int64),
+        ("bidirectional", c.c_int32),
+        ("bias", c.c_int32),
+    ]
+
+
+class weft_histogram_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("density", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_lstm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("layers", c.c_int64),
+        ("bidirectional", c.c_int32),
+        ("bias", c.c_int32),
+    ]
+
+
+class weft_most_frequent_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_multi_head_attention_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("causal", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_rnn_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("layers", c.c_int64),
+        ("bidirectional", c.c_int32),
+        ("bias", c.c_int32),
+        ("activation", weft_rnn_activation),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_unique_consecutive_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("fill", c.c_double),
+    ]
+
+
+class weft_weight_norm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_combinations_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("count", c.c_int64),
+        ("replacement", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_eye_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("columns", c.c_int64),
+        ("offset", c.c_int64),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
+class weft_logspace_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("base", c.c_double),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
+class weft_meshgrid_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("indexing", weft_meshgrid_indexing),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_tril_indices_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
+class weft_triu_indices_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("offset", c.c_int64),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
+class weft_window_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("form", weft_window_form),
+        ("periodic", c.c_int32),
+        ("parameter", c.c_double),
+        ("coefficients", c.POINTER(c.c_double)),
+        ("coefficients_count", c.c_uint64),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
+class weft_bernoulli_of_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_beta_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_binomial_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_cauchy_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_dirichlet_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_exponential_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_gamma_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+        ("logarithm", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_geometric_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_gumbel_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_laplace_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_log_normal_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_multinomial_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("replacement", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_normal_of_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_poisson_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("shape", c.POINTER(c.c_int64)),
+        ("shape_count", c.c_uint64),
+    ]
+
+
+class weft_randint_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
+class weft_randperm_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
+class weft_truncated_normal_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("mean", c.c_double),
+        ("deviation", c.c_double),
+        ("low", c.c_double),
+        ("high", c.c_double),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
+class weft_amp_update_scale_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("growth_factor", c.c_double),
+        ("backoff_factor", c.c_double),
+        ("growth_interval", c.c_int64),
+    ]
+
+
 class weft_api_v1(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -3498,6 +4029,7 @@ class weft_api_v1(c.Structure):
         ("checkpoint_reader_open_from", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_source), c.POINTER(weft_open_options), c.POINTER(weft_checkpoint_reader))),
         ("function_from_text", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_function))),
         ("program_compare", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
+        ("optimizer_create", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_optimizer_options), c.POINTER(weft_optimizer))),
     ]
 
 
@@ -3608,6 +4140,7 @@ FUNCTIONS = {
     "weft_sgd_create_groups": (weft_error, [weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_sgd_options), c.c_size_t, c.POINTER(weft_optimizer)]),
     "weft_adam_create_groups": (weft_error, [weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_adam_options), c.c_size_t, c.POINTER(weft_optimizer)]),
     "weft_adamw_create_groups": (weft_error, [weft_context, c.POINTER(weft_tensor), c.POINTER(c.c_int32), c.c_size_t, c.POINTER(weft_adam_options), c.c_size_t, c.POINTER(weft_optimizer)]),
+    "weft_optimizer_create": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_optimizer_options), c.POINTER(weft_optimizer)]),
     "weft_optimizer_step": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.c_double]),
     "weft_optimizer_step_groups": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t]),
     "weft_schedule_rate": (weft_error, [c.POINTER(weft_schedule_options), c.c_int64, c.POINTER(c.c_double)]),
@@ -3800,6 +4333,7 @@ FUNCTIONS = {
     "weft_print_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_sgd_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_adam_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_optimizer_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_schedule_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_open_options_init": (None, [c.c_void_p, c.c_size_t]),
@@ -3894,6 +4428,7 @@ FUNCTIONS = {
     "weft_normal_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_rng_bit_generator_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_uniform_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_orthogonal_polynomial_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_addcdiv_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_addcmul_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_allclose_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -3990,6 +4525,41 @@ FUNCTIONS = {
     "weft_cholesky_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cholesky_inverse_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_tensorinv_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_ctc_loss_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_embedding_bag_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_gru_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_histogram_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_lstm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_most_frequent_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_multi_head_attention_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_rnn_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_unique_consecutive_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_weight_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_combinations_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_eye_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_logspace_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_meshgrid_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_tril_indices_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_triu_indices_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_window_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_bernoulli_of_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_beta_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_binomial_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cauchy_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_dirichlet_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_exponential_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_gamma_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_geometric_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_gumbel_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_laplace_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_log_normal_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_multinomial_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_normal_of_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_poisson_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_randint_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_randperm_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_truncated_normal_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_amp_update_scale_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_stop_gradient": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_abs": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_add": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
@@ -4164,6 +4734,28 @@ FUNCTIONS = {
     "weft_zeta": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_bessel_i0e": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_bessel_i1e": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_i0": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_i1": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_j0": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_j1": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_y0": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_y1": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_k0": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_k1": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_k0e": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_bessel_k1e": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_erfcx": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_ndtr": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_ndtri": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_log_ndtr": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_igamma": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_igammac": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_mvlgamma": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_gcd": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_lcm": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_frexp": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_orthogonal_polynomial": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_orthogonal_polynomial_family, c.POINTER(weft_orthogonal_polynomial_opts), c.POINTER(weft_tensor)]),
+    "weft_polar": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_addcdiv": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_addcdiv_opts), c.POINTER(weft_tensor)]),
     "weft_addcmul": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_addcmul_opts), c.POINTER(weft_tensor)]),
     "weft_allclose": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_allclose_opts), c.POINTER(weft_tensor)]),
@@ -4330,6 +4922,45 @@ FUNCTIONS = {
     "weft_householder_product": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_tensorsolve": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_tensorinv": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensorinv_opts), c.POINTER(weft_tensor)]),
+    "weft_ctc_loss": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_ctc_loss_opts), c.POINTER(weft_tensor)]),
+    "weft_einsum": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_embedding_bag": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_embedding_bag_opts), c.POINTER(weft_tensor)]),
+    "weft_gru": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_gru_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_histogram": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_histogram_opts), c.POINTER(weft_tensor)]),
+    "weft_lstm": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_lstm_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_most_frequent": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_most_frequent_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_multi_head_attention": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_multi_head_attention_opts), c.POINTER(weft_tensor)]),
+    "weft_rnn": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_rnn_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_tensordot": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_unique_consecutive_static": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_unique_consecutive_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_weight_norm": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_weight_norm_opts), c.POINTER(weft_tensor)]),
+    "weft_cartesian_prod": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_combinations": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_combinations_opts), c.POINTER(weft_tensor)]),
+    "weft_eye": (weft_error, [weft_context, c.c_int64, c.POINTER(weft_eye_opts), c.POINTER(weft_tensor)]),
+    "weft_logspace": (weft_error, [weft_context, c.c_double, c.c_double, c.c_int64, c.POINTER(weft_logspace_opts), c.POINTER(weft_tensor)]),
+    "weft_meshgrid": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_meshgrid_opts), c.POINTER(weft_tensor)]),
+    "weft_tril_indices": (weft_error, [weft_context, c.c_int64, c.c_int64, c.POINTER(weft_tril_indices_opts), c.POINTER(weft_tensor)]),
+    "weft_triu_indices": (weft_error, [weft_context, c.c_int64, c.c_int64, c.POINTER(weft_triu_indices_opts), c.POINTER(weft_tensor)]),
+    "weft_window": (weft_error, [weft_context, c.c_int64, c.POINTER(weft_window_opts), c.POINTER(weft_tensor)]),
+    "weft_bernoulli_of": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_bernoulli_of_opts), c.POINTER(weft_tensor)]),
+    "weft_beta": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_beta_opts), c.POINTER(weft_tensor)]),
+    "weft_binomial": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_binomial_opts), c.POINTER(weft_tensor)]),
+    "weft_cauchy": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cauchy_opts), c.POINTER(weft_tensor)]),
+    "weft_dirichlet": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_dirichlet_opts), c.POINTER(weft_tensor)]),
+    "weft_exponential": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_exponential_opts), c.POINTER(weft_tensor)]),
+    "weft_gamma": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_gamma_opts), c.POINTER(weft_tensor)]),
+    "weft_geometric": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_geometric_opts), c.POINTER(weft_tensor)]),
+    "weft_gumbel": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_gumbel_opts), c.POINTER(weft_tensor)]),
+    "weft_laplace": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_laplace_opts), c.POINTER(weft_tensor)]),
+    "weft_log_normal": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_log_normal_opts), c.POINTER(weft_tensor)]),
+    "weft_multinomial": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_multinomial_opts), c.POINTER(weft_tensor)]),
+    "weft_normal_of": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_normal_of_opts), c.POINTER(weft_tensor)]),
+    "weft_poisson": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_poisson_opts), c.POINTER(weft_tensor)]),
+    "weft_randint": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.c_int64, c.POINTER(weft_randint_opts), c.POINTER(weft_tensor)]),
+    "weft_randperm": (weft_error, [weft_context, c.c_int64, c.POINTER(weft_randperm_opts), c.POINTER(weft_tensor)]),
+    "weft_truncated_normal": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_truncated_normal_opts), c.POINTER(weft_tensor)]),
+    "weft_amp_non_finite_check_and_unscale": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_amp_update_scale": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_amp_update_scale_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
 }
 
 

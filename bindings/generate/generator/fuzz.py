@@ -277,7 +277,7 @@ class Samples:
         elif a["type"] == "string":
             at, count = self.ints([ord(c) for c in text]), len(text)
         elif a["type"] == "double":
-            d = repr(float(text))
+            d = repr(float(text)).replace("inf", "__builtin_inf()")
         elif a["type"] == "enum":
             i = a["enumerators"].index(text)
         elif a["type"] == "dtype":

@@ -27,9 +27,8 @@ from ._function import (
 )
 from ._function import value_and_grad as value_and_grad, vjp as vjp, vmap as vmap
 from ._numpy import *
-from ._ops import *
+from ._ops import *  # type: ignore[assignment]
 from ._more import *  # type: ignore[assignment]
-from ._numpy import meshgrid as meshgrid  # type: ignore[assignment]
 from ._tensor import Parameter as Parameter, Tensor as Tensor, set_printoptions as set_printoptions
 from .files import load as load, save as save
 from .progress import bar as bar

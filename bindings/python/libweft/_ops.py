@@ -2,7 +2,7 @@
 from ._call import (Handle as _Handle, Options as _Options, again as _again, bind as _bind, byref as _byref, done as _done,
                     doubles as _double, enumerator as _enumerator, fail as _fail, handles as _handles, ints as _ints,
                     int64 as _int64, mark as _mark, of_floats as _of_floats, operands as _operands, results as _results,
-                    several as _several)
+                    several as _several, words as _words)
 from ._dtypes import number as _dtype
 
 _stop_gradient = _bind('weft_stop_gradient')
@@ -223,9 +223,9 @@ _clip_options = _Options('clip', 'QPQdd', 40, (('low', 'double'), ('high', 'doub
 
 
 def clip(x, low=None, high=None):
-    """Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between
-    the nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0 and at NaN
-    1, as that of relu.
+    """Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out (high, where low is
+    above it); integers stay between the nearest integers inside. For bounds that are tensors see clamp. The
+    gradient at an edge is 0 and at NaN 1, as that of relu.
 
     x: operand
     low: lower bound; absent: none
@@ -667,7 +667,7 @@ _is_finite = _bind('weft_is_finite')
 
 
 def is_finite(x):
-    """Elementwise test that gives bool: neither infinite nor NaN.
+    """Elementwise test that gives bool: neither infinite nor NaN; of a complex one both parts.
 
     x: operand
 
@@ -689,7 +689,7 @@ _is_nan = _bind('weft_is_nan')
 
 
 def is_nan(x):
-    """Elementwise test that gives bool: not a number.
+    """Elementwise test that gives bool: not a number; of a complex one either part.
 
     x: operand
 
@@ -1737,11 +1737,11 @@ def flatten(x, start_axis=0, end_axis=-1):
 
 
 _full = _bind('weft_full')
-_full_options = _Options('full', 'QPQIiqP', 48, (('dtype', 'dtype'), ('integer', 'int'), ('device', 'device'),), ('v', '0',
-        'v', 'v'))
+_full_options = _Options('full', 'QPQIiqdP', 56, (('dtype', 'dtype'), ('integer', 'int'), ('imaginary', 'double'), ('device',
+        'device'),), ('v', '0', 'v', 'v', 'v'))
 
 
-def full(shape, value, dtype='f32', integer=None, device=None):
+def full(shape, value, dtype='f32', integer=None, imaginary=0, device=None):
     """A tensor filled with one number that is part of the program (a change compiles anew). A number that changes
     from step to step belongs into a scalar tensor.
 
@@ -1750,12 +1750,13 @@ def full(shape, value, dtype='f32', integer=None, device=None):
     dtype: element type
     integer: the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is
         the largest
+    imaginary: the imaginary part, of a complex dtype
 
     >>> _ = wf.full(shape=[2, 3], value=1.5)
     """
     options = None
-    if (dtype != 'f32' or integer is not None or device is not None):
-        options = _full_options(dtype, integer, device)
+    if (dtype != 'f32' or integer is not None or str(imaginary) != '0' or device is not None):
+        options = _full_options(dtype, integer, imaginary, device)
     p0, n0 = _ints(shape, 'full', 'shape')
     r0 = _Handle()
     error = _full(_mark(), p0, n0, _double(value, 'full', 'value'), options, _byref(r0))
@@ -1833,24 +1834,26 @@ def iota(shape, dimension, dtype='i32', device=None):
 
 
 _linspace = _bind('weft_linspace')
-_linspace_options = _Options('linspace', 'QPQiIP', 40, (('endpoint', 'bool'), ('dtype', 'dtype'), ('device', 'device'),),
-        ('v', 'v', 'v'))
+_linspace_options = _Options('linspace', 'QPQiIddP', 56, (('endpoint', 'bool'), ('dtype', 'dtype'), ('start_imaginary',
+        'double'), ('stop_imaginary', 'double'), ('device', 'device'),), ('v', 'v', 'v', 'v', 'v'))
 
 
-def linspace(start, stop, count, endpoint=True, dtype='f32', device=None):
+def linspace(start, stop, count, endpoint=True, dtype='f32', start_imaginary=0, stop_imaginary=0, device=None):
     """So many numbers at equal distances from start to stop. They are computed in f64 and rounded once.
 
     start: the first number
     stop: the last number
     count: how many
     endpoint: stop is the last one; else what would come next
-    dtype: element type, a float
+    dtype: element type, a float or complex
+    start_imaginary: imaginary part of the first number
+    stop_imaginary: imaginary part of the last number
 
     >>> _ = wf.linspace(start=0, stop=1, count=5)
     """
     options = None
-    if (endpoint != True or dtype != 'f32' or device is not None):
-        options = _linspace_options(endpoint, dtype, device)
+    if (endpoint != True or dtype != 'f32' or str(start_imaginary) != '0' or str(stop_imaginary) != '0' or device is not None):
+        options = _linspace_options(endpoint, dtype, start_imaginary, stop_imaginary, device)
     r0 = _Handle()
     error = _linspace(_mark(), _double(start, 'linspace', 'start'), _double(stop, 'linspace', 'stop'), _int64(count,
         'linspace', 'count'), options, _byref(r0))
@@ -2010,7 +2013,7 @@ def scatter(x, scatter_indices, updates, update_window_dims, inserted_window_dim
     """x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers.
     What would fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU.
     Sums and products of f16 and bf16 are rounded once. The gradient of max and min is shared by equal extremes,
-    and NaN where the result is.
+    and NaN where the result is; that of prod holds at zeros, too.
 
     x: operand
     scatter_indices: where each box begins
@@ -2490,7 +2493,8 @@ _cumprod_options = _Options('cumprod', 'QPQqii', 40, (('axis', 'int'), ('reverse
 
 def cumprod(x, axis=-1, reverse=False):
     """The products of the elements up to each one along an axis, that one included. f16 and bf16 multiply in f32
-    and are rounded once; integers wrap in their own type. The gradient holds at zeros, too.
+    and are rounded once; integers wrap in their own type, and bools count as i64. The gradient holds at zeros,
+    too.
 
     x: operand
     axis: axis to go along; negative counts from the end
@@ -2519,7 +2523,7 @@ _cumsum_options = _Options('cumsum', 'QPQqii', 40, (('axis', 'int'), ('reverse',
 
 def cumsum(x, axis=-1, reverse=False):
     """The sums of the elements up to each one along an axis, that one included. f16 and bf16 add up in f32 and are
-    rounded once; integers wrap in their own type.
+    rounded once; integers wrap in their own type, and bools count as i64.
 
     x: operand
     axis: axis to go along; negative counts from the end
@@ -2547,7 +2551,8 @@ _logsumexp_options = _Options('logsumexp', 'QPQPQii', 48, (('dims', 'ints'), ('k
 
 
 def logsumexp(x, dims=None, keepdims=False, *, axis=None):
-    """log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow.
+    """log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow (of
+    complex numbers that of the real parts).
 
     x: operand
     dims: axes to reduce, negative ones count from the end; absent: all
@@ -2671,8 +2676,9 @@ _prod_options = _Options('prod', 'QPQPQii', 48, (('dims', 'ints'), ('keepdims', 
 
 
 def prod(x, dims=None, keepdims=False, *, axis=None):
-    """Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements
-    are 0; they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
+    """Product over some axes, by default all. Integers wrap, and bools count as i64. Derivatives of every order
+    are right where elements are 0; they come from products of halves, about 7 n elements and 9 log2(n)
+    operations for n elements.
 
     x: operand
     dims: axes to reduce, negative ones count from the end; absent: all
@@ -2764,7 +2770,7 @@ _sum_options = _Options('sum', 'QPQPQii', 48, (('dims', 'ints'), ('keepdims', 'b
 
 
 def sum(x, dims=None, keepdims=False, *, axis=None):
-    """Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap.
+    """Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap, and bools count as i64.
 
     x: operand
     dims: axes to reduce, negative ones count from the end; absent: all
@@ -2796,7 +2802,8 @@ _var_options = _Options('var', 'QPQPQiiq', 56, (('dims', 'ints'), ('keepdims', '
 
 def var(x, dims=None, keepdims=False, correction=0, *, axis=None):
     """Variance over some axes, by default all: mean squared distance from the mean, over count - correction. Where
-    that is not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch.
+    that is not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch. Of complex
+    numbers it is real.
 
     x: operand
     dims: axes to reduce, negative ones count from the end; absent: all
@@ -3257,7 +3264,8 @@ _matmul_options = _Options('matmul', 'QPQII', 32, (('dtype', 'dtype'), ('precisi
 
 def matmul(x, y, dtype=None, precision=None):
     """NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector
-    counts as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
+    counts as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32. Of bools
+    sums are or and products and.
 
     x: [..., m, k], or [k]
     y: [..., k, n], or [k]
@@ -3799,15 +3807,20 @@ def cross_entropy(logits, labels, reduction='mean', label_smoothing=0):
 
 
 _dropout = _bind('weft_dropout')
-_dropout_options = _Options('dropout', 'QPQd', 32, (('rate', 'double'),), ('v',))
+_dropout_options = _Options('dropout', 'QPQdPQii', 56, (('rate', 'double'), ('shared', 'ints'), ('alpha', 'bool'),), ('v',
+        'l', 'v', '0'))
 
 
-def dropout(x, rate=0.5):
+def dropout(x, rate=0.5, shared=(), alpha=False):
     """Zeroes a random share of the elements and multiplies the others by 1 / (1 - rate), for training. The mask
-    comes from the context's generator. Source: Srivastava et al. (2014).
+    comes from the context's generator. shared drops whole features, as PyTorch's dropout1d to 3d; alpha is its
+    alpha_dropout. Sources: Srivastava et al. (2014), Klambauer et al. (2017).
 
     x: operand
     rate: share that is zeroed, 0 to 1 (not included)
+    shared: dimensions along which all elements share one draw; negative ones count from the end: features
+        are dropped whole where the others are shared
+    alpha: what is dropped becomes the lower end of selu, and all keep mean 0 and variance 1
 
     >>> _ = wf.dropout(wf.full((2, 3), 1))
     """
@@ -3815,14 +3828,14 @@ def dropout(x, rate=0.5):
         h0 = x._h
     except AttributeError:
         x, = _operands('dropout', (('x', 'T'),), (x,))
-        return dropout(x, rate=rate)
+        return dropout(x, rate=rate, shared=shared, alpha=alpha)
     options = None
-    if rate != 0.5:
-        options = _dropout_options(rate)
+    if (rate != 0.5 or shared != () or alpha != False):
+        options = _dropout_options(rate, shared, alpha)
     r0 = _Handle()
     error = _dropout(_mark(), h0, options, _byref(r0))
     if error:
-        return _of_floats(lambda x: dropout(x, rate=rate), error, x)
+        return _of_floats(lambda x: dropout(x, rate=rate, shared=shared, alpha=alpha), error, x)
     return _done(r0)
 
 
@@ -3855,16 +3868,17 @@ def elu(x, alpha=1):
 
 
 _embedding = _bind('weft_embedding')
-_embedding_options = _Options('embedding', 'QPQIi', 32, (('dtype', 'dtype'),), ('v', '0'))
+_embedding_options = _Options('embedding', 'QPQIiq', 40, (('dtype', 'dtype'), ('padding', 'int'),), ('v', '0', 'v'))
 
 
-def embedding(table, ids, dtype=None):
-    """The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken. Ids
-    outside are held to the first or last row.
+def embedding(table, ids, dtype=None, padding=None):
+    """The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken, but
+    for padding. Ids outside are held to the first or last row.
 
     table: [entries, width]
     ids: which rows
     dtype: element type of the result; absent: the table's
+    padding: row without a gradient; negative counts from the end; absent: none
 
     >>> _ = wf.embedding(wf.full((5, 3), 1), wf.full((4,), 1, dtype='i32'))
     """
@@ -3873,10 +3887,10 @@ def embedding(table, ids, dtype=None):
         h1 = ids._h
     except AttributeError:
         table, ids = _operands('embedding', (('table', 'T'), ('ids', 'I')), (table, ids,))
-        return embedding(table, ids, dtype=dtype)
+        return embedding(table, ids, dtype=dtype, padding=padding)
     options = None
-    if dtype is not None:
-        options = _embedding_options(dtype)
+    if (dtype is not None or padding is not None):
+        options = _embedding_options(dtype, padding)
     r0 = _Handle()
     error = _embedding(_mark(), h0, h1, options, _byref(r0))
     if error:
@@ -4094,7 +4108,8 @@ _relu = _bind('weft_relu')
 
 
 def relu(x):
-    """Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0, at NaN 1.
+    """Rectifier max(x, 0), elementwise; NaN stays NaN, and unsigned numbers what they are. The gradient at 0 is 0,
+    at NaN 1.
 
     x: operand
 
@@ -4140,8 +4155,8 @@ _rms_norm_options = _Options('rms_norm', 'QPQd', 32, (('epsilon', 'double'),), (
 
 
 def rms_norm(x, scale=None, epsilon=1e-06):
-    """Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Source: Zhang and
-    Sennrich (2019).
+    """Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Of complex
+    numbers the mean is that of their squares, as in PyTorch. Source: Zhang and Sennrich (2019).
 
     x: [..., size]
     scale: [size]; absent: 1
@@ -4776,6 +4791,529 @@ def bessel_i1e(x):
     error = _bessel_i1e(_mark(), h0, _byref(r0))
     if error:
         return _of_floats(lambda x: bessel_i1e(x), error, x)
+    return _done(r0)
+
+
+_bessel_i0 = _bind('weft_bessel_i0')
+
+
+def bessel_i0(x):
+    """Elementwise modified Bessel function of the first kind of order 0.
+
+    x: operand
+
+    >>> _ = wf.bessel_i0(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_i0', (('x', 'T'),), (x,))
+        return bessel_i0(x)
+    r0 = _Handle()
+    error = _bessel_i0(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_i0(x), error, x)
+    return _done(r0)
+
+
+_bessel_i1 = _bind('weft_bessel_i1')
+
+
+def bessel_i1(x):
+    """Elementwise modified Bessel function of the first kind of order 1.
+
+    x: operand
+
+    >>> _ = wf.bessel_i1(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_i1', (('x', 'T'),), (x,))
+        return bessel_i1(x)
+    r0 = _Handle()
+    error = _bessel_i1(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_i1(x), error, x)
+    return _done(r0)
+
+
+_bessel_j0 = _bind('weft_bessel_j0')
+
+
+def bessel_j0(x):
+    """Elementwise Bessel function of the first kind of order 0; 0 at infinity.
+
+    x: operand
+
+    >>> _ = wf.bessel_j0(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_j0', (('x', 'T'),), (x,))
+        return bessel_j0(x)
+    r0 = _Handle()
+    error = _bessel_j0(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_j0(x), error, x)
+    return _done(r0)
+
+
+_bessel_j1 = _bind('weft_bessel_j1')
+
+
+def bessel_j1(x):
+    """Elementwise Bessel function of the first kind of order 1; 0 at infinity.
+
+    x: operand
+
+    >>> _ = wf.bessel_j1(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_j1', (('x', 'T'),), (x,))
+        return bessel_j1(x)
+    r0 = _Handle()
+    error = _bessel_j1(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_j1(x), error, x)
+    return _done(r0)
+
+
+_bessel_y0 = _bind('weft_bessel_y0')
+
+
+def bessel_y0(x):
+    """Elementwise Bessel function of the second kind of order 0; -inf at 0, NaN of negative numbers.
+
+    x: operand
+
+    >>> _ = wf.bessel_y0(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_y0', (('x', 'T'),), (x,))
+        return bessel_y0(x)
+    r0 = _Handle()
+    error = _bessel_y0(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_y0(x), error, x)
+    return _done(r0)
+
+
+_bessel_y1 = _bind('weft_bessel_y1')
+
+
+def bessel_y1(x):
+    """Elementwise Bessel function of the second kind of order 1; -inf at 0, NaN of negative numbers.
+
+    x: operand
+
+    >>> _ = wf.bessel_y1(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_y1', (('x', 'T'),), (x,))
+        return bessel_y1(x)
+    r0 = _Handle()
+    error = _bessel_y1(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_y1(x), error, x)
+    return _done(r0)
+
+
+_bessel_k0 = _bind('weft_bessel_k0')
+
+
+def bessel_k0(x):
+    """Elementwise modified Bessel function of the second kind of order 0; inf at 0, NaN of negative numbers.
+
+    x: operand
+
+    >>> _ = wf.bessel_k0(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_k0', (('x', 'T'),), (x,))
+        return bessel_k0(x)
+    r0 = _Handle()
+    error = _bessel_k0(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_k0(x), error, x)
+    return _done(r0)
+
+
+_bessel_k1 = _bind('weft_bessel_k1')
+
+
+def bessel_k1(x):
+    """Elementwise modified Bessel function of the second kind of order 1; inf at 0, NaN of negative numbers.
+
+    x: operand
+
+    >>> _ = wf.bessel_k1(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_k1', (('x', 'T'),), (x,))
+        return bessel_k1(x)
+    r0 = _Handle()
+    error = _bessel_k1(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_k1(x), error, x)
+    return _done(r0)
+
+
+_bessel_k0e = _bind('weft_bessel_k0e')
+
+
+def bessel_k0e(x):
+    """Elementwise e^x times the modified Bessel function of the second kind of order 0.
+
+    x: operand
+
+    >>> _ = wf.bessel_k0e(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_k0e', (('x', 'T'),), (x,))
+        return bessel_k0e(x)
+    r0 = _Handle()
+    error = _bessel_k0e(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_k0e(x), error, x)
+    return _done(r0)
+
+
+_bessel_k1e = _bind('weft_bessel_k1e')
+
+
+def bessel_k1e(x):
+    """Elementwise e^x times the modified Bessel function of the second kind of order 1.
+
+    x: operand
+
+    >>> _ = wf.bessel_k1e(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('bessel_k1e', (('x', 'T'),), (x,))
+        return bessel_k1e(x)
+    r0 = _Handle()
+    error = _bessel_k1e(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: bessel_k1e(x), error, x)
+    return _done(r0)
+
+
+_erfcx = _bind('weft_erfcx')
+
+
+def erfcx(x):
+    """Elementwise scaled complementary error function e^(x²) erfc(x).
+
+    x: operand
+
+    >>> _ = wf.erfcx(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('erfcx', (('x', 'T'),), (x,))
+        return erfcx(x)
+    r0 = _Handle()
+    error = _erfcx(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: erfcx(x), error, x)
+    return _done(r0)
+
+
+_ndtr = _bind('weft_ndtr')
+
+
+def ndtr(x):
+    """Elementwise share of the standard normal distribution below x, to full accuracy where that is small.
+
+    x: operand
+
+    >>> _ = wf.ndtr(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('ndtr', (('x', 'T'),), (x,))
+        return ndtr(x)
+    r0 = _Handle()
+    error = _ndtr(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: ndtr(x), error, x)
+    return _done(r0)
+
+
+_ndtri = _bind('weft_ndtri')
+
+
+def ndtri(x):
+    """Elementwise inverse of ndtr: below which number so large a share of the standard normal distribution lies;
+    -inf of 0, inf of 1, NaN outside. Source: Wichura, AS 241 (1988).
+
+    x: operand
+
+    >>> _ = wf.ndtri(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('ndtri', (('x', 'T'),), (x,))
+        return ndtri(x)
+    r0 = _Handle()
+    error = _ndtri(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: ndtri(x), error, x)
+    return _done(r0)
+
+
+_log_ndtr = _bind('weft_log_ndtr')
+
+
+def log_ndtr(x):
+    """Elementwise logarithm of the share of the standard normal distribution below x, also where that is 0.
+
+    x: operand
+
+    >>> _ = wf.log_ndtr(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('log_ndtr', (('x', 'T'),), (x,))
+        return log_ndtr(x)
+    r0 = _Handle()
+    error = _log_ndtr(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: log_ndtr(x), error, x)
+    return _done(r0)
+
+
+_igamma = _bind('weft_igamma')
+
+
+def igamma(a, x):
+    """Elementwise lower regularised incomplete gamma function, the share of the gamma distribution of shape a
+    below x; NaN of negative operands. Computed in f64 by its series or continued fraction, a up to 1e6.
+    Gradients along both; that along a has none of its own. Source: DLMF 8.11.4, 8.9.2.
+
+    a: parameter, from 0 on
+    x: where to, from 0 on
+
+    >>> _ = wf.igamma(wf.full((2, 3), 1), wf.full((2, 3), 1))
+    """
+    try:
+        h0 = a._h
+        h1 = x._h
+    except AttributeError:
+        a, x = _operands('igamma', (('a', 'T'), ('x', 'T')), (a, x,))
+        return igamma(a, x)
+    r0 = _Handle()
+    error = _igamma(_mark(), h0, h1, _byref(r0))
+    if error:
+        return _again(igamma, error, a, x)
+    return _done(r0)
+
+
+_igammac = _bind('weft_igammac')
+
+
+def igammac(a, x):
+    """Elementwise upper regularised incomplete gamma function, 1 - igamma(a, x), to full accuracy where that is
+    small and x is above a; NaN of negative operands. See igamma.
+
+    a: parameter, from 0 on
+    x: where to, from 0 on
+
+    >>> _ = wf.igammac(wf.full((2, 3), 1), wf.full((2, 3), 1))
+    """
+    try:
+        h0 = a._h
+        h1 = x._h
+    except AttributeError:
+        a, x = _operands('igammac', (('a', 'T'), ('x', 'T')), (a, x,))
+        return igammac(a, x)
+    r0 = _Handle()
+    error = _igammac(_mark(), h0, h1, _byref(r0))
+    if error:
+        return _again(igammac, error, a, x)
+    return _done(r0)
+
+
+_mvlgamma = _bind('weft_mvlgamma')
+
+
+def mvlgamma(x, p):
+    """Elementwise logarithm of the multivariate gamma function of dimension p; NaN where x is not above (p - 1) /
+    2.
+
+    x: operand
+    p: dimension, 1 to 1000
+
+    >>> _ = wf.mvlgamma(wf.full((2, 3), 1), p=2)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('mvlgamma', (('x', 'T'),), (x,))
+        return mvlgamma(x, p)
+    r0 = _Handle()
+    error = _mvlgamma(_mark(), h0, _int64(p, 'mvlgamma', 'p'), _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_gcd = _bind('weft_gcd')
+
+
+def gcd(x, y):
+    """Elementwise greatest common divisor of two integers, not negative; that of 0 and 0 is 0. With NumPy
+    broadcasting.
+
+    x: first number
+    y: second number
+
+    >>> _ = wf.gcd(wf.full((2, 3), 1, dtype='i32'), wf.full((3,), 1, dtype='i32'))
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+    except AttributeError:
+        x, y = _operands('gcd', (('x', 'T'), ('y', 'T')), (x, y,))
+        return gcd(x, y)
+    r0 = _Handle()
+    error = _gcd(_mark(), h0, h1, _byref(r0))
+    if error:
+        return _again(gcd, error, x, y)
+    return _done(r0)
+
+
+_lcm = _bind('weft_lcm')
+
+
+def lcm(x, y):
+    """Elementwise least common multiple of two integers, not negative, 0 where one is 0; wraps where it does not
+    fit. With NumPy broadcasting.
+
+    x: first number
+    y: second number
+
+    >>> _ = wf.lcm(wf.full((2, 3), 1, dtype='i32'), wf.full((3,), 1, dtype='i32'))
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+    except AttributeError:
+        x, y = _operands('lcm', (('x', 'T'), ('y', 'T')), (x, y,))
+        return lcm(x, y)
+    r0 = _Handle()
+    error = _lcm(_mark(), h0, h1, _byref(r0))
+    if error:
+        return _again(lcm, error, x, y)
+    return _done(r0)
+
+
+_frexp = _bind('weft_frexp')
+_frexp_results = _results('frexp', ('mantissa', 'exponent'))
+
+
+def frexp(x):
+    """Each number as mantissa, of size 1/2 to 1, and the exponent of 2, i32: x = mantissa 2^exponent, exactly. 0,
+    infinities and NaN are their own mantissas, with exponent 0. The gradient is that of the mantissa between
+    powers of 2.
+
+    x: operand
+
+    Gives (mantissa, exponent).
+
+    >>> _ = wf.frexp(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('frexp', (('x', 'T'),), (x,))
+        return frexp(x)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _frexp(_mark(), h0, _byref(r0), _byref(r1))
+    if error:
+        return _of_floats(lambda x: frexp(x), error, x)
+    return _frexp_results(_done(r0), _done(r1))
+
+
+_orthogonal_polynomial = _bind('weft_orthogonal_polynomial')
+_orthogonal_polynomial_family = {'chebyshev_t': 0, 'chebyshev_u': 1, 'chebyshev_v': 2, 'chebyshev_w': 3, 'hermite_h': 4,
+        'hermite_he': 5, 'laguerre_l': 6, 'legendre_p': 7}
+_orthogonal_polynomial_options = _Options('orthogonal_polynomial', 'QPQq', 32, (('derivative', 'int'),), ('v',))
+
+
+def orthogonal_polynomial(x, n, family, derivative=0):
+    """Elementwise orthogonal polynomial of degree n at x, or a derivative of it along x, with NumPy broadcasting:
+    Chebyshev's of the first to the fourth kind, Hermite's of physics and of probability, Laguerre's,
+    Legendre's. Degrees are cut to whole numbers, below 0 there is the polynomial 0; up to 100,000. Source: DLMF
+    18.9.
+
+    x: operand
+    n: degrees, cut to whole numbers
+    family: which polynomials
+    derivative: which derivative along x, 0 to 8
+
+    >>> _ = wf.orthogonal_polynomial(wf.full((2, 3), 1), wf.full((3,), 1), family='legendre_p')
+    """
+    try:
+        h0 = x._h
+        h1 = n._h
+    except AttributeError:
+        x, n = _operands('orthogonal_polynomial', (('x', 'T'), ('n', 'T')), (x, n,))
+        return orthogonal_polynomial(x, n, family, derivative=derivative)
+    options = None
+    if derivative != 0:
+        options = _orthogonal_polynomial_options(derivative)
+    r0 = _Handle()
+    error = _orthogonal_polynomial(_mark(), h0, h1, _enumerator(family, _orthogonal_polynomial_family,
+        'orthogonal_polynomial', 'family'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_polar = _bind('weft_polar')
+
+
+def polar(size, angle):
+    """The complex numbers size (cos(angle) + i sin(angle)), elementwise with NumPy broadcasting; c64 of f32 or
+    c128 of f64.
+
+    size: absolute values, f32 or f64
+    angle: angles in radians
+
+    >>> _ = wf.polar(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = size._h
+        h1 = angle._h
+    except AttributeError:
+        size, angle = _operands('polar', (('size', 'T'), ('angle', 'T')), (size, angle,))
+        return polar(size, angle)
+    r0 = _Handle()
+    error = _polar(_mark(), h0, h1, _byref(r0))
+    if error:
+        return _again(polar, error, size, angle)
     return _done(r0)
 
 
@@ -9497,51 +10035,1293 @@ def tensorinv(a, ind=2):
     return _done(r0)
 
 
+_ctc_loss = _bind('weft_ctc_loss')
+_ctc_loss_options = _Options('ctc_loss', 'QPQIiqii', 48, (('reduction', 'enum', {'mean': 0, 'sum': 1, 'none': 2}), ('blank',
+        'int'), ('zero_infinity', 'bool'),), ('v', '0', 'v', 'v', '0'))
+
+
+def ctc_loss(x, labels, steps, lengths, reduction='mean', blank=0, zero_infinity=False):
+    """Connectionist temporal classification: minus the logarithm of the probability of each row's labels, over all
+    ways to lay them along its steps with blanks and repetitions. The gradient is that of x as it stands; behind
+    log_softmax it is PyTorch's, which has log_softmax's in it already. Source: Graves et al. (2006).
+
+    x: logarithms of probabilities, [steps, batch, classes]
+    labels: [batch, most labels], never the blank; those behind a row's length do not matter
+    steps: [batch]: how many steps each row has, at least 1
+    lengths: [batch]: how many labels each row has
+    reduction: mean of the losses over their lengths, sum, or none
+    blank: class of the blank
+    zero_infinity: a labelling that no alignment has gives 0, and a gradient of 0, instead of inf
+
+    >>> _ = wf.ctc_loss(wf.full((5, 2, 4), 1), wf.full((2, 2), 1, dtype='i32'), wf.full((2,), 1, dtype='i32'), wf.full((2,), 1, dtype='i64'))
+    """
+    try:
+        h0 = x._h
+        h1 = labels._h
+        h2 = steps._h
+        h3 = lengths._h
+    except AttributeError:
+        x, labels, steps, lengths = _operands('ctc_loss', (('x', 'T'), ('labels', 'I'), ('steps', 'S'), ('lengths', 'L')),
+        (x, labels, steps, lengths,))
+        return ctc_loss(x, labels, steps, lengths, reduction=reduction, blank=blank, zero_infinity=zero_infinity)
+    options = None
+    if (reduction != 'mean' or blank != 0 or zero_infinity != False):
+        options = _ctc_loss_options(reduction, blank, zero_infinity)
+    r0 = _Handle()
+    error = _ctc_loss(_mark(), h0, h1, h2, h3, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_einsum = _bind('weft_einsum')
+
+
+def einsum(xs, equation):
+    """The sum of products that an equation of letters says, as NumPy's einsum: a letter in two operands pairs
+    their dimensions, one that the result lacks is summed over, one that an operand has twice takes its
+    diagonal, and '...' stands for dimensions without letters, which broadcast. Without -> the result has the
+    letters that stand once, in alphabetical order. Sizes of 1 go along with any other. More than two operands
+    are multiplied by pairs, those first that leave the least. Of bools sums are or and products and.
+
+    xs: factors
+    equation: a letter a dimension, operands parted by commas, and behind -> the result: "bij,bjk->bik"
+
+    >>> _ = wf.einsum([wf.full((2, 3), 1), wf.full((3, 4), 1)], equation="ij,jk->ik")
+    """
+    xs = _several('einsum', 'xs', xs, 'T', None)
+    several, count = _handles(xs)
+    p0, n0 = _words(equation, 'einsum', 'equation')
+    r0 = _Handle()
+    error = _einsum(_mark(), several, count, p0, n0, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_embedding_bag = _bind('weft_embedding_bag')
+_embedding_bag_options = _Options('embedding_bag', 'QPQIiqii', 48, (('mode', 'enum', {'sum': 0, 'mean': 1, 'max': 2}),
+        ('padding', 'int'), ('include_last_offset', 'bool'),), ('v', '0', 'v', 'v', '0'))
+
+
+def embedding_bag(table, ids, offsets=None, weights=None, mode='mean', padding=None, include_last_offset=False):
+    """For each bag of ids the sum, mean or maximum of the rows of a table [entries, width]. The gradient adds up
+    in the rows that were taken; of a maximum equal rows share it. Ids outside are held to the first or last
+    row. PyTorch's embedding_bag.
+
+    table: [entries, width]
+    ids: which rows: [bags, n], or [n] with offsets
+    offsets: [bags]: where in ids each bag begins, in ascending order from 0
+    weights: of each row that is taken, of ids' shape, for sums; absent: 1
+    mode: sum, mean or max; of an empty bag each is 0
+    padding: row that bags pass over and that has no gradient; negative counts from the end; absent: none
+    include_last_offset: the last offset is where the last bag ends
+
+    >>> _ = wf.embedding_bag(wf.full((5, 3), 1), wf.full((2, 4), 1, dtype='i32'))
+    """
+    try:
+        h0 = table._h
+        h1 = ids._h
+        h2 = None if offsets is None else offsets._h
+        h3 = None if weights is None else weights._h
+    except AttributeError:
+        table, ids, offsets, weights = _operands('embedding_bag', (('table', 'T'), ('ids', 'I'), ('offsets?', 'O'),
+        ('weights?', 'T')), (table, ids, offsets, weights,))
+        return embedding_bag(table, ids, offsets=offsets, weights=weights, mode=mode, padding=padding,
+        include_last_offset=include_last_offset)
+    options = None
+    if (mode != 'mean' or padding is not None or include_last_offset != False):
+        options = _embedding_bag_options(mode, padding, include_last_offset)
+    r0 = _Handle()
+    error = _embedding_bag(_mark(), h0, h1, h2, h3, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_gru = _bind('weft_gru')
+_gru_options = _Options('gru', 'QPQqii', 40, (('layers', 'int'), ('bidirectional', 'bool'), ('bias', 'bool'),), ('v', 'v',
+        'v'))
+_gru_results = _results('gru', ('y', 'h'))
+
+
+def gru(x, weights, h=None, layers=1, bidirectional=False, bias=True):
+    """A layer of gated recurrent units, or several; the gates are reset, update and new, and the reset comes
+    behind the hidden product. PyTorch's GRU, batch first. Source: Cho et al. (2014).
+
+    x: [batch, steps, features]
+    h: first hidden state, [layers * directions, batch, hidden]; absent: 0
+    weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden
+        weight [gates * hidden, hidden] and, with bias, their biases [gates * hidden]
+    layers: how many layers, one upon the other
+    bidirectional: each layer goes over the steps in both directions
+    bias: weights come with biases
+
+    Gives (y, h).
+
+    >>> _ = wf.gru(wf.full((2, 3, 4), 1), [wf.full((6, 4), 1), wf.full((6, 2), 1), wf.full((6,), 1), wf.full((6,), 1)], h=wf.full((1, 2, 2), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = None if h is None else h._h
+    except AttributeError:
+        x, h = _operands('gru', (('x', 'T'), ('h?', 'T')), (x, h,))
+        return gru(x, weights, h=h, layers=layers, bidirectional=bidirectional, bias=bias)
+    weights = _several('gru', 'weights', weights, 'T', x)
+    options = None
+    if (layers != 1 or bidirectional != False or bias != True):
+        options = _gru_options(layers, bidirectional, bias)
+    several, count = _handles(weights)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _gru(_mark(), h0, h1, several, count, options, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _gru_results(_done(r0), _done(r1))
+
+
+_histogram = _bind('weft_histogram')
+_histogram_options = _Options('histogram', 'QPQii', 32, (('density', 'bool'),), ('v', '0'))
+
+
+def histogram(x, edges, weights=None, density=False):
+    """How many elements lie between each edge and the next one, or the sum of their weights; the last bin has its
+    end, too. Those outside and NaN are left out. The gradient goes to the weights.
+
+    x: operand
+    edges: [bins + 1], in ascending order; the last one is in the last bin
+    weights: of each element, of x's shape; absent: 1
+    density: so that the bins' areas sum to 1
+
+    >>> _ = wf.histogram(wf.full((9,), 1), wf.full((2,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = edges._h
+        h2 = None if weights is None else weights._h
+    except AttributeError:
+        x, edges, weights = _operands('histogram', (('x', 'T'), ('edges', 'T'), ('weights?', 'T')), (x, edges, weights,))
+        return histogram(x, edges, weights=weights, density=density)
+    options = None
+    if density != False:
+        options = _histogram_options(density)
+    r0 = _Handle()
+    error = _histogram(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_lstm = _bind('weft_lstm')
+_lstm_options = _Options('lstm', 'QPQqii', 40, (('layers', 'int'), ('bidirectional', 'bool'), ('bias', 'bool'),), ('v', 'v',
+        'v'))
+_lstm_results = _results('lstm', ('y', 'h', 'c'))
+
+
+def lstm(x, weights, h=None, c=None, layers=1, bidirectional=False, bias=True):
+    """A layer of long short-term memory, or several; the gates are input, forget, cell and output. PyTorch's LSTM,
+    batch first. Source: Hochreiter and Schmidhuber (1997).
+
+    x: [batch, steps, features]
+    h: first hidden state, [layers * directions, batch, hidden]; absent: 0
+    c: first cell state, of h's shape; absent: 0
+    weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden
+        weight [gates * hidden, hidden] and, with bias, their biases [gates * hidden]
+    layers: how many layers, one upon the other
+    bidirectional: each layer goes over the steps in both directions
+    bias: weights come with biases
+
+    Gives (y, h, c).
+
+    >>> _ = wf.lstm(wf.full((2, 3, 4), 1), [wf.full((8, 4), 1), wf.full((8, 2), 1), wf.full((8,), 1), wf.full((8,), 1)], h=wf.full((1, 2, 2), 1), c=wf.full((1, 2, 2), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = None if h is None else h._h
+        h2 = None if c is None else c._h
+    except AttributeError:
+        x, h, c = _operands('lstm', (('x', 'T'), ('h?', 'T'), ('c?', 'T')), (x, h, c,))
+        return lstm(x, weights, h=h, c=c, layers=layers, bidirectional=bidirectional, bias=bias)
+    weights = _several('lstm', 'weights', weights, 'T', x)
+    options = None
+    if (layers != 1 or bidirectional != False or bias != True):
+        options = _lstm_options(layers, bidirectional, bias)
+    several, count = _handles(weights)
+    r0 = _Handle()
+    r1 = _Handle()
+    r2 = _Handle()
+    error = _lstm(_mark(), h0, h1, h2, several, count, options, _byref(r0), _byref(r1), _byref(r2))
+    if error:
+        _fail(error)
+    return _lstm_results(_done(r0), _done(r1), _done(r2))
+
+
+_most_frequent = _bind('weft_most_frequent')
+_most_frequent_options = _Options('most_frequent', 'QPQqii', 40, (('axis', 'int'), ('keepdims', 'bool'),), ('v', 'v', '0'))
+_most_frequent_results = _results('most_frequent', ('values', 'indices'))
+
+
+def most_frequent(x, axis=-1, keepdims=False):
+    """The element that is there most often along one axis, of several the least, and the last of its positions as
+    i32. Each NaN is one of its own. The gradient goes to the element at that position.
+
+    x: operand
+    axis: axis; negative counts from the end
+    keepdims: keep the axis with size 1
+
+    Gives (values, indices).
+
+    >>> _ = wf.most_frequent(wf.full((7,), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('most_frequent', (('x', 'T'),), (x,))
+        return most_frequent(x, axis=axis, keepdims=keepdims)
+    options = None
+    if (axis != -1 or keepdims != False):
+        options = _most_frequent_options(axis, keepdims)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _most_frequent(_mark(), h0, options, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _most_frequent_results(_done(r0), _done(r1))
+
+
+_multi_head_attention = _bind('weft_multi_head_attention')
+_multi_head_attention_options = _Options('multi_head_attention', 'QPQii', 32, (('causal', 'bool'),), ('v', '0'))
+
+
+def multi_head_attention(query, key, value, query_weight, key_weight, value_weight, out_weight, heads, query_bias=None,
+        key_bias=None, value_bias=None, out_bias=None, mask=None, causal=False):
+    """Attention of several heads: query, key and value by their weights, scaled_dot_product_attention of each
+    head, and the heads side by side by the last weight. A query that sees no key gives out_bias. Source:
+    Vaswani et al. (2017).
+
+    query: [batch, queries, features]
+    key: [batch, keys, key features]
+    value: [batch, keys, value features]
+    query_weight: [features, width], as linear has weights
+    key_weight: [key features, width]
+    value_weight: [value features, value width]
+    out_weight: [value width, out]
+    query_bias: [width]; absent: 0
+    key_bias: [width]; absent: 0
+    value_bias: [value width]; absent: 0
+    out_bias: [out]; absent: 0
+    mask: broadcasts to [batch, heads, queries, keys]; bool: true is seen; float: added
+    heads: how many; width and value width are multiples of it
+    causal: query i sees keys up to i
+
+    >>> _ = wf.multi_head_attention(wf.full((2, 3, 4), 1), wf.full((2, 5, 4), 1), wf.full((2, 5, 4), 1), wf.full((4, 6), 1), wf.full((4, 6), 1), wf.full((4, 6), 1), wf.full((6, 4), 1), query_bias=wf.full((6,), 1), key_bias=wf.full((6,), 1), value_bias=wf.full((6,), 1), out_bias=wf.full((4,), 1), heads=2)
+    """
+    try:
+        h0 = query._h
+        h1 = key._h
+        h2 = value._h
+        h3 = query_weight._h
+        h4 = key_weight._h
+        h5 = value_weight._h
+        h6 = out_weight._h
+        h7 = None if query_bias is None else query_bias._h
+        h8 = None if key_bias is None else key_bias._h
+        h9 = None if value_bias is None else value_bias._h
+        h10 = None if out_bias is None else out_bias._h
+        h11 = None if mask is None else mask._h
+    except AttributeError:
+        query, key, value, query_weight, key_weight, value_weight, out_weight, query_bias, key_bias, value_bias, out_bias,
+        mask = _operands('multi_head_attention', (('query', 'T'), ('key', 'T'), ('value', 'T'), ('query_weight', 'T'),
+        ('key_weight', 'T'), ('value_weight', 'T'), ('out_weight', 'T'), ('query_bias?', 'T'), ('key_bias?', 'T'),
+        ('value_bias?', 'T'), ('out_bias?', 'T'), ('mask?', None)), (query, key, value, query_weight, key_weight,
+        value_weight, out_weight, query_bias, key_bias, value_bias, out_bias, mask,))
+        return multi_head_attention(query, key, value, query_weight, key_weight, value_weight, out_weight, heads,
+        query_bias=query_bias, key_bias=key_bias, value_bias=value_bias, out_bias=out_bias, mask=mask, causal=causal)
+    options = None
+    if causal != False:
+        options = _multi_head_attention_options(causal)
+    r0 = _Handle()
+    error = _multi_head_attention(_mark(), h0, h1, h2, h3, h4, h5, h6, h7, h8, h9, h10, h11, _int64(heads,
+        'multi_head_attention', 'heads'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_rnn = _bind('weft_rnn')
+_rnn_options = _Options('rnn', 'QPQqiiIi', 48, (('layers', 'int'), ('bidirectional', 'bool'), ('bias', 'bool'),
+        ('activation', 'enum', {'tanh': 0, 'relu': 1}),), ('v', 'v', 'v', 'v', '0'))
+_rnn_results = _results('rnn', ('y', 'h'))
+
+
+def rnn(x, weights, h=None, layers=1, bidirectional=False, bias=True, activation='tanh'):
+    """A recurrent layer, or several: h' = tanh(W x + b + U h + c) at each step, the states of all steps and the
+    last ones. PyTorch's RNN, batch first. Source: Elman (1990).
+
+    x: [batch, steps, features]
+    h: first hidden state, [layers * directions, batch, hidden]; absent: 0
+    weights: of each layer, and in it of each direction: input weight [gates * hidden, features], hidden
+        weight [gates * hidden, hidden] and, with bias, their biases [gates * hidden]
+    layers: how many layers, one upon the other
+    bidirectional: each layer goes over the steps in both directions
+    bias: weights come with biases
+    activation: tanh or relu
+
+    Gives (y, h).
+
+    >>> _ = wf.rnn(wf.full((2, 3, 4), 1), [wf.full((5, 4), 1), wf.full((5, 5), 1), wf.full((5,), 1), wf.full((5,), 1)], h=wf.full((1, 2, 5), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = None if h is None else h._h
+    except AttributeError:
+        x, h = _operands('rnn', (('x', 'T'), ('h?', 'T')), (x, h,))
+        return rnn(x, weights, h=h, layers=layers, bidirectional=bidirectional, bias=bias, activation=activation)
+    weights = _several('rnn', 'weights', weights, 'T', x)
+    options = None
+    if (layers != 1 or bidirectional != False or bias != True or activation != 'tanh'):
+        options = _rnn_options(layers, bidirectional, bias, activation)
+    several, count = _handles(weights)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _rnn(_mark(), h0, h1, several, count, options, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _rnn_results(_done(r0), _done(r1))
+
+
+_tensordot = _bind('weft_tensordot')
+
+
+def tensordot(x, y, x_dims, y_dims):
+    """The product of two tensors, summed over pairs of dimensions: those of x that are left, then those of y.
+
+    x: first factor
+    y: second factor
+    x_dims: dimensions of x that are summed over; negative ones count from the end
+    y_dims: the same of y, in the same order
+
+    >>> _ = wf.tensordot(wf.full((2, 3, 4), 1), wf.full((4, 3, 5), 1), x_dims=[1, -1], y_dims=[1, 0])
+    """
+    try:
+        h0 = x._h
+        h1 = y._h
+    except AttributeError:
+        x, y = _operands('tensordot', (('x', 'T'), ('y', 'T')), (x, y,))
+        return tensordot(x, y, x_dims, y_dims)
+    p0, n0 = _ints(x_dims, 'tensordot', 'x_dims')
+    p1, n1 = _ints(y_dims, 'tensordot', 'y_dims')
+    r0 = _Handle()
+    error = _tensordot(_mark(), h0, h1, p0, n0, p1, n1, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_unique_consecutive_static = _bind('weft_unique_consecutive_static')
+_unique_consecutive_static_options = _Options('unique_consecutive_static', 'QPQd', 32, (('fill', 'double'),), ('v',))
+_unique_consecutive_static_results = _results('unique_consecutive_static', ('values', 'count', 'inverse', 'counts'))
+
+
+def unique_consecutive_static(x, size, fill=0):
+    """The first element of each run of equal ones of x, read as a row, as one dimension of the given size; behind
+    the last one stands fill. count says how many there are, those without room included; inverse, of x's shape,
+    in which run each element is; counts how long each run is, and 0 behind the last. NaN equals nothing. Never
+    waits; the gradient of a value goes to the first element of its run.
+
+    x: operand
+    size: how many there is room for; what does not fit is left out
+    fill: what stands behind the last value, a number of x's type
+
+    Gives (values, count, inverse, counts).
+
+    >>> _ = wf.unique_consecutive_static(wf.full((7,), 1), size=9)
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('unique_consecutive_static', (('x', 'T'),), (x,))
+        return unique_consecutive_static(x, size, fill=fill)
+    options = None
+    if str(fill) != '0':
+        options = _unique_consecutive_static_options(fill)
+    r0 = _Handle()
+    r1 = _Handle()
+    r2 = _Handle()
+    r3 = _Handle()
+    error = _unique_consecutive_static(_mark(), h0, _int64(size, 'unique_consecutive_static', 'size'), options, _byref(r0),
+        _byref(r1), _byref(r2), _byref(r3))
+    if error:
+        _fail(error)
+    return _unique_consecutive_static_results(_done(r0), _done(r1), _done(r2), _done(r3))
+
+
+_weight_norm = _bind('weft_weight_norm')
+_weight_norm_options = _Options('weight_norm', 'QPQq', 32, (('axis', 'int'),), ('v',))
+
+
+def weight_norm(v, g, axis=0):
+    """A weight of given lengths: v times g over the 2-norm of each slice along an axis. Source: Salimans and
+    Kingma (2016).
+
+    v: directions
+    g: lengths: of v's rank, with size 1 but along the axis
+    axis: axis of the slices that have lengths; negative counts from the end
+
+    >>> _ = wf.weight_norm(wf.full((3, 4), 1), wf.full((3, 1), 1))
+    """
+    try:
+        h0 = v._h
+        h1 = g._h
+    except AttributeError:
+        v, g = _operands('weight_norm', (('v', 'T'), ('g', 'T')), (v, g,))
+        return weight_norm(v, g, axis=axis)
+    options = None
+    if axis != 0:
+        options = _weight_norm_options(axis)
+    r0 = _Handle()
+    error = _weight_norm(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cartesian_prod = _bind('weft_cartesian_prod')
+
+
+def cartesian_prod(inputs):
+    """All ways to take an element from each of several rows, [n1 n2 …, inputs], the last changing fastest.
+
+    inputs: rows [n], or scalars, of one type
+
+    >>> _ = wf.cartesian_prod([wf.full((3,), 1), wf.full((4,), 1)])
+    """
+    inputs = _several('cartesian_prod', 'inputs', inputs, 'T', None)
+    several, count = _handles(inputs)
+    r0 = _Handle()
+    error = _cartesian_prod(_mark(), several, count, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_combinations = _bind('weft_combinations')
+_combinations_options = _Options('combinations', 'QPQqii', 40, (('count', 'int'), ('replacement', 'bool'),), ('v', 'v', '0'))
+
+
+def combinations(x, count=2, replacement=False):
+    """All ways to take so many elements from a row, [ways, count], in order of their places; these are part of the
+    program, at most 2^24 numbers.
+
+    x: a row [n]
+    count: elements of each, at least 0
+    replacement: an element may be taken again
+
+    >>> _ = wf.combinations(wf.full((4,), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('combinations', (('x', 'T'),), (x,))
+        return combinations(x, count=count, replacement=replacement)
+    options = None
+    if (count != 2 or replacement != False):
+        options = _combinations_options(count, replacement)
+    r0 = _Handle()
+    error = _combinations(_mark(), h0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_eye = _bind('weft_eye')
+_eye_options = _Options('eye', 'QPQqqIiP', 56, (('columns', 'int'), ('offset', 'int'), ('dtype', 'dtype'), ('device',
+        'device'),), ('v', 'v', 'v', '0', 'v'))
+
+
+def eye(rows, columns=None, offset=0, dtype='f32', device=None):
+    """A matrix with ones on one diagonal and zeros elsewhere.
+
+    rows: how many
+    columns: how many; absent: as many as rows
+    offset: diagonal of the ones; those above the main one count up
+    dtype: element type
+
+    >>> _ = wf.ops.eye(rows=3)
+    """
+    options = None
+    if (columns is not None or offset != 0 or dtype != 'f32' or device is not None):
+        options = _eye_options(columns, offset, dtype, device)
+    r0 = _Handle()
+    error = _eye(_mark(), _int64(rows, 'eye', 'rows'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_logspace = _bind('weft_logspace')
+_logspace_options = _Options('logspace', 'QPQdIiP', 48, (('base', 'double'), ('dtype', 'dtype'), ('device', 'device'),),
+        ('v', 'v', '0', 'v'))
+
+
+def logspace(start, stop, count, base=10, dtype='f32', device=None):
+    """So many powers of a base whose exponents lie at equal distances. They are computed in f64 and rounded once.
+
+    start: exponent of the first number
+    stop: exponent of the last number
+    count: how many
+    base: what is raised to the exponents
+    dtype: element type, a float
+
+    >>> _ = wf.logspace(start=0, stop=2, count=5)
+    """
+    options = None
+    if (base != 10 or dtype != 'f32' or device is not None):
+        options = _logspace_options(base, dtype, device)
+    r0 = _Handle()
+    error = _logspace(_mark(), _double(start, 'logspace', 'start'), _double(stop, 'logspace', 'stop'), _int64(count,
+        'logspace', 'count'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_meshgrid = _bind('weft_meshgrid')
+_meshgrid_options = _Options('meshgrid', 'QPQIi', 32, (('indexing', 'enum', {'ij': 0, 'xy': 1}),), ('v', '0'))
+
+
+def meshgrid(inputs, indexing='ij'):
+    """The grids of several rows, [inputs, n1, n2, …]: the i-th repeats input i along its own dimension.
+
+    inputs: rows [n], or scalars, of one type
+    indexing: ij: dimension i goes along input i; xy: the first two change places
+
+    >>> _ = wf.ops.meshgrid([wf.full((3,), 1), wf.full((4,), 1)])
+    """
+    inputs = _several('meshgrid', 'inputs', inputs, 'T', None)
+    options = None
+    if indexing != 'ij':
+        options = _meshgrid_options(indexing)
+    several, count = _handles(inputs)
+    r0 = _Handle()
+    error = _meshgrid(_mark(), several, count, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_tril_indices = _bind('weft_tril_indices')
+_tril_indices_options = _Options('tril_indices', 'QPQqIiP', 48, (('offset', 'int'), ('dtype', 'dtype'), ('device',
+        'device'),), ('v', 'v', '0', 'v'))
+
+
+def tril_indices(rows, columns, offset=0, dtype='i32', device=None):
+    """The places of a matrix on and below a diagonal, row by row: [2, n], rows and then columns.
+
+    rows: of the matrix
+    columns: of the matrix
+    offset: the last, or first, diagonal that belongs to it
+    dtype: i32 or i64
+
+    >>> _ = wf.tril_indices(rows=3, columns=4)
+    """
+    options = None
+    if (offset != 0 or dtype != 'i32' or device is not None):
+        options = _tril_indices_options(offset, dtype, device)
+    r0 = _Handle()
+    error = _tril_indices(_mark(), _int64(rows, 'tril_indices', 'rows'), _int64(columns, 'tril_indices', 'columns'), options,
+        _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_triu_indices = _bind('weft_triu_indices')
+_triu_indices_options = _Options('triu_indices', 'QPQqIiP', 48, (('offset', 'int'), ('dtype', 'dtype'), ('device',
+        'device'),), ('v', 'v', '0', 'v'))
+
+
+def triu_indices(rows, columns, offset=0, dtype='i32', device=None):
+    """The places of a matrix on and above a diagonal, row by row: [2, n], rows and then columns.
+
+    rows: of the matrix
+    columns: of the matrix
+    offset: the last, or first, diagonal that belongs to it
+    dtype: i32 or i64
+
+    >>> _ = wf.triu_indices(rows=3, columns=4)
+    """
+    options = None
+    if (offset != 0 or dtype != 'i32' or device is not None):
+        options = _triu_indices_options(offset, dtype, device)
+    r0 = _Handle()
+    error = _triu_indices(_mark(), _int64(rows, 'triu_indices', 'rows'), _int64(columns, 'triu_indices', 'columns'), options,
+        _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_window = _bind('weft_window')
+_window_options = _Options('window', 'QPQIidPQIiP', 72, (('form', 'enum', {'hann': 0, 'hamming': 1, 'blackman': 2,
+        'nuttall': 3, 'bartlett': 4, 'cosine': 5, 'gaussian': 6, 'exponential': 7, 'kaiser': 8, 'general_cosine': 9}),
+        ('periodic', 'bool'), ('parameter', 'double'), ('coefficients', 'doubles'), ('dtype', 'dtype'), ('device',
+        'device'),), ('v', 'v', 'v', 'd', 'v', '0', 'v'))
+
+
+def window(count, form='hann', periodic=True, parameter=None, coefficients=None, dtype='f32', device=None):
+    """A window for spectra: hann, hamming, blackman, nuttall and general_cosine are sums of cosines, bartlett a
+    triangle, cosine half a wave, gaussian, exponential and kaiser have a parameter. Of one number it is 1. They
+    are computed in f64 and rounded once.
+
+    count: how many numbers
+    form: which window
+    periodic: without the last number of a symmetric window of one more; else symmetric
+    parameter: of gaussian the deviation, of exponential the decay, both above 0 and in steps (absent: 1),
+        of kaiser beta (absent: 12)
+    coefficients: of general_cosine: of cos(0), -cos(x), cos(2 x), …
+    dtype: element type, a float
+
+    >>> _ = wf.window(count=9)
+    """
+    options = None
+    if (form != 'hann' or periodic != True or parameter is not None or coefficients is not None or dtype != 'f32' or
+        device is not None):
+        options = _window_options(form, periodic, parameter, coefficients, dtype, device)
+    r0 = _Handle()
+    error = _window(_mark(), _int64(count, 'window', 'count'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_bernoulli_of = _bind('weft_bernoulli_of')
+_bernoulli_of_options = _Options('bernoulli_of', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def bernoulli_of(probability, shape=None):
+    """Random bools, true with the probabilities given by a tensor, drawn from the context's generator by 53 bits.
+    Probabilities below 0 and NaN are never true, those above 1 always.
+
+    probability: of true, 0 to 1
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.bernoulli_of(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = probability._h
+    except AttributeError:
+        probability, = _operands('bernoulli_of', (('probability', 'T'),), (probability,))
+        return bernoulli_of(probability, shape=shape)
+    options = None
+    if shape is not None:
+        options = _bernoulli_of_options(shape)
+    r0 = _Handle()
+    error = _bernoulli_of(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda probability: bernoulli_of(probability, shape=shape), error, probability)
+    return _done(r0)
+
+
+_beta = _bind('weft_beta')
+_beta_options = _Options('beta', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def beta(alpha, beta, shape=None):
+    """Random numbers of beta distributions, drawn from the context's generator: sigmoid of the difference of two
+    logarithms of gamma numbers. NaN where a parameter is not above 0. The gradient flows to both, as gamma's.
+
+    alpha: first parameter, above 0
+    beta: second parameter, above 0
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.beta(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = alpha._h
+        h1 = beta._h
+    except AttributeError:
+        alpha, beta = _operands('beta', (('alpha', 'T'), ('beta', 'T')), (alpha, beta,))
+        return beta(alpha, beta, shape=shape)
+    options = None
+    if shape is not None:
+        options = _beta_options(shape)
+    r0 = _Handle()
+    error = _beta(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_binomial = _bind('weft_binomial')
+_binomial_options = _Options('binomial', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def binomial(trials, probability, shape=None):
+    """How many of so many trials succeed, each with this probability, drawn from the context's generator, in the
+    type of the operands. NaN where trials is no whole number from 0 on or a probability is not 0 to 1. Source:
+    below a mean of 10 down the distribution; else Hörmann, The generation of binomial random variates (1993);
+    up to 1e12 trials.
+
+    trials: how many, a whole number from 0 on
+    probability: of success, 0 to 1
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.binomial(wf.full((2, 3), 1), wf.full((2, 3), 1))
+    """
+    try:
+        h0 = trials._h
+        h1 = probability._h
+    except AttributeError:
+        trials, probability = _operands('binomial', (('trials', 'T'), ('probability', 'T')), (trials, probability,))
+        return binomial(trials, probability, shape=shape)
+    options = None
+    if shape is not None:
+        options = _binomial_options(shape)
+    r0 = _Handle()
+    error = _binomial(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_cauchy = _bind('weft_cauchy')
+_cauchy_options = _Options('cauchy', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def cauchy(location, scale, shape=None):
+    """Random numbers of Cauchy distributions, drawn from the context's generator: the cotangent of an angle, times
+    scale, plus location. NaN where a scale is negative or NaN. The gradient flows to both.
+
+    location: what is added
+    scale: factor, from 0 on
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.cauchy(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = location._h
+        h1 = scale._h
+    except AttributeError:
+        location, scale = _operands('cauchy', (('location', 'T'), ('scale', 'T')), (location, scale,))
+        return cauchy(location, scale, shape=shape)
+    options = None
+    if shape is not None:
+        options = _cauchy_options(shape)
+    r0 = _Handle()
+    error = _cauchy(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_dirichlet = _bind('weft_dirichlet')
+_dirichlet_options = _Options('dirichlet', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def dirichlet(alpha, shape=None):
+    """Random rows of Dirichlet distributions, each of sum 1, drawn from the context's generator: softmax of
+    logarithms of gamma numbers. NaN where a parameter is not above 0. The gradient flows to alpha, as gamma's.
+
+    alpha: [..., n], parameters of each row, above 0
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.dirichlet(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = alpha._h
+    except AttributeError:
+        alpha, = _operands('dirichlet', (('alpha', 'T'),), (alpha,))
+        return dirichlet(alpha, shape=shape)
+    options = None
+    if shape is not None:
+        options = _dirichlet_options(shape)
+    r0 = _Handle()
+    error = _dirichlet(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda alpha: dirichlet(alpha, shape=shape), error, alpha)
+    return _done(r0)
+
+
+_exponential = _bind('weft_exponential')
+_exponential_options = _Options('exponential', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def exponential(rate, shape=None):
+    """Random numbers of exponential distributions of mean 1 / rate, drawn from the context's generator: -log1p(-u)
+    / rate, u of all bits of a word, so that small numbers are fine; f32 reaches 16.6 / rate, f64 36.7 / rate.
+    NaN where a rate is not above 0. The gradient flows to the rate.
+
+    rate: 1 / mean, above 0
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.exponential(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = rate._h
+    except AttributeError:
+        rate, = _operands('exponential', (('rate', 'T'),), (rate,))
+        return exponential(rate, shape=shape)
+    options = None
+    if shape is not None:
+        options = _exponential_options(shape)
+    r0 = _Handle()
+    error = _exponential(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda rate: exponential(rate, shape=shape), error, rate)
+    return _done(r0)
+
+
+_gamma = _bind('weft_gamma')
+_gamma_options = _Options('gamma', 'QPQPQii', 48, (('shape', 'ints'), ('logarithm', 'bool'),), ('l', 'v', '0'))
+
+
+def gamma(alpha, shape=None, logarithm=False):
+    """Random numbers of gamma distributions with these shape parameters and rate 1, drawn from the context's
+    generator in f64 (divide by a rate). NaN where alpha is not above 0 or infinite; of small alpha most numbers
+    are below the type's range and 0, their logarithms are not. The gradient flows to alpha, implicitly, and no
+    further. Source: Marsaglia, Tsang (2000); Figurnov et al. (2018).
+
+    alpha: shape parameter, above 0
+    shape: result shape, to which the parameters broadcast; absent: their common one
+    logarithm: gives the logarithm of the number, which is in range where the number is not
+
+    >>> _ = wf.gamma(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = alpha._h
+    except AttributeError:
+        alpha, = _operands('gamma', (('alpha', 'T'),), (alpha,))
+        return gamma(alpha, shape=shape, logarithm=logarithm)
+    options = None
+    if (shape is not None or logarithm != False):
+        options = _gamma_options(shape, logarithm)
+    r0 = _Handle()
+    error = _gamma(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda alpha: gamma(alpha, shape=shape, logarithm=logarithm), error, alpha)
+    return _done(r0)
+
+
+_geometric = _bind('weft_geometric')
+_geometric_options = _Options('geometric', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def geometric(probability, shape=None):
+    """The number, from 1 on, of the first success in a row of trials of these probabilities, drawn from the
+    context's generator, in the type of the probabilities. NaN where one is not above 0 or larger than 1.
+
+    probability: of success, above 0, at most 1
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.geometric(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = probability._h
+    except AttributeError:
+        probability, = _operands('geometric', (('probability', 'T'),), (probability,))
+        return geometric(probability, shape=shape)
+    options = None
+    if shape is not None:
+        options = _geometric_options(shape)
+    r0 = _Handle()
+    error = _geometric(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda probability: geometric(probability, shape=shape), error, probability)
+    return _done(r0)
+
+
+_gumbel = _bind('weft_gumbel')
+_gumbel_options = _Options('gumbel', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def gumbel(location, scale, shape=None):
+    """Random numbers of Gumbel distributions, drawn from the context's generator: -log(exponential) times scale,
+    plus location. NaN where a scale is negative or NaN. The gradient flows to both.
+
+    location: what is added
+    scale: factor, from 0 on
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.gumbel(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = location._h
+        h1 = scale._h
+    except AttributeError:
+        location, scale = _operands('gumbel', (('location', 'T'), ('scale', 'T')), (location, scale,))
+        return gumbel(location, scale, shape=shape)
+    options = None
+    if shape is not None:
+        options = _gumbel_options(shape)
+    r0 = _Handle()
+    error = _gumbel(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_laplace = _bind('weft_laplace')
+_laplace_options = _Options('laplace', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def laplace(location, scale, shape=None):
+    """Random numbers of Laplace distributions, drawn from the context's generator: exponential numbers of either
+    sign, times scale, plus location. NaN where a scale is negative or NaN. The gradient flows to both.
+
+    location: what is added
+    scale: factor, from 0 on
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.laplace(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = location._h
+        h1 = scale._h
+    except AttributeError:
+        location, scale = _operands('laplace', (('location', 'T'), ('scale', 'T')), (location, scale,))
+        return laplace(location, scale, shape=shape)
+    options = None
+    if shape is not None:
+        options = _laplace_options(shape)
+    r0 = _Handle()
+    error = _laplace(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_log_normal = _bind('weft_log_normal')
+_log_normal_options = _Options('log_normal', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def log_normal(mean, deviation, shape=None):
+    """Random numbers whose logarithms are normally distributed with these means and deviations, drawn from the
+    context's generator. NaN where a deviation is negative or NaN. The gradient flows to both.
+
+    mean: mean
+    deviation: standard deviation, from 0 on
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.log_normal(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = mean._h
+        h1 = deviation._h
+    except AttributeError:
+        mean, deviation = _operands('log_normal', (('mean', 'T'), ('deviation', 'T')), (mean, deviation,))
+        return log_normal(mean, deviation, shape=shape)
+    options = None
+    if shape is not None:
+        options = _log_normal_options(shape)
+    r0 = _Handle()
+    error = _log_normal(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_multinomial = _bind('weft_multinomial')
+_multinomial_options = _Options('multinomial', 'QPQii', 32, (('replacement', 'bool'),), ('v', '0'))
+
+
+def multinomial(probabilities, count, replacement=False):
+    """Places in rows of probabilities, so many of each row, drawn from the context's generator, as i32. With
+    replacement by where a share of the row's sum falls; without, each place at most once, as draws one after
+    the other would. Shares that are negative or NaN count as 0 and are not drawn while there are others; a row
+    of nothing else gives its first places. Source: Vieira, Gumbel-max trick and weighted reservoir sampling
+    (2014).
+
+    probabilities: [..., n], shares of each row, up to a factor a row
+    count: draws of each row
+    replacement: a place may be drawn again; else each at most once
+
+    >>> _ = wf.multinomial(wf.full((2, 5), 1), count=3)
+    """
+    try:
+        h0 = probabilities._h
+    except AttributeError:
+        probabilities, = _operands('multinomial', (('probabilities', 'T'),), (probabilities,))
+        return multinomial(probabilities, count, replacement=replacement)
+    options = None
+    if replacement != False:
+        options = _multinomial_options(replacement)
+    r0 = _Handle()
+    error = _multinomial(_mark(), h0, _int64(count, 'multinomial', 'count'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_normal_of = _bind('weft_normal_of')
+_normal_of_options = _Options('normal_of', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def normal_of(mean, deviation, shape=None):
+    """Random numbers of normal distributions whose means and deviations are tensors, drawn from the context's
+    generator: mean + deviation times normal. NaN where a deviation is negative or NaN. The gradient flows to
+    both.
+
+    mean: mean
+    deviation: standard deviation, from 0 on
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.normal_of(wf.full((2, 3), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = mean._h
+        h1 = deviation._h
+    except AttributeError:
+        mean, deviation = _operands('normal_of', (('mean', 'T'), ('deviation', 'T')), (mean, deviation,))
+        return normal_of(mean, deviation, shape=shape)
+    options = None
+    if shape is not None:
+        options = _normal_of_options(shape)
+    r0 = _Handle()
+    error = _normal_of(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_poisson = _bind('weft_poisson')
+_poisson_options = _Options('poisson', 'QPQPQ', 40, (('shape', 'ints'),), ('l',))
+
+
+def poisson(rate, shape=None):
+    """Random counts of Poisson distributions with these means, drawn from the context's generator, in the type of
+    the rates (f16, bf16 and, above 2^24, f32 round them). NaN where a rate is negative, infinite or NaN.
+    Source: below 10 down the distribution; else Hörmann, The transformed rejection method for Poisson random
+    variables (1993).
+
+    rate: mean, from 0 on
+    shape: result shape, to which the parameters broadcast; absent: their common one
+
+    >>> _ = wf.poisson(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = rate._h
+    except AttributeError:
+        rate, = _operands('poisson', (('rate', 'T'),), (rate,))
+        return poisson(rate, shape=shape)
+    options = None
+    if shape is not None:
+        options = _poisson_options(shape)
+    r0 = _Handle()
+    error = _poisson(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda rate: poisson(rate, shape=shape), error, rate)
+    return _done(r0)
+
+
+_randint = _bind('weft_randint')
+_randint_options = _Options('randint', 'QPQIiP', 40, (('dtype', 'dtype'), ('device', 'device'),), ('v', '0', 'v'))
+
+
+def randint(shape, low, high, dtype='i32', device=None):
+    """Random whole numbers, at least low and below high, drawn from the context's generator: the range times 64
+    random bits as a fraction (128 where it is above 2^32), so that no number is preferred by more than one in
+    2^32. The ends are part of the program.
+
+    shape: result shape
+    low: the least number
+    high: the end, never reached
+    dtype: u8 to u64 or i8 to i64
+
+    >>> _ = wf.randint(shape=[2, 3], low=-3, high=4)
+    """
+    options = None
+    if (dtype != 'i32' or device is not None):
+        options = _randint_options(dtype, device)
+    p0, n0 = _ints(shape, 'randint', 'shape')
+    r0 = _Handle()
+    error = _randint(_mark(), p0, n0, _int64(low, 'randint', 'low'), _int64(high, 'randint', 'high'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_randperm = _bind('weft_randperm')
+_randperm_options = _Options('randperm', 'QPQIiP', 40, (('dtype', 'dtype'), ('device', 'device'),), ('v', '0', 'v'))
+
+
+def randperm(count, dtype='i32', device=None):
+    """The numbers 0 to count - 1 in random order, drawn from the context's generator: the order of as many random
+    words of 64 bits.
+
+    count: how many numbers
+    dtype: i32 or i64
+
+    >>> _ = wf.randperm(count=131)
+    """
+    options = None
+    if (dtype != 'i32' or device is not None):
+        options = _randperm_options(dtype, device)
+    r0 = _Handle()
+    error = _randperm(_mark(), _int64(count, 'randperm', 'count'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_truncated_normal = _bind('weft_truncated_normal')
+_truncated_normal_options = _Options('truncated_normal', 'QPQddddIiP', 72, (('mean', 'double'), ('deviation', 'double'),
+        ('low', 'double'), ('high', 'double'), ('dtype', 'dtype'), ('device', 'device'),), ('v', 'v', 'v', 'v', 'v', '0', 'v'))
+
+
+def truncated_normal(shape, mean=0, deviation=1, low=-2, high=2, dtype='f32', device=None):
+    """Random numbers of a normal distribution between two bounds, drawn from the context's generator by the
+    inverse of its distribution function, in f64 and from the nearer tail, so that bounds far from the mean are
+    as good as others. The numbers of the distribution are part of the program.
+
+    shape: result shape
+    mean: mean before truncation
+    deviation: standard deviation before it
+    low: the least number
+    high: the largest number
+    dtype: element type
+
+    >>> _ = wf.truncated_normal(shape=[2, 3])
+    """
+    options = None
+    if (str(mean) != '0' or deviation != 1 or low != -2 or high != 2 or dtype != 'f32' or device is not None):
+        options = _truncated_normal_options(mean, deviation, low, high, dtype, device)
+    p0, n0 = _ints(shape, 'truncated_normal', 'shape')
+    r0 = _Handle()
+    error = _truncated_normal(_mark(), p0, n0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_amp_non_finite_check_and_unscale = _bind('weft_amp_non_finite_check_and_unscale')
+_amp_non_finite_check_and_unscale_results = _results('amp_non_finite_check_and_unscale', ('unscaled', 'found'))
+
+
+def amp_non_finite_check_and_unscale(x, found, inverse_scale):
+    """A gradient of a scaled loss times inverse_scale, and whether it, or one before it, has an element that is
+    not finite: 1 where found was above 0 or one is, as a scalar like found. Nothing is read on the host.
+
+    x: a gradient of the scaled loss
+    found: scalar: above 0 where something was not finite before
+    inverse_scale: scalar: 1 / scale
+
+    Gives (unscaled, found).
+
+    >>> _ = wf.amp_non_finite_check_and_unscale(wf.full((2, 3), 1), wf.full((), 1), wf.full((), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = found._h
+        h2 = inverse_scale._h
+    except AttributeError:
+        x, found, inverse_scale = _operands('amp_non_finite_check_and_unscale', (('x', 'T'), ('found', 'F'),
+        ('inverse_scale', 'F')), (x, found, inverse_scale,))
+        return amp_non_finite_check_and_unscale(x, found, inverse_scale)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _amp_non_finite_check_and_unscale(_mark(), h0, h1, h2, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _amp_non_finite_check_and_unscale_results(_done(r0), _done(r1))
+
+
+_amp_update_scale = _bind('weft_amp_update_scale')
+_amp_update_scale_options = _Options('amp_update_scale', 'QPQddq', 48, (('growth_factor', 'double'), ('backoff_factor',
+        'double'), ('growth_interval', 'int'),), ('v', 'v', 'v'))
+_amp_update_scale_results = _results('amp_update_scale', ('scale', 'tracker'))
+
+
+def amp_update_scale(scale, tracker, found, growth_factor=2, backoff_factor=0.5, growth_interval=2000):
+    """The scale of the next step of mixed precision, and the steps since it changed: smaller after a step in which
+    something was not finite, larger after growth_interval steps in a row that were. Nothing is read on the
+    host.
+
+    scale: scalar: the scale of this step
+    tracker: scalar: steps since the scale changed
+    found: scalar: above 0 where something was not finite in this step
+    growth_factor: of the scale after growth_interval steps that were finite
+    backoff_factor: of the scale after a step that was not
+    growth_interval: steps, at least 1
+
+    Gives (scale, tracker).
+
+    >>> _ = wf.amp_update_scale(wf.full((), 1), wf.full((), 1, dtype='i32'), wf.full((), 1))
+    """
+    try:
+        h0 = scale._h
+        h1 = tracker._h
+        h2 = found._h
+    except AttributeError:
+        scale, tracker, found = _operands('amp_update_scale', (('scale', 'F'), ('tracker', None), ('found', 'F')), (scale,
+        tracker, found,))
+        return amp_update_scale(scale, tracker, found, growth_factor=growth_factor, backoff_factor=backoff_factor,
+        growth_interval=growth_interval)
+    options = None
+    if (growth_factor != 2 or backoff_factor != 0.5 or growth_interval != 2000):
+        options = _amp_update_scale_options(growth_factor, backoff_factor, growth_interval)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _amp_update_scale(_mark(), h0, h1, h2, options, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _amp_update_scale_results(_done(r0), _done(r1))
+
+
 __all__ = (
     'abs', 'acos', 'acosh', 'adaptive_avg_pool', 'adaptive_max_pool', 'add',
     'addcdiv', 'addcmul', 'addmm', 'affine_grid', 'all', 'allclose',
-    'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin',
-    'argsort', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'atan',
-    'atan2', 'atanh', 'avg_pool', 'batch_norm', 'batch_norm_grad', 'batch_norm_inference',
-    'batch_norm_training', 'bce', 'bce_with_logits', 'bernoulli', 'bessel_i0e', 'bessel_i1e',
-    'bincount', 'bitcast_convert', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor',
-    'block_diag', 'boolean_mask_static', 'broadcast_in_dim', 'broadcast_to', 'categorical', 'cbrt',
-    'cdist', 'ceil', 'celu', 'channel_shuffle', 'cholesky', 'cholesky_inverse',
-    'cholesky_solve', 'clamp', 'clip', 'clz', 'col2im', 'compare',
+    'aminmax', 'amp_non_finite_check_and_unscale', 'amp_update_scale', 'angle', 'any', 'arange',
+    'argmax', 'argmin', 'argsort', 'as_strided', 'as_strided_scatter', 'asin',
+    'asinh', 'atan', 'atan2', 'atanh', 'avg_pool', 'batch_norm',
+    'batch_norm_grad', 'batch_norm_inference', 'batch_norm_training', 'bce', 'bce_with_logits', 'bernoulli',
+    'bernoulli_of', 'bessel_i0', 'bessel_i0e', 'bessel_i1', 'bessel_i1e', 'bessel_j0',
+    'bessel_j1', 'bessel_k0', 'bessel_k0e', 'bessel_k1', 'bessel_k1e', 'bessel_y0',
+    'bessel_y1', 'beta', 'bincount', 'binomial', 'bitcast_convert', 'bitwise_and',
+    'bitwise_not', 'bitwise_or', 'bitwise_xor', 'block_diag', 'boolean_mask_static', 'broadcast_in_dim',
+    'broadcast_to', 'cartesian_prod', 'categorical', 'cauchy', 'cbrt', 'cdist',
+    'ceil', 'celu', 'channel_shuffle', 'cholesky', 'cholesky_inverse', 'cholesky_solve',
+    'clamp', 'clip', 'clz', 'col2im', 'combinations', 'compare',
     'complex', 'concatenate', 'cond', 'conj', 'conv', 'conv_transpose',
     'convert', 'convolution', 'copysign', 'corrcoef', 'cos', 'cosh',
     'cosine_embedding', 'cosine_similarity', 'count_nonzero', 'cov', 'cross', 'cross_entropy',
-    'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad',
-    'det', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff',
-    'digamma', 'div', 'dot_general', 'dropout', 'dynamic_slice', 'dynamic_update_slice',
-    'eig', 'eigh', 'eigvals', 'eigvalsh', 'elu', 'embedding',
-    'entr', 'eq', 'erf', 'erf_inv', 'erfc', 'exp',
-    'exp2', 'expand_dims', 'expm1', 'fft', 'flatten', 'floor',
-    'floor_divide', 'fmax', 'fmin', 'frac', 'full', 'gather',
-    'gaussian_nll', 'ge', 'gelu', 'glu', 'grid_sample', 'group_norm',
-    'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside',
-    'hinge_embedding', 'histc', 'householder_product', 'huber', 'hypot', 'im2col',
-    'imag', 'index', 'index_add', 'index_copy', 'index_fill', 'index_put',
-    'index_reduce', 'instance_norm', 'integer_pow', 'inv', 'iota', 'is_finite',
-    'is_inf', 'is_nan', 'is_neg_inf', 'is_pos_inf', 'isclose', 'isin',
-    'kl_div', 'kron', 'kthvalue', 'l1', 'layer_norm', 'ldexp',
+    'ctc_loss', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid',
+    'deg2rad', 'det', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter',
+    'diff', 'digamma', 'dirichlet', 'div', 'dot_general', 'dropout',
+    'dynamic_slice', 'dynamic_update_slice', 'eig', 'eigh', 'eigvals', 'eigvalsh',
+    'einsum', 'elu', 'embedding', 'embedding_bag', 'entr', 'eq',
+    'erf', 'erf_inv', 'erfc', 'erfcx', 'exp', 'exp2',
+    'expand_dims', 'expm1', 'exponential', 'eye', 'fft', 'flatten',
+    'floor', 'floor_divide', 'fmax', 'fmin', 'frac', 'frexp',
+    'full', 'gamma', 'gather', 'gaussian_nll', 'gcd', 'ge',
+    'gelu', 'geometric', 'glu', 'grid_sample', 'group_norm', 'gru',
+    'gt', 'gumbel', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh',
+    'heaviside', 'hinge_embedding', 'histc', 'histogram', 'householder_product', 'huber',
+    'hypot', 'igamma', 'igammac', 'im2col', 'imag', 'index',
+    'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'instance_norm',
+    'integer_pow', 'inv', 'iota', 'is_finite', 'is_inf', 'is_nan',
+    'is_neg_inf', 'is_pos_inf', 'isclose', 'isin', 'kl_div', 'kron',
+    'kthvalue', 'l1', 'laplace', 'layer_norm', 'lcm', 'ldexp',
     'le', 'leaky_relu', 'lerp', 'lgamma', 'linear', 'linspace',
-    'local_response_norm', 'log', 'log10', 'log1p', 'log2', 'log_softmax',
-    'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or',
-    'logical_xor', 'logit', 'logsigmoid', 'logsumexp', 'lp_pool', 'lstsq',
-    'lt', 'lu', 'margin_ranking', 'masked_fill', 'masked_scatter', 'masked_select_static',
-    'matmul', 'matrix_exp', 'matrix_norm', 'matrix_power', 'matrix_rank', 'max',
-    'max_pool', 'max_pool_with_indices', 'max_unpool', 'maximum', 'mean', 'median',
-    'min', 'minimum', 'mish', 'mod', 'movedim', 'mse',
-    'mul', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nan_to_num', 'nanmean',
-    'nanmedian', 'nansum', 'ne', 'neg', 'nextafter', 'nll',
-    'nonzero_static', 'norm', 'normal', 'one_hot', 'pad', 'pad_circular',
-    'pad_reflect', 'pad_replicate', 'pairwise_distance', 'pinv', 'pixel_shuffle', 'pixel_unshuffle',
-    'poisson_nll', 'polygamma', 'popcount', 'pow', 'prelu', 'prod',
-    'put', 'qr', 'quantile', 'rad2deg', 'real', 'reciprocal',
-    'reduce', 'reduce_precision', 'reduce_window', 'relu', 'relu6', 'rem',
-    'renorm', 'repeat_interleave', 'repeat_interleave_static', 'reshape', 'resize', 'reverse',
-    'rms_norm', 'rng_bit_generator', 'roll', 'rot90', 'round', 'round_away',
+    'local_response_norm', 'log', 'log10', 'log1p', 'log2', 'log_ndtr',
+    'log_normal', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and',
+    'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace',
+    'logsumexp', 'lp_pool', 'lstm', 'lstsq', 'lt', 'lu',
+    'margin_ranking', 'masked_fill', 'masked_scatter', 'masked_select_static', 'matmul', 'matrix_exp',
+    'matrix_norm', 'matrix_power', 'matrix_rank', 'max', 'max_pool', 'max_pool_with_indices',
+    'max_unpool', 'maximum', 'mean', 'median', 'meshgrid', 'min',
+    'minimum', 'mish', 'mod', 'most_frequent', 'movedim', 'mse',
+    'mul', 'multi_head_attention', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'multinomial',
+    'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nansum', 'ndtr',
+    'ndtri', 'ne', 'neg', 'nextafter', 'nll', 'nonzero_static',
+    'norm', 'normal', 'normal_of', 'one_hot', 'orthogonal_polynomial', 'pad',
+    'pad_circular', 'pad_reflect', 'pad_replicate', 'pairwise_distance', 'pinv', 'pixel_shuffle',
+    'pixel_unshuffle', 'poisson', 'poisson_nll', 'polar', 'polygamma', 'popcount',
+    'pow', 'prelu', 'prod', 'put', 'qr', 'quantile',
+    'rad2deg', 'randint', 'randperm', 'real', 'reciprocal', 'reduce',
+    'reduce_precision', 'reduce_window', 'relu', 'relu6', 'rem', 'renorm',
+    'repeat_interleave', 'repeat_interleave_static', 'reshape', 'resize', 'reverse', 'rms_norm',
+    'rng_bit_generator', 'rnn', 'roll', 'rot90', 'round', 'round_away',
     'round_decimals', 'rsqrt', 'scaled_dot_product_attention', 'scatter', 'scatter_reduce', 'searchsorted',
     'select_and_scatter', 'select_scatter', 'selu', 'shift_left', 'shift_right_arithmetic', 'shift_right_logical',
     'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc',
@@ -9550,11 +11330,12 @@ __all__ = (
     'softshrink', 'softsign', 'solve', 'sort', 'sqrt', 'square',
     'squeeze', 'stack', 'std', 'std_mean', 'stop_gradient', 'sub',
     'sum', 'svd', 'svdvals', 'take', 'take_along_axis', 'tan',
-    'tanh', 'tanhshrink', 'tensorinv', 'tensorsolve', 'threshold', 'tile',
-    'top_k', 'trace', 'transpose', 'trapezoid', 'triangular_solve', 'tril',
-    'triplet_margin', 'triu', 'trunc', 'trunc_divide', 'unfold', 'uniform',
-    'unique_static', 'vander', 'var', 'var_mean', 'vecdot', 'where',
-    'xlog1py', 'xlogy', 'zeta',
+    'tanh', 'tanhshrink', 'tensordot', 'tensorinv', 'tensorsolve', 'threshold',
+    'tile', 'top_k', 'trace', 'transpose', 'trapezoid', 'triangular_solve',
+    'tril', 'tril_indices', 'triplet_margin', 'triu', 'triu_indices', 'trunc',
+    'trunc_divide', 'truncated_normal', 'unfold', 'uniform', 'unique_consecutive_static', 'unique_static',
+    'vander', 'var', 'var_mean', 'vecdot', 'weight_norm', 'where',
+    'window', 'xlog1py', 'xlogy', 'zeta',
 )
 METHODS = (
     'stop_gradient', 'abs', 'add', 'bitwise_and', 'atan2', 'bitcast_convert',
@@ -9584,34 +11365,43 @@ METHODS = (
     'silu', 'softmax', 'softplus', 'categorical', 'rng_bit_generator', 'sinh',
     'cosh', 'asinh', 'acosh', 'atanh', 'asin', 'acos',
     'atan', 'erfc', 'lgamma', 'digamma', 'polygamma', 'zeta',
-    'bessel_i0e', 'bessel_i1e', 'addcdiv', 'addcmul', 'allclose', 'angle',
-    'copysign', 'deg2rad', 'entr', 'floor_divide', 'fmax', 'fmin',
-    'frac', 'heaviside', 'hypot', 'is_inf', 'is_neg_inf', 'is_pos_inf',
-    'isclose', 'ldexp', 'lerp', 'log10', 'logaddexp', 'logaddexp2',
-    'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'masked_fill',
-    'mod', 'nan_to_num', 'nextafter', 'rad2deg', 'reciprocal', 'round_decimals',
-    'signbit', 'sinc', 'trunc_divide', 'xlog1py', 'xlogy', 'celu',
-    'glu', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'logsigmoid',
-    'mish', 'prelu', 'selu', 'softmin', 'softplus_beta', 'softshrink',
-    'softsign', 'tanhshrink', 'threshold', 'bce', 'bce_with_logits', 'gaussian_nll',
-    'hinge_embedding', 'huber', 'kl_div', 'l1', 'margin_ranking', 'pairwise_distance',
-    'poisson_nll', 'smooth_l1', 'soft_margin', 'triplet_margin', 'aminmax', 'count_nonzero',
-    'kthvalue', 'median', 'nanmean', 'nansum', 'norm', 'quantile',
-    'std_mean', 'trace', 'var_mean', 'as_strided', 'as_strided_scatter', 'diag',
-    'diag_embed', 'diagonal', 'diagonal_scatter', 'index', 'index_add', 'index_copy',
-    'index_fill', 'index_put', 'index_reduce', 'masked_scatter', 'movedim', 'put',
-    'repeat_interleave_static', 'rot90', 'scatter_reduce', 'select_scatter', 'slice_scatter', 'take_along_axis',
-    'unfold', 'adaptive_avg_pool', 'adaptive_max_pool', 'col2im', 'im2col', 'lp_pool',
-    'max_pool_with_indices', 'max_unpool', 'affine_grid', 'channel_shuffle', 'grid_sample', 'group_norm',
-    'instance_norm', 'local_response_norm', 'pad_circular', 'pad_reflect', 'pad_replicate', 'pixel_shuffle',
-    'pixel_unshuffle', 'resize', 'addmm', 'cdist', 'corrcoef', 'cosine_embedding',
-    'cosine_similarity', 'cov', 'cross', 'cumulative_trapezoid', 'histc', 'kron',
-    'logcumsumexp', 'matrix_power', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nanmedian',
-    'nll', 'renorm', 'soft_cross_entropy', 'trapezoid', 'vander', 'vecdot',
-    'lu', 'qr', 'eigh', 'eigvalsh', 'svd', 'svdvals',
-    'eig', 'eigvals', 'solve', 'inv', 'det', 'slogdet',
-    'pinv', 'lstsq', 'matrix_rank', 'matrix_norm', 'cond', 'cholesky_solve',
-    'cholesky_inverse', 'matrix_exp', 'householder_product', 'tensorsolve', 'tensorinv',
+    'bessel_i0e', 'bessel_i1e', 'bessel_i0', 'bessel_i1', 'bessel_j0', 'bessel_j1',
+    'bessel_y0', 'bessel_y1', 'bessel_k0', 'bessel_k1', 'bessel_k0e', 'bessel_k1e',
+    'erfcx', 'ndtr', 'ndtri', 'log_ndtr', 'igamma', 'igammac',
+    'mvlgamma', 'gcd', 'lcm', 'frexp', 'orthogonal_polynomial', 'polar',
+    'addcdiv', 'addcmul', 'allclose', 'angle', 'copysign', 'deg2rad',
+    'entr', 'floor_divide', 'fmax', 'fmin', 'frac', 'heaviside',
+    'hypot', 'is_inf', 'is_neg_inf', 'is_pos_inf', 'isclose', 'ldexp',
+    'lerp', 'log10', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not',
+    'logical_or', 'logical_xor', 'logit', 'masked_fill', 'mod', 'nan_to_num',
+    'nextafter', 'rad2deg', 'reciprocal', 'round_decimals', 'signbit', 'sinc',
+    'trunc_divide', 'xlog1py', 'xlogy', 'celu', 'glu', 'hardshrink',
+    'hardsigmoid', 'hardswish', 'hardtanh', 'logsigmoid', 'mish', 'prelu',
+    'selu', 'softmin', 'softplus_beta', 'softshrink', 'softsign', 'tanhshrink',
+    'threshold', 'bce', 'bce_with_logits', 'gaussian_nll', 'hinge_embedding', 'huber',
+    'kl_div', 'l1', 'margin_ranking', 'pairwise_distance', 'poisson_nll', 'smooth_l1',
+    'soft_margin', 'triplet_margin', 'aminmax', 'count_nonzero', 'kthvalue', 'median',
+    'nanmean', 'nansum', 'norm', 'quantile', 'std_mean', 'trace',
+    'var_mean', 'as_strided', 'as_strided_scatter', 'diag', 'diag_embed', 'diagonal',
+    'diagonal_scatter', 'index', 'index_add', 'index_copy', 'index_fill', 'index_put',
+    'index_reduce', 'masked_scatter', 'movedim', 'put', 'repeat_interleave_static', 'rot90',
+    'scatter_reduce', 'select_scatter', 'slice_scatter', 'take_along_axis', 'unfold', 'adaptive_avg_pool',
+    'adaptive_max_pool', 'col2im', 'im2col', 'lp_pool', 'max_pool_with_indices', 'max_unpool',
+    'affine_grid', 'channel_shuffle', 'grid_sample', 'group_norm', 'instance_norm', 'local_response_norm',
+    'pad_circular', 'pad_reflect', 'pad_replicate', 'pixel_shuffle', 'pixel_unshuffle', 'resize',
+    'addmm', 'cdist', 'corrcoef', 'cosine_embedding', 'cosine_similarity', 'cov',
+    'cross', 'cumulative_trapezoid', 'histc', 'kron', 'logcumsumexp', 'matrix_power',
+    'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nanmedian', 'nll', 'renorm',
+    'soft_cross_entropy', 'trapezoid', 'vander', 'vecdot', 'lu', 'qr',
+    'eigh', 'eigvalsh', 'svd', 'svdvals', 'eig', 'eigvals',
+    'solve', 'inv', 'det', 'slogdet', 'pinv', 'lstsq',
+    'matrix_rank', 'matrix_norm', 'cond', 'cholesky_solve', 'cholesky_inverse', 'matrix_exp',
+    'householder_product', 'tensorsolve', 'tensorinv', 'ctc_loss', 'embedding_bag', 'gru',
+    'histogram', 'lstm', 'most_frequent', 'multi_head_attention', 'rnn', 'tensordot',
+    'unique_consecutive_static', 'weight_norm', 'combinations', 'bernoulli_of', 'beta', 'binomial',
+    'cauchy', 'dirichlet', 'exponential', 'gamma', 'geometric', 'gumbel',
+    'laplace', 'log_normal', 'multinomial', 'normal_of', 'poisson', 'amp_non_finite_check_and_unscale',
+    'amp_update_scale',
 )
 # Operations that the accelerator calls: {name: (operands that are needed, all operands)}.
 FAST = {
@@ -9736,6 +11526,25 @@ FAST = {
     'zeta': (2, 2),
     'bessel_i0e': (1, 1),
     'bessel_i1e': (1, 1),
+    'bessel_i0': (1, 1),
+    'bessel_i1': (1, 1),
+    'bessel_j0': (1, 1),
+    'bessel_j1': (1, 1),
+    'bessel_y0': (1, 1),
+    'bessel_y1': (1, 1),
+    'bessel_k0': (1, 1),
+    'bessel_k1': (1, 1),
+    'bessel_k0e': (1, 1),
+    'bessel_k1e': (1, 1),
+    'erfcx': (1, 1),
+    'ndtr': (1, 1),
+    'ndtri': (1, 1),
+    'log_ndtr': (1, 1),
+    'igamma': (2, 2),
+    'igammac': (2, 2),
+    'gcd': (2, 2),
+    'lcm': (2, 2),
+    'polar': (2, 2),
     'addcdiv': (3, 3),
     'addcmul': (3, 3),
     'allclose': (2, 2),
@@ -9855,4 +11664,22 @@ FAST = {
     'householder_product': (2, 2),
     'tensorsolve': (2, 2),
     'tensorinv': (1, 1),
+    'ctc_loss': (4, 4),
+    'embedding_bag': (2, 4),
+    'histogram': (2, 3),
+    'weight_norm': (2, 2),
+    'combinations': (1, 1),
+    'bernoulli_of': (1, 1),
+    'beta': (2, 2),
+    'binomial': (2, 2),
+    'cauchy': (2, 2),
+    'dirichlet': (1, 1),
+    'exponential': (1, 1),
+    'gamma': (1, 1),
+    'geometric': (1, 1),
+    'gumbel': (2, 2),
+    'laplace': (2, 2),
+    'log_normal': (2, 2),
+    'normal_of': (2, 2),
+    'poisson': (1, 1),
 }

@@ -13,6 +13,7 @@ void weft_memory_stats_init(void* options, size_t size) noexcept { weft::c_api::
 void weft_print_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_sgd_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_adam_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_optimizer_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_schedule_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_open_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -107,6 +108,7 @@ void weft_categorical_opts_init(void* options, size_t size) noexcept { weft::c_a
 void weft_normal_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_rng_bit_generator_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_uniform_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_orthogonal_polynomial_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_addcdiv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_addcmul_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_allclose_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -203,5 +205,40 @@ void weft_cond_opts_init(void* options, size_t size) noexcept { weft::c_api::Ini
 void weft_cholesky_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cholesky_inverse_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_tensorinv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_ctc_loss_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_embedding_bag_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_gru_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_histogram_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_lstm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_most_frequent_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_multi_head_attention_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_rnn_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_unique_consecutive_static_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_weight_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_combinations_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_eye_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_logspace_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_meshgrid_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_tril_indices_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_triu_indices_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_window_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_bernoulli_of_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_beta_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_binomial_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cauchy_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_dirichlet_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_exponential_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_gamma_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_geometric_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_gumbel_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_laplace_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_log_normal_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_multinomial_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_normal_of_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_poisson_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_randint_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_randperm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_truncated_normal_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_amp_update_scale_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 
 }  // extern "C"

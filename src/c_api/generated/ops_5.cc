@@ -7,6 +7,309 @@
 
 extern "C" {
 
+weft_error* weft_col2im(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
+                        const int64_t* window, size_t window_count, const weft_col2im_opts* opts,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_col2im, ctx);
+    call.Operand(x);
+    call.SetInts(0, size, size_count);
+    call.SetInts(1, window, window_count);
+    weft_col2im_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_col2im_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_COL2IM_HAS_STRIDES) call.SetInts(2, o.strides, o.strides_count);
+    if (o.present & WEFT_COL2IM_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    if (o.present & WEFT_COL2IM_HAS_DILATION) call.SetInts(4, o.dilation, o.dilation_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_im2col(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
+                        const weft_im2col_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_im2col, ctx);
+    call.Operand(x);
+    call.SetInts(0, window, window_count);
+    weft_im2col_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_im2col_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_IM2COL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
+    if (o.present & WEFT_IM2COL_HAS_PADS) call.SetInts(2, o.pads, o.pads_count);
+    if (o.present & WEFT_IM2COL_HAS_DILATION) call.SetInts(3, o.dilation, o.dilation_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_lp_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
+                         const weft_lp_pool_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_lp_pool, ctx);
+    call.Operand(x);
+    call.SetInts(0, window, window_count);
+    weft_lp_pool_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lp_pool_opts", &o));
+    call.CheckPresent(o.present, 31u);
+    if (o.present & WEFT_LP_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
+    if (o.present & WEFT_LP_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
+    if (o.present & WEFT_LP_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    if (o.present & WEFT_LP_POOL_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
+    if (o.present & WEFT_LP_POOL_HAS_P) call.SetDouble(5, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_max_pool_with_indices(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
+                                       const weft_max_pool_with_indices_opts* opts, weft_tensor** out_values,
+                                       weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_max_pool_with_indices, ctx);
+    call.Operand(x);
+    call.SetInts(0, window, window_count);
+    weft_max_pool_with_indices_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_max_pool_with_indices_opts", &o));
+    call.CheckPresent(o.present, 31u);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING) call.SetEnum(2, o.padding);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION) call.SetInts(5, o.dilation, o.dilation_count);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_max_unpool(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const int64_t* size,
+                            size_t size_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_max_unpool, ctx);
+    call.Operand(x);
+    call.Operand(indices);
+    call.SetInts(0, size, size_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_affine_grid(weft_context* ctx, weft_tensor* theta, const int64_t* size, size_t size_count,
+                             const weft_affine_grid_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_affine_grid, ctx);
+    call.Operand(theta);
+    call.SetInts(0, size, size_count);
+    weft_affine_grid_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_affine_grid_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS) call.SetBool(1, o.align_corners);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_channel_shuffle(weft_context* ctx, weft_tensor* x, int64_t groups, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_channel_shuffle, ctx);
+    call.Operand(x);
+    call.SetInt(0, groups);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_grid_sample(weft_context* ctx, weft_tensor* x, weft_tensor* grid, const weft_grid_sample_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_grid_sample, ctx);
+    call.Operand(x);
+    call.Operand(grid);
+    weft_grid_sample_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_grid_sample_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_GRID_SAMPLE_HAS_MODE) call.SetEnum(0, o.mode);
+    if (o.present & WEFT_GRID_SAMPLE_HAS_OUTSIDE) call.SetEnum(1, o.outside);
+    if (o.present & WEFT_GRID_SAMPLE_HAS_ALIGN_CORNERS) call.SetBool(2, o.align_corners);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_group_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, int64_t groups,
+                            const weft_group_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_group_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    call.Optional(offset);
+    call.SetInt(0, groups);
+    weft_group_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_group_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_GROUP_NORM_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_GROUP_NORM_HAS_EPSILON) call.SetDouble(2, o.epsilon);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_instance_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                               const weft_instance_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_instance_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    call.Optional(offset);
+    weft_instance_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_instance_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_INSTANCE_NORM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_INSTANCE_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_local_response_norm(weft_context* ctx, weft_tensor* x, int64_t size,
+                                     const weft_local_response_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_local_response_norm, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_local_response_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_local_response_norm_opts", &o));
+    call.CheckPresent(o.present, 15u);
+    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_ALPHA) call.SetDouble(2, o.alpha);
+    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_BETA) call.SetDouble(3, o.beta);
+    if (o.present & WEFT_LOCAL_RESPONSE_NORM_HAS_K) call.SetDouble(4, o.k);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pad_circular(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
+                              const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pad_circular, ctx);
+    call.Operand(x);
+    call.SetInts(0, low, low_count);
+    call.SetInts(1, high, high_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pad_reflect(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
+                             const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pad_reflect, ctx);
+    call.Operand(x);
+    call.SetInts(0, low, low_count);
+    call.SetInts(1, high, high_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pad_replicate(weft_context* ctx, weft_tensor* x, const int64_t* low, size_t low_count,
+                               const int64_t* high, size_t high_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pad_replicate, ctx);
+    call.Operand(x);
+    call.SetInts(0, low, low_count);
+    call.SetInts(1, high, high_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pixel_shuffle(weft_context* ctx, weft_tensor* x, int64_t factor, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pixel_shuffle, ctx);
+    call.Operand(x);
+    call.SetInt(0, factor);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_pixel_unshuffle(weft_context* ctx, weft_tensor* x, int64_t factor, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pixel_unshuffle, ctx);
+    call.Operand(x);
+    call.SetInt(0, factor);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_resize(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
+                        const weft_resize_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_resize, ctx);
+    call.Operand(x);
+    call.SetInts(0, size, size_count);
+    weft_resize_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_resize_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_RESIZE_HAS_MODE) call.SetEnum(1, o.mode);
+    if (o.present & WEFT_RESIZE_HAS_ALIGN_CORNERS) call.SetBool(2, o.align_corners);
+    if (o.present & WEFT_RESIZE_HAS_SCALES) call.SetDoubles(3, o.scales, o.scales_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_addmm(weft_context* ctx, weft_tensor* x, weft_tensor* a, weft_tensor* b, const weft_addmm_opts* opts,
+                       weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_addmm, ctx);
+    call.Operand(x);
+    call.Operand(a);
+    call.Operand(b);
+    weft_addmm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_addmm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ADDMM_HAS_ALPHA) call.SetDouble(0, o.alpha);
+    if (o.present & WEFT_ADDMM_HAS_BETA) call.SetDouble(1, o.beta);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cdist(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_cdist_opts* opts,
+                       weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cdist, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_cdist_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cdist_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_CDIST_HAS_P) call.SetDouble(0, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_corrcoef(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_corrcoef, ctx, {x}, out);
+}
+
+weft_error* weft_cosine_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* other, weft_tensor* y,
+                                  const weft_cosine_embedding_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cosine_embedding, ctx);
+    call.Operand(x);
+    call.Operand(other);
+    call.Operand(y);
+    weft_cosine_embedding_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cosine_embedding_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_COSINE_EMBEDDING_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_COSINE_EMBEDDING_HAS_MARGIN) call.SetDouble(1, o.margin);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cosine_similarity(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                   const weft_cosine_similarity_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cosine_similarity, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_cosine_similarity_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cosine_similarity_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_COSINE_SIMILARITY_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_COSINE_SIMILARITY_HAS_EPS) call.SetDouble(1, o.eps);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_cov(weft_context* ctx, weft_tensor* x, weft_tensor* counts, weft_tensor* weights,
                      const weft_cov_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -451,23 +754,6 @@ weft_error* weft_matrix_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out
 
 weft_error* weft_householder_product(weft_context* ctx, weft_tensor* v, weft_tensor* tau, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_householder_product, ctx, {v, tau}, out);
-}
-
-weft_error* weft_tensorsolve(weft_context* ctx, weft_tensor* a, weft_tensor* b, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_tensorsolve, ctx, {a, b}, out);
-}
-
-weft_error* weft_tensorinv(weft_context* ctx, weft_tensor* a, const weft_tensorinv_opts* opts,
-                           weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_tensorinv, ctx);
-    call.Operand(a);
-    weft_tensorinv_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_tensorinv_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_TENSORINV_HAS_IND) call.SetInt(0, o.ind);
-    return call.Record({out});
-  });
 }
 
 }  // extern "C"

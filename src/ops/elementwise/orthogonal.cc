@@ -110,6 +110,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 
 // Between whole numbers the degree is one constant: along it the gradient is 0.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  if (call.wanted[1]) grads[1] = FullLike(call.b, call.operands[1], 0);
   if (!call.wanted[0]) return absl::OkStatus();
   const int64_t derivative = Attr<kAttrs, "derivative">(call.node.attrs());
   if (derivative == kMostDerivatives) {

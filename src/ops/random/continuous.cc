@@ -139,7 +139,7 @@ constexpr Sample kRateSamples[] = {
 constexpr Sample kTruncatedSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
                                         {"u64[3]<0:1000> shape=[131] low=5 high=9 dtype=f64"},
                                         {"u64[3]<0:9> shape=[0]"},
-                                        {"u64[3]<0:9> shape=[7] mean=1 deviation=0.5 low=-inf high=0 dtype=bf16"}};
+                                        {"u64[3]<0:9> shape=[7] mean=1 deviation=0.5 low=-9 high=0 dtype=bf16"}};
 constexpr Tolerance kTolerance = {.f32 = 1e-5, .f64 = 1e-12, .bf16 = 3e-2, .f16 = 6e-3, .absolute = 1e-6};
 // Close to the pole of its formula a Cauchy number is as large as the reciprocal of a rounding error.
 constexpr Tolerance kTailTolerance = {.f32 = 1e-4, .f64 = 1e-11, .bf16 = 5e-2, .f16 = 1e-2, .absolute = 1e-6};
@@ -231,7 +231,7 @@ constinit const OpDef kOp_cauchy = Drawn({
 constinit const OpDef kOp_truncated_normal = Drawn({
     .name = "weft.truncated_normal",
     .c_name = "truncated_normal",
-    .kind = Kind::kMacro,
+    .kind = Kind::kComposite,
     .doc =
         "Random numbers of a normal distribution between two bounds, drawn from the context's generator by the inverse "
         "of its distribution function, in f64 and from the nearer tail, so that bounds far from the mean are as good as "
@@ -243,7 +243,7 @@ constinit const OpDef kOp_truncated_normal = Drawn({
     .expand = ExpandTruncated,
     .samples = kTruncatedSamples,
     .tolerance = kTolerance,
-    .absent = kMacroNoGradient,
+    .absent = kCompositeNoGradient,
 });
 
 }  // namespace weft::ops

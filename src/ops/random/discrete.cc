@@ -209,7 +209,7 @@ constexpr Sample kRows[] = {{"T[2,5] u64[3]<0:1000> count=3", 0, 1, false},
 constinit const OpDef kOp_bernoulli_of = Drawn({
     .name = "weft.bernoulli_of",
     .c_name = "bernoulli_of",
-    .kind = Kind::kMacro,
+    .kind = Kind::kComposite,
     .doc =
         "Random bools, true with the probabilities given by a tensor, drawn from the context's generator by 53 bits. "
         "Probabilities below 0 and NaN are never true, those above 1 always.",
@@ -219,12 +219,12 @@ constinit const OpDef kOp_bernoulli_of = Drawn({
     .expand = ExpandBernoulli,
     .samples = kShares,
     .tolerance = kExact,
-    .absent = kMacroNoGradient,
+    .absent = kCompositeNoGradient,
 });
 constinit const OpDef kOp_geometric = Drawn({
     .name = "weft.geometric",
     .c_name = "geometric",
-    .kind = Kind::kMacro,
+    .kind = Kind::kComposite,
     .doc = "The number, from 1 on, of the first success in a row of trials of these probabilities, drawn from the "
            "context's generator, in the type of the probabilities. NaN where one is not above 0 or larger than 1.",
     .example = "n = wf_geometric(s, p);",
@@ -232,12 +232,12 @@ constinit const OpDef kOp_geometric = Drawn({
     .expand = ExpandGeometric,
     .samples = kShares,
     .tolerance = kExact,
-    .absent = kMacroNoGradient,
+    .absent = kCompositeNoGradient,
 });
 constinit const OpDef kOp_randint = Drawn({
     .name = "weft.randint",
     .c_name = "randint",
-    .kind = Kind::kMacro,
+    .kind = Kind::kComposite,
     .doc =
         "Random whole numbers, at least low and below high, drawn from the context's generator: the range times 64 random "
         "bits as a fraction (128 where it is above 2^32), so that no number is preferred by more than one in 2^32. The "
@@ -249,12 +249,12 @@ constinit const OpDef kOp_randint = Drawn({
     .expand = ExpandInt,
     .samples = kInts,
     .tolerance = kExact,
-    .absent = kMacroNoGradient,
+    .absent = kCompositeNoGradient,
 });
 constinit const OpDef kOp_randperm = Drawn({
     .name = "weft.randperm",
     .c_name = "randperm",
-    .kind = Kind::kMacro,
+    .kind = Kind::kComposite,
     .doc =
         "The numbers 0 to count - 1 in random order, drawn from the context's generator: the order of as many random "
         "words of 64 bits.",
@@ -265,12 +265,12 @@ constinit const OpDef kOp_randperm = Drawn({
     .expand = ExpandPerm,
     .samples = kPerms,
     .tolerance = kExact,
-    .absent = kMacroNoGradient,
+    .absent = kCompositeNoGradient,
 });
 constinit const OpDef kOp_multinomial = Drawn({
     .name = "weft.multinomial",
     .c_name = "multinomial",
-    .kind = Kind::kMacro,
+    .kind = Kind::kComposite,
     .doc =
         "Places in rows of probabilities, so many of each row, drawn from the context's generator, as i32. With "
         "replacement by where a share of the row's sum falls; without, each place at most once, as draws one after "
@@ -283,7 +283,7 @@ constinit const OpDef kOp_multinomial = Drawn({
     .expand = ExpandRows,
     .samples = kRows,
     .tolerance = kExact,
-    .absent = kMacroNoGradient,
+    .absent = kCompositeNoGradient,
 });
 
 }  // namespace weft::ops

@@ -264,6 +264,7 @@ constexpr Sample kWindows[] = {{"count=9"},
                                {"count=8 form=kaiser periodic=false dtype=f64"},
                                {"count=7 form=gaussian parameter=2"},
                                {"count=6 form=nuttall"},
+                               {"count=7 form=general_cosine coefficients=[0.5,0.25,0.25]"},
                                {"count=1 form=bartlett"},
                                {"count=0 form=cosine"}};
 constexpr Tolerance kTolerance = {.f32 = 4e-7, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-7};

@@ -126,11 +126,14 @@ pub const WEFT_FLATTEN_HAS_START_AXIS: u64 = 1 << 0;
 pub const WEFT_FLATTEN_HAS_END_AXIS: u64 = 1 << 1;
 pub const WEFT_FULL_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_FULL_HAS_INTEGER: u64 = 1 << 1;
+pub const WEFT_FULL_HAS_IMAGINARY: u64 = 1 << 2;
 pub const WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS: u64 = 1 << 0;
 pub const WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS: u64 = 1 << 1;
 pub const WEFT_IOTA_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_LINSPACE_HAS_ENDPOINT: u64 = 1 << 0;
 pub const WEFT_LINSPACE_HAS_DTYPE: u64 = 1 << 1;
+pub const WEFT_LINSPACE_HAS_START_IMAGINARY: u64 = 1 << 2;
+pub const WEFT_LINSPACE_HAS_STOP_IMAGINARY: u64 = 1 << 3;
 pub const WEFT_REPEAT_INTERLEAVE_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ROLL_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS: u64 = 1 << 0;
@@ -244,8 +247,11 @@ pub const WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON: u64 = 1 << 1;
 pub const WEFT_CROSS_ENTROPY_HAS_REDUCTION: u64 = 1 << 0;
 pub const WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING: u64 = 1 << 1;
 pub const WEFT_DROPOUT_HAS_RATE: u64 = 1 << 0;
+pub const WEFT_DROPOUT_HAS_SHARED: u64 = 1 << 1;
+pub const WEFT_DROPOUT_HAS_ALPHA: u64 = 1 << 2;
 pub const WEFT_ELU_HAS_ALPHA: u64 = 1 << 0;
 pub const WEFT_EMBEDDING_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_EMBEDDING_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_GELU_HAS_FORM: u64 = 1 << 0;
 pub const WEFT_LAYER_NORM_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_LAYER_NORM_HAS_EPSILON: u64 = 1 << 1;
@@ -275,6 +281,7 @@ pub const WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM: u64 = 1 << 1;
 pub const WEFT_UNIFORM_HAS_LOW: u64 = 1 << 0;
 pub const WEFT_UNIFORM_HAS_HIGH: u64 = 1 << 1;
 pub const WEFT_UNIFORM_HAS_DTYPE: u64 = 1 << 2;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE: u64 = 1 << 0;
 pub const WEFT_ADDCDIV_HAS_VALUE: u64 = 1 << 0;
 pub const WEFT_ADDCMUL_HAS_VALUE: u64 = 1 << 0;
 pub const WEFT_ALLCLOSE_HAS_RTOL: u64 = 1 << 0;
@@ -460,6 +467,70 @@ pub const WEFT_COND_HAS_P: u64 = 1 << 1;
 pub const WEFT_CHOLESKY_SOLVE_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_CHOLESKY_INVERSE_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_TENSORINV_HAS_IND: u64 = 1 << 0;
+pub const WEFT_CTC_LOSS_HAS_REDUCTION: u64 = 1 << 0;
+pub const WEFT_CTC_LOSS_HAS_BLANK: u64 = 1 << 1;
+pub const WEFT_CTC_LOSS_HAS_ZERO_INFINITY: u64 = 1 << 2;
+pub const WEFT_EMBEDDING_BAG_HAS_MODE: u64 = 1 << 0;
+pub const WEFT_EMBEDDING_BAG_HAS_PADDING: u64 = 1 << 1;
+pub const WEFT_EMBEDDING_BAG_HAS_INCLUDE_LAST_OFFSET: u64 = 1 << 2;
+pub const WEFT_GRU_HAS_LAYERS: u64 = 1 << 0;
+pub const WEFT_GRU_HAS_BIDIRECTIONAL: u64 = 1 << 1;
+pub const WEFT_GRU_HAS_BIAS: u64 = 1 << 2;
+pub const WEFT_HISTOGRAM_HAS_DENSITY: u64 = 1 << 0;
+pub const WEFT_LSTM_HAS_LAYERS: u64 = 1 << 0;
+pub const WEFT_LSTM_HAS_BIDIRECTIONAL: u64 = 1 << 1;
+pub const WEFT_LSTM_HAS_BIAS: u64 = 1 << 2;
+pub const WEFT_MOST_FREQUENT_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_MOST_FREQUENT_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_MULTI_HEAD_ATTENTION_HAS_CAUSAL: u64 = 1 << 0;
+pub const WEFT_RNN_HAS_LAYERS: u64 = 1 << 0;
+pub const WEFT_RNN_HAS_BIDIRECTIONAL: u64 = 1 << 1;
+pub const WEFT_RNN_HAS_BIAS: u64 = 1 << 2;
+pub const WEFT_RNN_HAS_ACTIVATION: u64 = 1 << 3;
+pub const WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL: u64 = 1 << 0;
+pub const WEFT_WEIGHT_NORM_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_COMBINATIONS_HAS_COUNT: u64 = 1 << 0;
+pub const WEFT_COMBINATIONS_HAS_REPLACEMENT: u64 = 1 << 1;
+pub const WEFT_EYE_HAS_COLUMNS: u64 = 1 << 0;
+pub const WEFT_EYE_HAS_OFFSET: u64 = 1 << 1;
+pub const WEFT_EYE_HAS_DTYPE: u64 = 1 << 2;
+pub const WEFT_LOGSPACE_HAS_BASE: u64 = 1 << 0;
+pub const WEFT_LOGSPACE_HAS_DTYPE: u64 = 1 << 1;
+pub const WEFT_MESHGRID_HAS_INDEXING: u64 = 1 << 0;
+pub const WEFT_TRIL_INDICES_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_TRIL_INDICES_HAS_DTYPE: u64 = 1 << 1;
+pub const WEFT_TRIU_INDICES_HAS_OFFSET: u64 = 1 << 0;
+pub const WEFT_TRIU_INDICES_HAS_DTYPE: u64 = 1 << 1;
+pub const WEFT_WINDOW_HAS_FORM: u64 = 1 << 0;
+pub const WEFT_WINDOW_HAS_PERIODIC: u64 = 1 << 1;
+pub const WEFT_WINDOW_HAS_PARAMETER: u64 = 1 << 2;
+pub const WEFT_WINDOW_HAS_COEFFICIENTS: u64 = 1 << 3;
+pub const WEFT_WINDOW_HAS_DTYPE: u64 = 1 << 4;
+pub const WEFT_BERNOULLI_OF_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_BETA_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_BINOMIAL_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_CAUCHY_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_DIRICHLET_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_EXPONENTIAL_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_GAMMA_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_GAMMA_HAS_LOGARITHM: u64 = 1 << 1;
+pub const WEFT_GEOMETRIC_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_GUMBEL_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_LAPLACE_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_LOG_NORMAL_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_MULTINOMIAL_HAS_REPLACEMENT: u64 = 1 << 0;
+pub const WEFT_NORMAL_OF_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_POISSON_HAS_SHAPE: u64 = 1 << 0;
+pub const WEFT_RANDINT_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_RANDPERM_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_TRUNCATED_NORMAL_HAS_MEAN: u64 = 1 << 0;
+pub const WEFT_TRUNCATED_NORMAL_HAS_DEVIATION: u64 = 1 << 1;
+pub const WEFT_TRUNCATED_NORMAL_HAS_LOW: u64 = 1 << 2;
+pub const WEFT_TRUNCATED_NORMAL_HAS_HIGH: u64 = 1 << 3;
+pub const WEFT_TRUNCATED_NORMAL_HAS_DTYPE: u64 = 1 << 4;
+pub const WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_FACTOR: u64 = 1 << 0;
+pub const WEFT_AMP_UPDATE_SCALE_HAS_BACKOFF_FACTOR: u64 = 1 << 1;
+pub const WEFT_AMP_UPDATE_SCALE_HAS_GROWTH_INTERVAL: u64 = 1 << 2;
 
 pub type weft_code = u32;
 pub const WEFT_OK: weft_code = 0;
@@ -777,6 +848,16 @@ pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT: weft_rng_bit_generator_r
 pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY: weft_rng_bit_generator_rng_algorithm = 1;
 pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX: weft_rng_bit_generator_rng_algorithm = 2;
 
+pub type weft_orthogonal_polynomial_family = u32;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_T: weft_orthogonal_polynomial_family = 0;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_U: weft_orthogonal_polynomial_family = 1;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_V: weft_orthogonal_polynomial_family = 2;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_CHEBYSHEV_W: weft_orthogonal_polynomial_family = 3;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_H: weft_orthogonal_polynomial_family = 4;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_HERMITE_HE: weft_orthogonal_polynomial_family = 5;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LAGUERRE_L: weft_orthogonal_polynomial_family = 6;
+pub const WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P: weft_orthogonal_polynomial_family = 7;
+
 pub type weft_bce_reduction = u32;
 pub const WEFT_BCE_REDUCTION_MEAN: weft_bce_reduction = 0;
 pub const WEFT_BCE_REDUCTION_SUM: weft_bce_reduction = 1;
@@ -927,6 +1008,36 @@ pub type weft_cond_kind = u32;
 pub const WEFT_COND_KIND_P: weft_cond_kind = 0;
 pub const WEFT_COND_KIND_FRO: weft_cond_kind = 1;
 pub const WEFT_COND_KIND_NUC: weft_cond_kind = 2;
+
+pub type weft_ctc_loss_reduction = u32;
+pub const WEFT_CTC_LOSS_REDUCTION_MEAN: weft_ctc_loss_reduction = 0;
+pub const WEFT_CTC_LOSS_REDUCTION_SUM: weft_ctc_loss_reduction = 1;
+pub const WEFT_CTC_LOSS_REDUCTION_NONE: weft_ctc_loss_reduction = 2;
+
+pub type weft_embedding_bag_mode = u32;
+pub const WEFT_EMBEDDING_BAG_MODE_SUM: weft_embedding_bag_mode = 0;
+pub const WEFT_EMBEDDING_BAG_MODE_MEAN: weft_embedding_bag_mode = 1;
+pub const WEFT_EMBEDDING_BAG_MODE_MAX: weft_embedding_bag_mode = 2;
+
+pub type weft_rnn_activation = u32;
+pub const WEFT_RNN_ACTIVATION_TANH: weft_rnn_activation = 0;
+pub const WEFT_RNN_ACTIVATION_RELU: weft_rnn_activation = 1;
+
+pub type weft_meshgrid_indexing = u32;
+pub const WEFT_MESHGRID_INDEXING_IJ: weft_meshgrid_indexing = 0;
+pub const WEFT_MESHGRID_INDEXING_XY: weft_meshgrid_indexing = 1;
+
+pub type weft_window_form = u32;
+pub const WEFT_WINDOW_FORM_HANN: weft_window_form = 0;
+pub const WEFT_WINDOW_FORM_HAMMING: weft_window_form = 1;
+pub const WEFT_WINDOW_FORM_BLACKMAN: weft_window_form = 2;
+pub const WEFT_WINDOW_FORM_NUTTALL: weft_window_form = 3;
+pub const WEFT_WINDOW_FORM_BARTLETT: weft_window_form = 4;
+pub const WEFT_WINDOW_FORM_COSINE: weft_window_form = 5;
+pub const WEFT_WINDOW_FORM_GAUSSIAN: weft_window_form = 6;
+pub const WEFT_WINDOW_FORM_EXPONENTIAL: weft_window_form = 7;
+pub const WEFT_WINDOW_FORM_KAISER: weft_window_form = 8;
+pub const WEFT_WINDOW_FORM_GENERAL_COSINE: weft_window_form = 9;
 
 pub type weft_proc = Option<unsafe extern "C" fn()>;
 pub type weft_release_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
@@ -1122,6 +1233,29 @@ pub struct weft_adam_options {
     pub epsilon: f64,
     pub weight_decay: f64,
     pub present: u64,
+    pub job: *mut weft_job,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_optimizer_setting {
+    pub name: *const c_char,
+    pub name_length: usize,
+    pub value: f64,
+    pub group: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_optimizer_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub settings: *const weft_optimizer_setting,
+    pub setting_count: usize,
+    pub group_of: *const i32,
+    pub group_of_count: usize,
+    pub group_count: usize,
     pub job: *mut weft_job,
 }
 
@@ -1512,6 +1646,7 @@ pub struct weft_full_opts {
     pub dtype: weft_dtype,
     pub reserved_integer: i32,
     pub integer: i64,
+    pub imaginary: f64,
     pub device: *mut weft_device,
 }
 
@@ -1546,6 +1681,8 @@ pub struct weft_linspace_opts {
     pub present: u64,
     pub endpoint: i32,
     pub dtype: weft_dtype,
+    pub start_imaginary: f64,
+    pub stop_imaginary: f64,
     pub device: *mut weft_device,
 }
 
@@ -2102,6 +2239,10 @@ pub struct weft_dropout_opts {
     pub next: *const c_void,
     pub present: u64,
     pub rate: f64,
+    pub shared: *const i64,
+    pub shared_count: u64,
+    pub alpha: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -2120,7 +2261,8 @@ pub struct weft_embedding_opts {
     pub next: *const c_void,
     pub present: u64,
     pub dtype: weft_dtype,
-    pub reserved: i32,
+    pub reserved_padding: i32,
+    pub padding: i64,
 }
 
 #[repr(C)]
@@ -2281,6 +2423,15 @@ pub struct weft_uniform_opts {
     pub dtype: weft_dtype,
     pub reserved: i32,
     pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_orthogonal_polynomial_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub derivative: i64,
 }
 
 #[repr(C)]
@@ -3309,6 +3460,392 @@ pub struct weft_tensorinv_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_ctc_loss_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub reduction: weft_ctc_loss_reduction,
+    pub reserved_blank: i32,
+    pub blank: i64,
+    pub zero_infinity: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_embedding_bag_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub mode: weft_embedding_bag_mode,
+    pub reserved_padding: i32,
+    pub padding: i64,
+    pub include_last_offset: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_gru_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub layers: i64,
+    pub bidirectional: i32,
+    pub bias: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_histogram_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub density: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_lstm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub layers: i64,
+    pub bidirectional: i32,
+    pub bias: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_most_frequent_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_multi_head_attention_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub causal: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_rnn_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub layers: i64,
+    pub bidirectional: i32,
+    pub bias: i32,
+    pub activation: weft_rnn_activation,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_unique_consecutive_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub fill: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_weight_norm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_combinations_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub count: i64,
+    pub replacement: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_eye_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub columns: i64,
+    pub offset: i64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_logspace_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub base: f64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_meshgrid_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub indexing: weft_meshgrid_indexing,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_tril_indices_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_triu_indices_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub offset: i64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_window_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub form: weft_window_form,
+    pub periodic: i32,
+    pub parameter: f64,
+    pub coefficients: *const f64,
+    pub coefficients_count: u64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_bernoulli_of_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_beta_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_binomial_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cauchy_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_dirichlet_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_exponential_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_gamma_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+    pub logarithm: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_geometric_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_gumbel_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_laplace_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_log_normal_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_multinomial_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub replacement: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_normal_of_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_poisson_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub shape: *const i64,
+    pub shape_count: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_randint_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_randperm_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_truncated_normal_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub mean: f64,
+    pub deviation: f64,
+    pub low: f64,
+    pub high: f64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_amp_update_scale_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub growth_factor: f64,
+    pub backoff_factor: f64,
+    pub growth_interval: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_api_v1 {
     pub struct_size: usize,
     pub release_version: Option<unsafe extern "C" fn() -> *const c_char>,
@@ -3597,6 +4134,7 @@ pub struct weft_api_v1 {
     pub checkpoint_reader_open_from: Option<unsafe extern "C" fn(ctx: *mut weft_context, source: *const weft_source, options: *const weft_open_options, out: *mut *mut weft_checkpoint_reader) -> *mut weft_error>,
     pub function_from_text: Option<unsafe extern "C" fn(ctx: *mut weft_context, text: *const c_char, length: usize, out: *mut *mut weft_function) -> *mut weft_error>,
     pub program_compare: Option<unsafe extern "C" fn(ctx: *mut weft_context, before_path: *const c_char, before_path_length: usize, now_path: *const c_char, now_path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
+    pub optimizer_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, params: *const *mut weft_tensor, count: usize, options: *const weft_optimizer_options, out: *mut *mut weft_optimizer) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -3706,6 +4244,7 @@ extern "C" {
     pub fn weft_sgd_create_groups(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_sgd_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error;
     pub fn weft_adam_create_groups(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_adam_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error;
     pub fn weft_adamw_create_groups(ctx: *mut weft_context, params: *const *mut weft_tensor, group_of: *const i32, count: usize, groups: *const weft_adam_options, group_count: usize, out: *mut *mut weft_optimizer) -> *mut weft_error;
+    pub fn weft_optimizer_create(ctx: *mut weft_context, name: *const c_char, name_length: usize, params: *const *mut weft_tensor, count: usize, options: *const weft_optimizer_options, out: *mut *mut weft_optimizer) -> *mut weft_error;
     pub fn weft_optimizer_step(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lr: f64) -> *mut weft_error;
     pub fn weft_optimizer_step_groups(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize) -> *mut weft_error;
     pub fn weft_schedule_rate(schedule: *const weft_schedule_options, step: i64, out_rate: *mut f64) -> *mut weft_error;
@@ -3898,6 +4437,7 @@ extern "C" {
     pub fn weft_print_options_init(options: *mut c_void, size: usize);
     pub fn weft_sgd_options_init(options: *mut c_void, size: usize);
     pub fn weft_adam_options_init(options: *mut c_void, size: usize);
+    pub fn weft_optimizer_options_init(options: *mut c_void, size: usize);
     pub fn weft_schedule_options_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_options_init(options: *mut c_void, size: usize);
     pub fn weft_open_options_init(options: *mut c_void, size: usize);
@@ -3992,6 +4532,7 @@ extern "C" {
     pub fn weft_normal_opts_init(options: *mut c_void, size: usize);
     pub fn weft_rng_bit_generator_opts_init(options: *mut c_void, size: usize);
     pub fn weft_uniform_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_orthogonal_polynomial_opts_init(options: *mut c_void, size: usize);
     pub fn weft_addcdiv_opts_init(options: *mut c_void, size: usize);
     pub fn weft_addcmul_opts_init(options: *mut c_void, size: usize);
     pub fn weft_allclose_opts_init(options: *mut c_void, size: usize);
@@ -4088,6 +4629,41 @@ extern "C" {
     pub fn weft_cholesky_solve_opts_init(options: *mut c_void, size: usize);
     pub fn weft_cholesky_inverse_opts_init(options: *mut c_void, size: usize);
     pub fn weft_tensorinv_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_ctc_loss_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_embedding_bag_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_gru_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_histogram_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_lstm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_most_frequent_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_multi_head_attention_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_rnn_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_unique_consecutive_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_weight_norm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_combinations_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_eye_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_logspace_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_meshgrid_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_tril_indices_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_triu_indices_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_window_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_bernoulli_of_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_beta_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_binomial_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cauchy_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_dirichlet_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_exponential_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_gamma_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_geometric_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_gumbel_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_laplace_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_log_normal_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_multinomial_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_normal_of_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_poisson_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_randint_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_randperm_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_truncated_normal_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_amp_update_scale_opts_init(options: *mut c_void, size: usize);
     pub fn weft_stop_gradient(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_abs(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_add(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -4262,6 +4838,28 @@ extern "C" {
     pub fn weft_zeta(ctx: *mut weft_context, x: *mut weft_tensor, q: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_bessel_i0e(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_bessel_i1e(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_i0(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_i1(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_j0(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_j1(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_y0(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_y1(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_k0(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_k1(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_k0e(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bessel_k1e(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_erfcx(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_ndtr(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_ndtri(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_log_ndtr(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_igamma(ctx: *mut weft_context, a: *mut weft_tensor, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_igammac(ctx: *mut weft_context, a: *mut weft_tensor, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_mvlgamma(ctx: *mut weft_context, x: *mut weft_tensor, p: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_gcd(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_lcm(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_frexp(ctx: *mut weft_context, x: *mut weft_tensor, out_mantissa: *mut *mut weft_tensor, out_exponent: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_orthogonal_polynomial(ctx: *mut weft_context, x: *mut weft_tensor, n: *mut weft_tensor, family: weft_orthogonal_polynomial_family, opts: *const weft_orthogonal_polynomial_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_polar(ctx: *mut weft_context, size: *mut weft_tensor, angle: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_addcdiv(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, z: *mut weft_tensor, opts: *const weft_addcdiv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_addcmul(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, z: *mut weft_tensor, opts: *const weft_addcmul_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_allclose(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_allclose_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -4428,4 +5026,43 @@ extern "C" {
     pub fn weft_householder_product(ctx: *mut weft_context, v: *mut weft_tensor, tau: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensorsolve(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensorinv(ctx: *mut weft_context, a: *mut weft_tensor, opts: *const weft_tensorinv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_ctc_loss(ctx: *mut weft_context, x: *mut weft_tensor, labels: *mut weft_tensor, steps: *mut weft_tensor, lengths: *mut weft_tensor, opts: *const weft_ctc_loss_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_einsum(ctx: *mut weft_context, xs: *const *mut weft_tensor, xs_count: usize, equation: *const c_char, equation_length: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_embedding_bag(ctx: *mut weft_context, table: *mut weft_tensor, ids: *mut weft_tensor, offsets: *mut weft_tensor, weights: *mut weft_tensor, opts: *const weft_embedding_bag_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_gru(ctx: *mut weft_context, x: *mut weft_tensor, h: *mut weft_tensor, weights: *const *mut weft_tensor, weights_count: usize, opts: *const weft_gru_opts, out_y: *mut *mut weft_tensor, out_h: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_histogram(ctx: *mut weft_context, x: *mut weft_tensor, edges: *mut weft_tensor, weights: *mut weft_tensor, opts: *const weft_histogram_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_lstm(ctx: *mut weft_context, x: *mut weft_tensor, h: *mut weft_tensor, c: *mut weft_tensor, weights: *const *mut weft_tensor, weights_count: usize, opts: *const weft_lstm_opts, out_y: *mut *mut weft_tensor, out_h: *mut *mut weft_tensor, out_c: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_most_frequent(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_most_frequent_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_multi_head_attention(ctx: *mut weft_context, query: *mut weft_tensor, key: *mut weft_tensor, value: *mut weft_tensor, query_weight: *mut weft_tensor, key_weight: *mut weft_tensor, value_weight: *mut weft_tensor, out_weight: *mut weft_tensor, query_bias: *mut weft_tensor, key_bias: *mut weft_tensor, value_bias: *mut weft_tensor, out_bias: *mut weft_tensor, mask: *mut weft_tensor, heads: i64, opts: *const weft_multi_head_attention_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_rnn(ctx: *mut weft_context, x: *mut weft_tensor, h: *mut weft_tensor, weights: *const *mut weft_tensor, weights_count: usize, opts: *const weft_rnn_opts, out_y: *mut *mut weft_tensor, out_h: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensordot(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, x_dims: *const i64, x_dims_count: usize, y_dims: *const i64, y_dims_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_unique_consecutive_static(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_unique_consecutive_static_opts, out_values: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor, out_inverse: *mut *mut weft_tensor, out_counts: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_weight_norm(ctx: *mut weft_context, v: *mut weft_tensor, g: *mut weft_tensor, opts: *const weft_weight_norm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cartesian_prod(ctx: *mut weft_context, inputs: *const *mut weft_tensor, inputs_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_combinations(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_combinations_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_eye(ctx: *mut weft_context, rows: i64, opts: *const weft_eye_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logspace(ctx: *mut weft_context, start: f64, stop: f64, count: i64, opts: *const weft_logspace_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_meshgrid(ctx: *mut weft_context, inputs: *const *mut weft_tensor, inputs_count: usize, opts: *const weft_meshgrid_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tril_indices(ctx: *mut weft_context, rows: i64, columns: i64, opts: *const weft_tril_indices_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_triu_indices(ctx: *mut weft_context, rows: i64, columns: i64, opts: *const weft_triu_indices_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_window(ctx: *mut weft_context, count: i64, opts: *const weft_window_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bernoulli_of(ctx: *mut weft_context, probability: *mut weft_tensor, opts: *const weft_bernoulli_of_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_beta(ctx: *mut weft_context, alpha: *mut weft_tensor, beta: *mut weft_tensor, opts: *const weft_beta_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_binomial(ctx: *mut weft_context, trials: *mut weft_tensor, probability: *mut weft_tensor, opts: *const weft_binomial_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cauchy(ctx: *mut weft_context, location: *mut weft_tensor, scale: *mut weft_tensor, opts: *const weft_cauchy_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_dirichlet(ctx: *mut weft_context, alpha: *mut weft_tensor, opts: *const weft_dirichlet_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_exponential(ctx: *mut weft_context, rate: *mut weft_tensor, opts: *const weft_exponential_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_gamma(ctx: *mut weft_context, alpha: *mut weft_tensor, opts: *const weft_gamma_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_geometric(ctx: *mut weft_context, probability: *mut weft_tensor, opts: *const weft_geometric_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_gumbel(ctx: *mut weft_context, location: *mut weft_tensor, scale: *mut weft_tensor, opts: *const weft_gumbel_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_laplace(ctx: *mut weft_context, location: *mut weft_tensor, scale: *mut weft_tensor, opts: *const weft_laplace_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_log_normal(ctx: *mut weft_context, mean: *mut weft_tensor, deviation: *mut weft_tensor, opts: *const weft_log_normal_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_multinomial(ctx: *mut weft_context, probabilities: *mut weft_tensor, count: i64, opts: *const weft_multinomial_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_normal_of(ctx: *mut weft_context, mean: *mut weft_tensor, deviation: *mut weft_tensor, opts: *const weft_normal_of_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_poisson(ctx: *mut weft_context, rate: *mut weft_tensor, opts: *const weft_poisson_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_randint(ctx: *mut weft_context, shape: *const i64, shape_count: usize, low: i64, high: i64, opts: *const weft_randint_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_randperm(ctx: *mut weft_context, count: i64, opts: *const weft_randperm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_truncated_normal(ctx: *mut weft_context, shape: *const i64, shape_count: usize, opts: *const weft_truncated_normal_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_amp_non_finite_check_and_unscale(ctx: *mut weft_context, x: *mut weft_tensor, found: *mut weft_tensor, inverse_scale: *mut weft_tensor, out_unscaled: *mut *mut weft_tensor, out_found: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_amp_update_scale(ctx: *mut weft_context, scale: *mut weft_tensor, tracker: *mut weft_tensor, found: *mut weft_tensor, opts: *const weft_amp_update_scale_opts, out_scale: *mut *mut weft_tensor, out_tracker: *mut *mut weft_tensor) -> *mut weft_error;
 }

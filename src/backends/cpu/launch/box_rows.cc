@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
 
 namespace weft::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // Scatter on the launch list. Each place of the result belongs to one thread, which takes the updates in their order, so threads
-// change no bits. Rows go by the loops of kernels/scatter_rows.h.
+// change no bits. Rows go by the loops of kernels/scatter/scatter_rows.h.
 #include "src/backends/cpu/launch/host_scatter.h"
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "src/backends/cpu/kernels/conv_depthwise.h"
-#include "src/backends/cpu/kernels/scatter_rows.h"
+#include "src/backends/cpu/kernels/scatter/scatter_rows.h"
 #include "src/backends/cpu/kernels/scratch.h"
+#include "src/backends/cpu/kernels/tiles/halves.h"
 #include "src/backends/cpu/launch/box_rows.h"
 #include "src/backends/cpu/launch/box_walk.h"
 #include "src/backends/cpu/launch/host_kernels.h"
@@ -387,16 +387,24 @@ class RowScatter {
 
   // The last part's counts have become the ends of buckets.
   void SortBucket(int64_t b) {
+    constexpr int kCountedBits = 9;
     const uint32_t* const ends = CountsOf(sort_.parts - 1);
     const int64_t begin = b > 0 ? ends[b - 1] : 0, n = ends[b] - begin;
-    constexpr int64_t kFew = 48;  // which are sorted sooner than digits are counted
-    const auto less = [](const Item& a, const Item& x) { return a.key < x.key; };
-    const Item* sorted = other_ + begin;
-    if (sort_.shift > 0 && n > 1) {
-      sorted = n < kFew ? MergeSort(other_ + begin, items_ + begin, n, less)
-                        : RadixSort(other_ + begin, items_ + begin, n, (sort_.shift + 7) / 8);
+    Item *const from = other_ + begin, *const to = items_ + begin;
+    if (sort_.shift <= kCountedBits && n <= kSortedAtOnce) {  // row by row
+      uint32_t next[1 << kCountedBits];
+      const uint32_t rows = 1u << sort_.shift, mask = rows - 1;
+      std::fill_n(next, rows, 0);
+      for (int64_t i = 0; i < n; ++i) ++next[from[i].key & mask];
+      uint32_t sum = 0;
+      for (uint32_t r = 0; r < rows; ++r) sum += std::exchange(next[r], sum);
+      for (int64_t i = 0; i < n; ++i) to[next[from[i].key & mask]++] = from[i];
+      return;
     }
-    if (!LaunchEnds() && sorted != items_ + begin) CopyItems(sorted, items_ + begin, 0, n);
+    constexpr int64_t kFew = 48;  // which are sorted sooner than digits are counted
+    const auto less = [](const Item& x, const Item& y) { return x.key < y.key; };
+    const Item* const sorted = n < kFew ? MergeSort(from, to, n, less) : RadixSort(from, to, n, (sort_.shift + 7) / 8);
+    if (!LaunchEnds() && sorted != to) CopyItems(sorted, to, 0, n);
   }
 
   // Where a share begins: among the items of one row, which several threads may have, at a column.
@@ -452,8 +460,8 @@ class RowScatter {
     s.step = from_ != nullptr ? from_->unit : rows_.step;
     s.columns = end - column;
     s.ends = LaunchEnds;
-    s.widen = ChannelKernelsOf(kernels_).widen;
-    s.narrow = ChannelKernelsOf(kernels_).narrow;
+    s.widen = HalvesKernelsOf(kernels_).widen;
+    s.narrow = HalvesKernelsOf(kernels_).narrow;
     ScatterKernelsOf(kernels_).sorted(s);
   }
 

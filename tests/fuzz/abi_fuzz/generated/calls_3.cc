@@ -804,12 +804,4 @@ void Call_weft_multilabel_soft_margin_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
-void Call_weft_nanmedian_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_nanmedian_opts), &size);
-  f.Enter();
-  weft_nanmedian_opts_init(options, size);
-  f.LeaveVoid();
-}
-
 }  // namespace weft::fuzz

@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_nanmedian_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nanmedian_opts), &size);
+  f.Enter();
+  weft_nanmedian_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nll_opts), &size);
+  f.Enter();
+  weft_nll_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_soft_cross_entropy_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_soft_cross_entropy_opts), &size);
@@ -137,6 +153,286 @@ void Call_weft_tensorinv_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_tensorinv_opts), &size);
   f.Enter();
   weft_tensorinv_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_ctc_loss_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_ctc_loss_opts), &size);
+  f.Enter();
+  weft_ctc_loss_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_embedding_bag_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_embedding_bag_opts), &size);
+  f.Enter();
+  weft_embedding_bag_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gru_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gru_opts), &size);
+  f.Enter();
+  weft_gru_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_histogram_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_histogram_opts), &size);
+  f.Enter();
+  weft_histogram_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_lstm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_lstm_opts), &size);
+  f.Enter();
+  weft_lstm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_most_frequent_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_most_frequent_opts), &size);
+  f.Enter();
+  weft_most_frequent_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_multi_head_attention_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_multi_head_attention_opts), &size);
+  f.Enter();
+  weft_multi_head_attention_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_rnn_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rnn_opts), &size);
+  f.Enter();
+  weft_rnn_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_unique_consecutive_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_unique_consecutive_static_opts), &size);
+  f.Enter();
+  weft_unique_consecutive_static_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_weight_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_weight_norm_opts), &size);
+  f.Enter();
+  weft_weight_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_combinations_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_combinations_opts), &size);
+  f.Enter();
+  weft_combinations_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_eye_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_eye_opts), &size);
+  f.Enter();
+  weft_eye_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_logspace_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_logspace_opts), &size);
+  f.Enter();
+  weft_logspace_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_meshgrid_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_meshgrid_opts), &size);
+  f.Enter();
+  weft_meshgrid_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_tril_indices_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_tril_indices_opts), &size);
+  f.Enter();
+  weft_tril_indices_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_triu_indices_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_triu_indices_opts), &size);
+  f.Enter();
+  weft_triu_indices_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_window_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_window_opts), &size);
+  f.Enter();
+  weft_window_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bernoulli_of_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bernoulli_of_opts), &size);
+  f.Enter();
+  weft_bernoulli_of_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_beta_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_beta_opts), &size);
+  f.Enter();
+  weft_beta_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_binomial_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_binomial_opts), &size);
+  f.Enter();
+  weft_binomial_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cauchy_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cauchy_opts), &size);
+  f.Enter();
+  weft_cauchy_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_dirichlet_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_dirichlet_opts), &size);
+  f.Enter();
+  weft_dirichlet_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_exponential_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_exponential_opts), &size);
+  f.Enter();
+  weft_exponential_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gamma_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gamma_opts), &size);
+  f.Enter();
+  weft_gamma_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_geometric_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_geometric_opts), &size);
+  f.Enter();
+  weft_geometric_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gumbel_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gumbel_opts), &size);
+  f.Enter();
+  weft_gumbel_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_laplace_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_laplace_opts), &size);
+  f.Enter();
+  weft_laplace_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_log_normal_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_log_normal_opts), &size);
+  f.Enter();
+  weft_log_normal_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_multinomial_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_multinomial_opts), &size);
+  f.Enter();
+  weft_multinomial_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_normal_of_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_normal_of_opts), &size);
+  f.Enter();
+  weft_normal_of_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_poisson_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_poisson_opts), &size);
+  f.Enter();
+  weft_poisson_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_randint_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_randint_opts), &size);
+  f.Enter();
+  weft_randint_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_randperm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_randperm_opts), &size);
+  f.Enter();
+  weft_randperm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_truncated_normal_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_truncated_normal_opts), &size);
+  f.Enter();
+  weft_truncated_normal_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_amp_update_scale_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_amp_update_scale_opts), &size);
+  f.Enter();
+  weft_amp_update_scale_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -632,556 +928,6 @@ void Call_weft_real(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_real(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce_precision(Fuzz& f) {
-  f.BeginOp(kOps[46]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t exponent_bits = {};
-  exponent_bits = f.IntAttr(0);
-  int64_t mantissa_bits = {};
-  mantissa_bits = f.IntAttr(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce_precision(ctx, x, exponent_bits, mantissa_bits, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rem(Fuzz& f) {
-  f.BeginOp(kOps[47]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rem(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_round_away(Fuzz& f) {
-  f.BeginOp(kOps[48]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_round_away(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_round(Fuzz& f) {
-  f.BeginOp(kOps[49]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_round(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rsqrt(Fuzz& f) {
-  f.BeginOp(kOps[50]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rsqrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_where(Fuzz& f) {
-  f.BeginOp(kOps[51]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const condition = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_tensor* const y = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_where(ctx, condition, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_shift_left(Fuzz& f) {
-  f.BeginOp(kOps[52]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_shift_left(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_shift_right_arithmetic(Fuzz& f) {
-  f.BeginOp(kOps[53]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_shift_right_arithmetic(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_shift_right_logical(Fuzz& f) {
-  f.BeginOp(kOps[54]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_shift_right_logical(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sign(Fuzz& f) {
-  f.BeginOp(kOps[55]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sign(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sin(Fuzz& f) {
-  f.BeginOp(kOps[56]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sin(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sqrt(Fuzz& f) {
-  f.BeginOp(kOps[57]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sqrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_square(Fuzz& f) {
-  f.BeginOp(kOps[58]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_square(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sub(Fuzz& f) {
-  f.BeginOp(kOps[59]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sub(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tan(Fuzz& f) {
-  f.BeginOp(kOps[60]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tanh(Fuzz& f) {
-  f.BeginOp(kOps[61]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tanh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_trunc(Fuzz& f) {
-  f.BeginOp(kOps[62]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_trunc(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_xor(Fuzz& f) {
-  f.BeginOp(kOps[63]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_xor(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_arange(Fuzz& f) {
-  f.BeginOp(kOps[64]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  double start = {};
-  start = f.DoubleAttr(0);
-  double stop = {};
-  stop = f.DoubleAttr(1);
-  weft_arange_opts* const opts = f.Options<weft_arange_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_ARANGE_HAS_STEP;
-    opts->step = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_ARANGE_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_arange(ctx, start, stop, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_broadcast_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[65]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  const int64_t* broadcast_dimensions = {};
-  size_t broadcast_dimensions_count = {};
-  f.Ints(1, &broadcast_dimensions, &broadcast_dimensions_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_broadcast_in_dim(ctx, x, shape, shape_count, broadcast_dimensions, broadcast_dimensions_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_broadcast_to(Fuzz& f) {
-  f.BeginOp(kOps[66]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_broadcast_to(ctx, x, shape, shape_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_concatenate(Fuzz& f) {
-  f.BeginOp(kOps[67]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  size_t inputs_count = 0;
-  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
-  weft_concatenate_opts* const opts = f.Options<weft_concatenate_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CONCATENATE_HAS_DIMENSION;
-    opts->dimension = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_concatenate(ctx, inputs, inputs_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_diff(Fuzz& f) {
-  f.BeginOp(kOps[68]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_diff_opts* const opts = f.Options<weft_diff_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DIFF_HAS_N;
-    opts->n = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_DIFF_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_diff(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dynamic_slice(Fuzz& f) {
-  f.BeginOp(kOps[69]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  size_t start_indices_count = 0;
-  weft_tensor* const* const start_indices = f.Operands(1, &start_indices_count);
-  const int64_t* slice_sizes = {};
-  size_t slice_sizes_count = {};
-  f.Ints(0, &slice_sizes, &slice_sizes_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dynamic_slice(ctx, x, start_indices, start_indices_count, slice_sizes, slice_sizes_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dynamic_update_slice(Fuzz& f) {
-  f.BeginOp(kOps[70]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const update = f.Operand(1);
-  size_t start_indices_count = 0;
-  weft_tensor* const* const start_indices = f.Operands(2, &start_indices_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dynamic_update_slice(ctx, x, update, start_indices, start_indices_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_expand_dims(Fuzz& f) {
-  f.BeginOp(kOps[71]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dims = {};
-  size_t dims_count = {};
-  f.Ints(0, &dims, &dims_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_expand_dims(ctx, x, dims, dims_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_flatten(Fuzz& f) {
-  f.BeginOp(kOps[72]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_FLATTEN_HAS_START_AXIS;
-    opts->start_axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_FLATTEN_HAS_END_AXIS;
-    opts->end_axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_flatten(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_full(Fuzz& f) {
-  f.BeginOp(kOps[73]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  double value = {};
-  value = f.DoubleAttr(1);
-  weft_full_opts* const opts = f.Options<weft_full_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_FULL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_FULL_HAS_INTEGER;
-    opts->integer = f.IntAttr(3);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_full(ctx, shape, shape_count, value, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gather(Fuzz& f) {
-  f.BeginOp(kOps[74]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const start_indices = f.Operand(1);
-  const int64_t* offset_dims = {};
-  size_t offset_dims_count = {};
-  f.Ints(0, &offset_dims, &offset_dims_count);
-  const int64_t* collapsed_slice_dims = {};
-  size_t collapsed_slice_dims_count = {};
-  f.Ints(1, &collapsed_slice_dims, &collapsed_slice_dims_count);
-  const int64_t* start_index_map = {};
-  size_t start_index_map_count = {};
-  f.Ints(2, &start_index_map, &start_index_map_count);
-  int64_t index_vector_dim = {};
-  index_vector_dim = f.IntAttr(3);
-  const int64_t* slice_sizes = {};
-  size_t slice_sizes_count = {};
-  f.Ints(4, &slice_sizes, &slice_sizes_count);
-  weft_gather_opts* const opts = f.Options<weft_gather_opts>();
-  if (opts != nullptr) {
-    if (f.Given(5)) opts->present |= WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS;
-    f.Ints(5, &opts->operand_batching_dims, &opts->operand_batching_dims_count);
-    if (f.Given(6)) opts->present |= WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS;
-    f.Ints(6, &opts->start_indices_batching_dims, &opts->start_indices_batching_dims_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gather(ctx, x, start_indices, offset_dims, offset_dims_count, collapsed_slice_dims, collapsed_slice_dims_count, start_index_map, start_index_map_count, index_vector_dim, slice_sizes, slice_sizes_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_iota(Fuzz& f) {
-  f.BeginOp(kOps[75]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  int64_t dimension = {};
-  dimension = f.IntAttr(1);
-  weft_iota_opts* const opts = f.Options<weft_iota_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_IOTA_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_iota(ctx, shape, shape_count, dimension, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linspace(Fuzz& f) {
-  f.BeginOp(kOps[76]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  double start = {};
-  start = f.DoubleAttr(0);
-  double stop = {};
-  stop = f.DoubleAttr(1);
-  int64_t count = {};
-  count = f.IntAttr(2);
-  weft_linspace_opts* const opts = f.Options<weft_linspace_opts>();
-  if (opts != nullptr) {
-    if (f.Given(3)) opts->present |= WEFT_LINSPACE_HAS_ENDPOINT;
-    opts->endpoint = static_cast<int32_t>(f.BoolAttr(3));
-    if (f.Given(4)) opts->present |= WEFT_LINSPACE_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linspace(ctx, start, stop, count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pad(Fuzz& f) {
-  f.BeginOp(kOps[77]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const value = f.Operand(1);
-  const int64_t* edge_padding_low = {};
-  size_t edge_padding_low_count = {};
-  f.Ints(0, &edge_padding_low, &edge_padding_low_count);
-  const int64_t* edge_padding_high = {};
-  size_t edge_padding_high_count = {};
-  f.Ints(1, &edge_padding_high, &edge_padding_high_count);
-  const int64_t* interior_padding = {};
-  size_t interior_padding_count = {};
-  f.Ints(2, &interior_padding, &interior_padding_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pad(ctx, x, value, edge_padding_low, edge_padding_low_count, edge_padding_high, edge_padding_high_count, interior_padding, interior_padding_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_repeat_interleave(Fuzz& f) {
-  f.BeginOp(kOps[78]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t repeats = {};
-  repeats = f.IntAttr(0);
-  weft_repeat_interleave_opts* const opts = f.Options<weft_repeat_interleave_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_repeat_interleave(ctx, x, repeats, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reshape(Fuzz& f) {
-  f.BeginOp(kOps[79]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reshape(ctx, x, shape, shape_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reverse(Fuzz& f) {
-  f.BeginOp(kOps[80]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dimensions = {};
-  size_t dimensions_count = {};
-  f.Ints(0, &dimensions, &dimensions_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reverse(ctx, x, dimensions, dimensions_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_roll(Fuzz& f) {
-  f.BeginOp(kOps[81]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shifts = {};
-  size_t shifts_count = {};
-  f.Ints(0, &shifts, &shifts_count);
-  weft_roll_opts* const opts = f.Options<weft_roll_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_ROLL_HAS_DIMS;
-    f.Ints(1, &opts->dims, &opts->dims_count);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_roll(ctx, x, shifts, shifts_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scatter(Fuzz& f) {
-  f.BeginOp(kOps[82]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scatter_indices = f.Operand(1);
-  weft_tensor* const updates = f.Operand(2);
-  const int64_t* update_window_dims = {};
-  size_t update_window_dims_count = {};
-  f.Ints(0, &update_window_dims, &update_window_dims_count);
-  const int64_t* inserted_window_dims = {};
-  size_t inserted_window_dims_count = {};
-  f.Ints(1, &inserted_window_dims, &inserted_window_dims_count);
-  const int64_t* scatter_dims_to_operand_dims = {};
-  size_t scatter_dims_to_operand_dims_count = {};
-  f.Ints(2, &scatter_dims_to_operand_dims, &scatter_dims_to_operand_dims_count);
-  int64_t index_vector_dim = {};
-  index_vector_dim = f.IntAttr(3);
-  weft_scatter_reducer reducer = {};
-  reducer = static_cast<weft_scatter_reducer>(f.EnumAttr(4));
-  weft_scatter_opts* const opts = f.Options<weft_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(5)) opts->present |= WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS;
-    f.Ints(5, &opts->input_batching_dims, &opts->input_batching_dims_count);
-    if (f.Given(6)) opts->present |= WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS;
-    f.Ints(6, &opts->scatter_indices_batching_dims, &opts->scatter_indices_batching_dims_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scatter(ctx, x, scatter_indices, updates, update_window_dims, update_window_dims_count, inserted_window_dims, inserted_window_dims_count, scatter_dims_to_operand_dims, scatter_dims_to_operand_dims_count, index_vector_dim, reducer, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,562 @@
 
 namespace weft::fuzz {
 
+void Call_weft_reduce_precision(Fuzz& f) {
+  f.BeginOp(kOps[46]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t exponent_bits = {};
+  exponent_bits = f.IntAttr(0);
+  int64_t mantissa_bits = {};
+  mantissa_bits = f.IntAttr(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce_precision(ctx, x, exponent_bits, mantissa_bits, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rem(Fuzz& f) {
+  f.BeginOp(kOps[47]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rem(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_round_away(Fuzz& f) {
+  f.BeginOp(kOps[48]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_round_away(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_round(Fuzz& f) {
+  f.BeginOp(kOps[49]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_round(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rsqrt(Fuzz& f) {
+  f.BeginOp(kOps[50]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rsqrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_where(Fuzz& f) {
+  f.BeginOp(kOps[51]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const condition = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor* const y = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_where(ctx, condition, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_shift_left(Fuzz& f) {
+  f.BeginOp(kOps[52]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_shift_left(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_shift_right_arithmetic(Fuzz& f) {
+  f.BeginOp(kOps[53]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_shift_right_arithmetic(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_shift_right_logical(Fuzz& f) {
+  f.BeginOp(kOps[54]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_shift_right_logical(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sign(Fuzz& f) {
+  f.BeginOp(kOps[55]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sign(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sin(Fuzz& f) {
+  f.BeginOp(kOps[56]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sin(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sqrt(Fuzz& f) {
+  f.BeginOp(kOps[57]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sqrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_square(Fuzz& f) {
+  f.BeginOp(kOps[58]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_square(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sub(Fuzz& f) {
+  f.BeginOp(kOps[59]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sub(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tan(Fuzz& f) {
+  f.BeginOp(kOps[60]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tan(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tanh(Fuzz& f) {
+  f.BeginOp(kOps[61]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tanh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_trunc(Fuzz& f) {
+  f.BeginOp(kOps[62]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trunc(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitwise_xor(Fuzz& f) {
+  f.BeginOp(kOps[63]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitwise_xor(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_arange(Fuzz& f) {
+  f.BeginOp(kOps[64]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  double start = {};
+  start = f.DoubleAttr(0);
+  double stop = {};
+  stop = f.DoubleAttr(1);
+  weft_arange_opts* const opts = f.Options<weft_arange_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_ARANGE_HAS_STEP;
+    opts->step = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_ARANGE_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_arange(ctx, start, stop, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_broadcast_in_dim(Fuzz& f) {
+  f.BeginOp(kOps[65]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  const int64_t* broadcast_dimensions = {};
+  size_t broadcast_dimensions_count = {};
+  f.Ints(1, &broadcast_dimensions, &broadcast_dimensions_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_broadcast_in_dim(ctx, x, shape, shape_count, broadcast_dimensions, broadcast_dimensions_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_broadcast_to(Fuzz& f) {
+  f.BeginOp(kOps[66]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_broadcast_to(ctx, x, shape, shape_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_concatenate(Fuzz& f) {
+  f.BeginOp(kOps[67]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_concatenate_opts* const opts = f.Options<weft_concatenate_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CONCATENATE_HAS_DIMENSION;
+    opts->dimension = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_concatenate(ctx, inputs, inputs_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diff(Fuzz& f) {
+  f.BeginOp(kOps[68]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diff_opts* const opts = f.Options<weft_diff_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIFF_HAS_N;
+    opts->n = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIFF_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diff(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dynamic_slice(Fuzz& f) {
+  f.BeginOp(kOps[69]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  size_t start_indices_count = 0;
+  weft_tensor* const* const start_indices = f.Operands(1, &start_indices_count);
+  const int64_t* slice_sizes = {};
+  size_t slice_sizes_count = {};
+  f.Ints(0, &slice_sizes, &slice_sizes_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dynamic_slice(ctx, x, start_indices, start_indices_count, slice_sizes, slice_sizes_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dynamic_update_slice(Fuzz& f) {
+  f.BeginOp(kOps[70]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const update = f.Operand(1);
+  size_t start_indices_count = 0;
+  weft_tensor* const* const start_indices = f.Operands(2, &start_indices_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dynamic_update_slice(ctx, x, update, start_indices, start_indices_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_expand_dims(Fuzz& f) {
+  f.BeginOp(kOps[71]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dims = {};
+  size_t dims_count = {};
+  f.Ints(0, &dims, &dims_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_expand_dims(ctx, x, dims, dims_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_flatten(Fuzz& f) {
+  f.BeginOp(kOps[72]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_FLATTEN_HAS_START_AXIS;
+    opts->start_axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_FLATTEN_HAS_END_AXIS;
+    opts->end_axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_flatten(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_full(Fuzz& f) {
+  f.BeginOp(kOps[73]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  double value = {};
+  value = f.DoubleAttr(1);
+  weft_full_opts* const opts = f.Options<weft_full_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_FULL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_FULL_HAS_INTEGER;
+    opts->integer = f.IntAttr(3);
+    if (f.Given(4)) opts->present |= WEFT_FULL_HAS_IMAGINARY;
+    opts->imaginary = f.DoubleAttr(4);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_full(ctx, shape, shape_count, value, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gather(Fuzz& f) {
+  f.BeginOp(kOps[74]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const start_indices = f.Operand(1);
+  const int64_t* offset_dims = {};
+  size_t offset_dims_count = {};
+  f.Ints(0, &offset_dims, &offset_dims_count);
+  const int64_t* collapsed_slice_dims = {};
+  size_t collapsed_slice_dims_count = {};
+  f.Ints(1, &collapsed_slice_dims, &collapsed_slice_dims_count);
+  const int64_t* start_index_map = {};
+  size_t start_index_map_count = {};
+  f.Ints(2, &start_index_map, &start_index_map_count);
+  int64_t index_vector_dim = {};
+  index_vector_dim = f.IntAttr(3);
+  const int64_t* slice_sizes = {};
+  size_t slice_sizes_count = {};
+  f.Ints(4, &slice_sizes, &slice_sizes_count);
+  weft_gather_opts* const opts = f.Options<weft_gather_opts>();
+  if (opts != nullptr) {
+    if (f.Given(5)) opts->present |= WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS;
+    f.Ints(5, &opts->operand_batching_dims, &opts->operand_batching_dims_count);
+    if (f.Given(6)) opts->present |= WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS;
+    f.Ints(6, &opts->start_indices_batching_dims, &opts->start_indices_batching_dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gather(ctx, x, start_indices, offset_dims, offset_dims_count, collapsed_slice_dims, collapsed_slice_dims_count, start_index_map, start_index_map_count, index_vector_dim, slice_sizes, slice_sizes_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_iota(Fuzz& f) {
+  f.BeginOp(kOps[75]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  int64_t dimension = {};
+  dimension = f.IntAttr(1);
+  weft_iota_opts* const opts = f.Options<weft_iota_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_IOTA_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_iota(ctx, shape, shape_count, dimension, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linspace(Fuzz& f) {
+  f.BeginOp(kOps[76]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  double start = {};
+  start = f.DoubleAttr(0);
+  double stop = {};
+  stop = f.DoubleAttr(1);
+  int64_t count = {};
+  count = f.IntAttr(2);
+  weft_linspace_opts* const opts = f.Options<weft_linspace_opts>();
+  if (opts != nullptr) {
+    if (f.Given(3)) opts->present |= WEFT_LINSPACE_HAS_ENDPOINT;
+    opts->endpoint = static_cast<int32_t>(f.BoolAttr(3));
+    if (f.Given(4)) opts->present |= WEFT_LINSPACE_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_LINSPACE_HAS_START_IMAGINARY;
+    opts->start_imaginary = f.DoubleAttr(5);
+    if (f.Given(6)) opts->present |= WEFT_LINSPACE_HAS_STOP_IMAGINARY;
+    opts->stop_imaginary = f.DoubleAttr(6);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linspace(ctx, start, stop, count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pad(Fuzz& f) {
+  f.BeginOp(kOps[77]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const value = f.Operand(1);
+  const int64_t* edge_padding_low = {};
+  size_t edge_padding_low_count = {};
+  f.Ints(0, &edge_padding_low, &edge_padding_low_count);
+  const int64_t* edge_padding_high = {};
+  size_t edge_padding_high_count = {};
+  f.Ints(1, &edge_padding_high, &edge_padding_high_count);
+  const int64_t* interior_padding = {};
+  size_t interior_padding_count = {};
+  f.Ints(2, &interior_padding, &interior_padding_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pad(ctx, x, value, edge_padding_low, edge_padding_low_count, edge_padding_high, edge_padding_high_count, interior_padding, interior_padding_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_repeat_interleave(Fuzz& f) {
+  f.BeginOp(kOps[78]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t repeats = {};
+  repeats = f.IntAttr(0);
+  weft_repeat_interleave_opts* const opts = f.Options<weft_repeat_interleave_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_repeat_interleave(ctx, x, repeats, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reshape(Fuzz& f) {
+  f.BeginOp(kOps[79]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reshape(ctx, x, shape, shape_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reverse(Fuzz& f) {
+  f.BeginOp(kOps[80]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dimensions = {};
+  size_t dimensions_count = {};
+  f.Ints(0, &dimensions, &dimensions_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reverse(ctx, x, dimensions, dimensions_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_roll(Fuzz& f) {
+  f.BeginOp(kOps[81]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shifts = {};
+  size_t shifts_count = {};
+  f.Ints(0, &shifts, &shifts_count);
+  weft_roll_opts* const opts = f.Options<weft_roll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ROLL_HAS_DIMS;
+    f.Ints(1, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_roll(ctx, x, shifts, shifts_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scatter(Fuzz& f) {
+  f.BeginOp(kOps[82]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scatter_indices = f.Operand(1);
+  weft_tensor* const updates = f.Operand(2);
+  const int64_t* update_window_dims = {};
+  size_t update_window_dims_count = {};
+  f.Ints(0, &update_window_dims, &update_window_dims_count);
+  const int64_t* inserted_window_dims = {};
+  size_t inserted_window_dims_count = {};
+  f.Ints(1, &inserted_window_dims, &inserted_window_dims_count);
+  const int64_t* scatter_dims_to_operand_dims = {};
+  size_t scatter_dims_to_operand_dims_count = {};
+  f.Ints(2, &scatter_dims_to_operand_dims, &scatter_dims_to_operand_dims_count);
+  int64_t index_vector_dim = {};
+  index_vector_dim = f.IntAttr(3);
+  weft_scatter_reducer reducer = {};
+  reducer = static_cast<weft_scatter_reducer>(f.EnumAttr(4));
+  weft_scatter_opts* const opts = f.Options<weft_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(5)) opts->present |= WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS;
+    f.Ints(5, &opts->input_batching_dims, &opts->input_batching_dims_count);
+    if (f.Given(6)) opts->present |= WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS;
+    f.Ints(6, &opts->scatter_indices_batching_dims, &opts->scatter_indices_batching_dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scatter(ctx, x, scatter_indices, updates, update_window_dims, update_window_dims_count, inserted_window_dims, inserted_window_dims_count, scatter_dims_to_operand_dims, scatter_dims_to_operand_dims_count, index_vector_dim, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_slice(Fuzz& f) {
   f.BeginOp(kOps[83]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1087,7 +1643,11 @@ void Call_weft_dropout(Fuzz& f) {
   if (opts != nullptr) {
     if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
     opts->rate = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(1)) opts->present |= WEFT_DROPOUT_HAS_SHARED;
+    f.Ints(1, &opts->shared, &opts->shared_count);
+    if (f.Given(2)) opts->present |= WEFT_DROPOUT_HAS_ALPHA;
+    opts->alpha = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1120,7 +1680,9 @@ void Call_weft_embedding(Fuzz& f) {
   if (opts != nullptr) {
     if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(1)) opts->present |= WEFT_EMBEDDING_HAS_PADDING;
+    opts->padding = f.IntAttr(1);
+    opts->present ^= f.StrayBits(2);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1240,505 +1802,6 @@ void Call_weft_mse(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[146]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const labels = f.Operand(0);
-  int64_t depth = {};
-  depth = f.IntAttr(0);
-  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[147]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[148]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu6(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[149]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[150]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const q = f.Operand(0);
-  weft_tensor* const k = f.Operand(1);
-  weft_tensor* const v = f.Operand(2);
-  weft_tensor* const mask = f.Operand(3);
-  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
-    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
-    opts->scale = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
-    opts->enable_gqa = static_cast<int32_t>(f.BoolAttr(3));
-    if (f.Given(4)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT;
-    opts->causal_alignment = static_cast<weft_scaled_dot_product_attention_causal_alignment>(f.EnumAttr(4));
-    if (f.Given(5)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN;
-    opts->nan_if_unseen = static_cast<int32_t>(f.BoolAttr(5));
-    opts->present ^= f.StrayBits(6);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[151]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_silu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[152]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_SOFTMAX_HAS_SAFE;
-    opts->safe = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[153]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softplus(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[154]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_bernoulli_opts* const opts = f.Options<weft_bernoulli_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_BERNOULLI_HAS_PROBABILITY;
-    opts->probability = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bernoulli(ctx, shape, shape_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_categorical(Fuzz& f) {
-  f.BeginOp(kOps[155]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const logits = f.Operand(0);
-  weft_categorical_opts* const opts = f.Options<weft_categorical_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CATEGORICAL_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CATEGORICAL_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_CATEGORICAL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_categorical(ctx, logits, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[156]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_normal_opts* const opts = f.Options<weft_normal_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_NORMAL_HAS_MEAN;
-    opts->mean = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_NORMAL_HAS_DEVIATION;
-    opts->deviation = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_NORMAL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_normal(ctx, shape, shape_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[157]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const state = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_rng_bit_generator_opts* const opts = f.Options<weft_rng_bit_generator_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM;
-    opts->rng_algorithm = static_cast<weft_rng_bit_generator_rng_algorithm>(f.EnumAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_output_state = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rng_bit_generator(ctx, state, shape, shape_count, opts, out_output_state, out_output))) return;
-  f.Keep(out_output_state);
-  f.Keep(out_output);
-}
-
-void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[158]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_uniform_opts* const opts = f.Options<weft_uniform_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_UNIFORM_HAS_LOW;
-    opts->low = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_UNIFORM_HAS_HIGH;
-    opts->high = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_UNIFORM_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_uniform(ctx, shape, shape_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sinh(Fuzz& f) {
-  f.BeginOp(kOps[159]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sinh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cosh(Fuzz& f) {
-  f.BeginOp(kOps[160]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cosh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_asinh(Fuzz& f) {
-  f.BeginOp(kOps[161]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_asinh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_acosh(Fuzz& f) {
-  f.BeginOp(kOps[162]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_acosh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_atanh(Fuzz& f) {
-  f.BeginOp(kOps[163]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_atanh(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_asin(Fuzz& f) {
-  f.BeginOp(kOps[164]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_asin(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_acos(Fuzz& f) {
-  f.BeginOp(kOps[165]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_acos(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_atan(Fuzz& f) {
-  f.BeginOp(kOps[166]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_atan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erfc(Fuzz& f) {
-  f.BeginOp(kOps[167]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erfc(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lgamma(Fuzz& f) {
-  f.BeginOp(kOps[168]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lgamma(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_digamma(Fuzz& f) {
-  f.BeginOp(kOps[169]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_digamma(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_polygamma(Fuzz& f) {
-  f.BeginOp(kOps[170]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const n = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_polygamma(ctx, n, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_zeta(Fuzz& f) {
-  f.BeginOp(kOps[171]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const q = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_zeta(ctx, x, q, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bessel_i0e(Fuzz& f) {
-  f.BeginOp(kOps[172]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bessel_i0e(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bessel_i1e(Fuzz& f) {
-  f.BeginOp(kOps[173]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bessel_i1e(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_addcdiv(Fuzz& f) {
-  f.BeginOp(kOps[174]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const z = f.Operand(2);
-  weft_addcdiv_opts* const opts = f.Options<weft_addcdiv_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ADDCDIV_HAS_VALUE;
-    opts->value = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_addcdiv(ctx, x, y, z, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_addcmul(Fuzz& f) {
-  f.BeginOp(kOps[175]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const z = f.Operand(2);
-  weft_addcmul_opts* const opts = f.Options<weft_addcmul_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ADDCMUL_HAS_VALUE;
-    opts->value = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_addcmul(ctx, x, y, z, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_allclose(Fuzz& f) {
-  f.BeginOp(kOps[176]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_allclose_opts* const opts = f.Options<weft_allclose_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ALLCLOSE_HAS_RTOL;
-    opts->rtol = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ALLCLOSE_HAS_ATOL;
-    opts->atol = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_ALLCLOSE_HAS_EQUAL_NAN;
-    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_allclose(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_angle(Fuzz& f) {
-  f.BeginOp(kOps[177]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_angle(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_copysign(Fuzz& f) {
-  f.BeginOp(kOps[178]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_copysign(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_deg2rad(Fuzz& f) {
-  f.BeginOp(kOps[179]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_deg2rad(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_entr(Fuzz& f) {
-  f.BeginOp(kOps[180]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_entr(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_floor_divide(Fuzz& f) {
-  f.BeginOp(kOps[181]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_floor_divide(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_fmax(Fuzz& f) {
-  f.BeginOp(kOps[182]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_fmax(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

@@ -4,8 +4,745 @@
 
 namespace weft::fuzz {
 
-void Call_weft_fmin(Fuzz& f) {
+void Call_weft_one_hot(Fuzz& f) {
+  f.BeginOp(kOps[146]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const labels = f.Operand(0);
+  int64_t depth = {};
+  depth = f.IntAttr(0);
+  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_relu(Fuzz& f) {
+  f.BeginOp(kOps[147]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_relu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_relu6(Fuzz& f) {
+  f.BeginOp(kOps[148]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_relu6(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rms_norm(Fuzz& f) {
+  f.BeginOp(kOps[149]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scaled_dot_product_attention(Fuzz& f) {
+  f.BeginOp(kOps[150]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const q = f.Operand(0);
+  weft_tensor* const k = f.Operand(1);
+  weft_tensor* const v = f.Operand(2);
+  weft_tensor* const mask = f.Operand(3);
+  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
+    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
+    opts->scale = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
+    opts->enable_gqa = static_cast<int32_t>(f.BoolAttr(3));
+    if (f.Given(4)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT;
+    opts->causal_alignment = static_cast<weft_scaled_dot_product_attention_causal_alignment>(f.EnumAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN;
+    opts->nan_if_unseen = static_cast<int32_t>(f.BoolAttr(5));
+    opts->present ^= f.StrayBits(6);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_silu(Fuzz& f) {
+  f.BeginOp(kOps[151]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_silu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softmax(Fuzz& f) {
+  f.BeginOp(kOps[152]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SOFTMAX_HAS_SAFE;
+    opts->safe = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softplus(Fuzz& f) {
+  f.BeginOp(kOps[153]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softplus(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bernoulli(Fuzz& f) {
+  f.BeginOp(kOps[154]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_bernoulli_opts* const opts = f.Options<weft_bernoulli_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_BERNOULLI_HAS_PROBABILITY;
+    opts->probability = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bernoulli(ctx, shape, shape_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_categorical(Fuzz& f) {
+  f.BeginOp(kOps[155]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_categorical_opts* const opts = f.Options<weft_categorical_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CATEGORICAL_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CATEGORICAL_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_CATEGORICAL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_categorical(ctx, logits, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_normal(Fuzz& f) {
+  f.BeginOp(kOps[156]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_normal_opts* const opts = f.Options<weft_normal_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_NORMAL_HAS_MEAN;
+    opts->mean = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_NORMAL_HAS_DEVIATION;
+    opts->deviation = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_NORMAL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_normal(ctx, shape, shape_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rng_bit_generator(Fuzz& f) {
+  f.BeginOp(kOps[157]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const state = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_rng_bit_generator_opts* const opts = f.Options<weft_rng_bit_generator_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM;
+    opts->rng_algorithm = static_cast<weft_rng_bit_generator_rng_algorithm>(f.EnumAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_output_state = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rng_bit_generator(ctx, state, shape, shape_count, opts, out_output_state, out_output))) return;
+  f.Keep(out_output_state);
+  f.Keep(out_output);
+}
+
+void Call_weft_uniform(Fuzz& f) {
+  f.BeginOp(kOps[158]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_uniform_opts* const opts = f.Options<weft_uniform_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_UNIFORM_HAS_LOW;
+    opts->low = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_UNIFORM_HAS_HIGH;
+    opts->high = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_UNIFORM_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_uniform(ctx, shape, shape_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sinh(Fuzz& f) {
+  f.BeginOp(kOps[159]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sinh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cosh(Fuzz& f) {
+  f.BeginOp(kOps[160]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cosh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_asinh(Fuzz& f) {
+  f.BeginOp(kOps[161]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_asinh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_acosh(Fuzz& f) {
+  f.BeginOp(kOps[162]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_acosh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_atanh(Fuzz& f) {
+  f.BeginOp(kOps[163]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_atanh(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_asin(Fuzz& f) {
+  f.BeginOp(kOps[164]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_asin(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_acos(Fuzz& f) {
+  f.BeginOp(kOps[165]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_acos(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_atan(Fuzz& f) {
+  f.BeginOp(kOps[166]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_atan(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erfc(Fuzz& f) {
+  f.BeginOp(kOps[167]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erfc(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lgamma(Fuzz& f) {
+  f.BeginOp(kOps[168]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lgamma(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_digamma(Fuzz& f) {
+  f.BeginOp(kOps[169]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_digamma(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_polygamma(Fuzz& f) {
+  f.BeginOp(kOps[170]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const n = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_polygamma(ctx, n, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_zeta(Fuzz& f) {
+  f.BeginOp(kOps[171]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const q = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_zeta(ctx, x, q, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_i0e(Fuzz& f) {
+  f.BeginOp(kOps[172]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_i0e(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_i1e(Fuzz& f) {
+  f.BeginOp(kOps[173]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_i1e(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_i0(Fuzz& f) {
+  f.BeginOp(kOps[174]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_i0(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_i1(Fuzz& f) {
+  f.BeginOp(kOps[175]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_i1(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_j0(Fuzz& f) {
+  f.BeginOp(kOps[176]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_j0(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_j1(Fuzz& f) {
+  f.BeginOp(kOps[177]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_j1(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_y0(Fuzz& f) {
+  f.BeginOp(kOps[178]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_y0(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_y1(Fuzz& f) {
+  f.BeginOp(kOps[179]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_y1(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_k0(Fuzz& f) {
+  f.BeginOp(kOps[180]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_k0(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_k1(Fuzz& f) {
+  f.BeginOp(kOps[181]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_k1(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_k0e(Fuzz& f) {
+  f.BeginOp(kOps[182]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_k0e(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bessel_k1e(Fuzz& f) {
   f.BeginOp(kOps[183]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bessel_k1e(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erfcx(Fuzz& f) {
+  f.BeginOp(kOps[184]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erfcx(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ndtr(Fuzz& f) {
+  f.BeginOp(kOps[185]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ndtr(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ndtri(Fuzz& f) {
+  f.BeginOp(kOps[186]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ndtri(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log_ndtr(Fuzz& f) {
+  f.BeginOp(kOps[187]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log_ndtr(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_igamma(Fuzz& f) {
+  f.BeginOp(kOps[188]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_igamma(ctx, a, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_igammac(Fuzz& f) {
+  f.BeginOp(kOps[189]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_igammac(ctx, a, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mvlgamma(Fuzz& f) {
+  f.BeginOp(kOps[190]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t p = {};
+  p = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mvlgamma(ctx, x, p, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gcd(Fuzz& f) {
+  f.BeginOp(kOps[191]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gcd(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lcm(Fuzz& f) {
+  f.BeginOp(kOps[192]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lcm(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_frexp(Fuzz& f) {
+  f.BeginOp(kOps[193]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out_mantissa = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_exponent = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_frexp(ctx, x, out_mantissa, out_exponent))) return;
+  f.Keep(out_mantissa);
+  f.Keep(out_exponent);
+}
+
+void Call_weft_orthogonal_polynomial(Fuzz& f) {
+  f.BeginOp(kOps[194]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const n = f.Operand(1);
+  weft_orthogonal_polynomial_family family = {};
+  family = static_cast<weft_orthogonal_polynomial_family>(f.EnumAttr(0));
+  weft_orthogonal_polynomial_opts* const opts = f.Options<weft_orthogonal_polynomial_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ORTHOGONAL_POLYNOMIAL_HAS_DERIVATIVE;
+    opts->derivative = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_orthogonal_polynomial(ctx, x, n, family, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_polar(Fuzz& f) {
+  f.BeginOp(kOps[195]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const size = f.Operand(0);
+  weft_tensor* const angle = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_polar(ctx, size, angle, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_addcdiv(Fuzz& f) {
+  f.BeginOp(kOps[196]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const z = f.Operand(2);
+  weft_addcdiv_opts* const opts = f.Options<weft_addcdiv_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDCDIV_HAS_VALUE;
+    opts->value = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addcdiv(ctx, x, y, z, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_addcmul(Fuzz& f) {
+  f.BeginOp(kOps[197]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const z = f.Operand(2);
+  weft_addcmul_opts* const opts = f.Options<weft_addcmul_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ADDCMUL_HAS_VALUE;
+    opts->value = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_addcmul(ctx, x, y, z, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_allclose(Fuzz& f) {
+  f.BeginOp(kOps[198]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_allclose_opts* const opts = f.Options<weft_allclose_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ALLCLOSE_HAS_RTOL;
+    opts->rtol = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ALLCLOSE_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ALLCLOSE_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_allclose(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_angle(Fuzz& f) {
+  f.BeginOp(kOps[199]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_angle(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_copysign(Fuzz& f) {
+  f.BeginOp(kOps[200]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_copysign(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_deg2rad(Fuzz& f) {
+  f.BeginOp(kOps[201]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_deg2rad(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_entr(Fuzz& f) {
+  f.BeginOp(kOps[202]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_entr(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_floor_divide(Fuzz& f) {
+  f.BeginOp(kOps[203]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_floor_divide(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_fmax(Fuzz& f) {
+  f.BeginOp(kOps[204]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fmax(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_fmin(Fuzz& f) {
+  f.BeginOp(kOps[205]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -16,7 +753,7 @@ void Call_weft_fmin(Fuzz& f) {
 }
 
 void Call_weft_frac(Fuzz& f) {
-  f.BeginOp(kOps[184]);
+  f.BeginOp(kOps[206]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -26,7 +763,7 @@ void Call_weft_frac(Fuzz& f) {
 }
 
 void Call_weft_heaviside(Fuzz& f) {
-  f.BeginOp(kOps[185]);
+  f.BeginOp(kOps[207]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const values = f.Operand(1);
@@ -37,7 +774,7 @@ void Call_weft_heaviside(Fuzz& f) {
 }
 
 void Call_weft_hypot(Fuzz& f) {
-  f.BeginOp(kOps[186]);
+  f.BeginOp(kOps[208]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -48,7 +785,7 @@ void Call_weft_hypot(Fuzz& f) {
 }
 
 void Call_weft_is_inf(Fuzz& f) {
-  f.BeginOp(kOps[187]);
+  f.BeginOp(kOps[209]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -58,7 +795,7 @@ void Call_weft_is_inf(Fuzz& f) {
 }
 
 void Call_weft_is_neg_inf(Fuzz& f) {
-  f.BeginOp(kOps[188]);
+  f.BeginOp(kOps[210]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -68,7 +805,7 @@ void Call_weft_is_neg_inf(Fuzz& f) {
 }
 
 void Call_weft_is_pos_inf(Fuzz& f) {
-  f.BeginOp(kOps[189]);
+  f.BeginOp(kOps[211]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -78,7 +815,7 @@ void Call_weft_is_pos_inf(Fuzz& f) {
 }
 
 void Call_weft_isclose(Fuzz& f) {
-  f.BeginOp(kOps[190]);
+  f.BeginOp(kOps[212]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -99,7 +836,7 @@ void Call_weft_isclose(Fuzz& f) {
 }
 
 void Call_weft_ldexp(Fuzz& f) {
-  f.BeginOp(kOps[191]);
+  f.BeginOp(kOps[213]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const n = f.Operand(1);
@@ -110,7 +847,7 @@ void Call_weft_ldexp(Fuzz& f) {
 }
 
 void Call_weft_lerp(Fuzz& f) {
-  f.BeginOp(kOps[192]);
+  f.BeginOp(kOps[214]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -122,7 +859,7 @@ void Call_weft_lerp(Fuzz& f) {
 }
 
 void Call_weft_log10(Fuzz& f) {
-  f.BeginOp(kOps[193]);
+  f.BeginOp(kOps[215]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -132,7 +869,7 @@ void Call_weft_log10(Fuzz& f) {
 }
 
 void Call_weft_logaddexp(Fuzz& f) {
-  f.BeginOp(kOps[194]);
+  f.BeginOp(kOps[216]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -143,7 +880,7 @@ void Call_weft_logaddexp(Fuzz& f) {
 }
 
 void Call_weft_logaddexp2(Fuzz& f) {
-  f.BeginOp(kOps[195]);
+  f.BeginOp(kOps[217]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -154,7 +891,7 @@ void Call_weft_logaddexp2(Fuzz& f) {
 }
 
 void Call_weft_logical_and(Fuzz& f) {
-  f.BeginOp(kOps[196]);
+  f.BeginOp(kOps[218]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -165,7 +902,7 @@ void Call_weft_logical_and(Fuzz& f) {
 }
 
 void Call_weft_logical_not(Fuzz& f) {
-  f.BeginOp(kOps[197]);
+  f.BeginOp(kOps[219]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -175,7 +912,7 @@ void Call_weft_logical_not(Fuzz& f) {
 }
 
 void Call_weft_logical_or(Fuzz& f) {
-  f.BeginOp(kOps[198]);
+  f.BeginOp(kOps[220]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -186,7 +923,7 @@ void Call_weft_logical_or(Fuzz& f) {
 }
 
 void Call_weft_logical_xor(Fuzz& f) {
-  f.BeginOp(kOps[199]);
+  f.BeginOp(kOps[221]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -197,7 +934,7 @@ void Call_weft_logical_xor(Fuzz& f) {
 }
 
 void Call_weft_logit(Fuzz& f) {
-  f.BeginOp(kOps[200]);
+  f.BeginOp(kOps[222]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logit_opts* const opts = f.Options<weft_logit_opts>();
@@ -213,7 +950,7 @@ void Call_weft_logit(Fuzz& f) {
 }
 
 void Call_weft_masked_fill(Fuzz& f) {
-  f.BeginOp(kOps[201]);
+  f.BeginOp(kOps[223]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const mask = f.Operand(1);
@@ -225,7 +962,7 @@ void Call_weft_masked_fill(Fuzz& f) {
 }
 
 void Call_weft_mod(Fuzz& f) {
-  f.BeginOp(kOps[202]);
+  f.BeginOp(kOps[224]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -236,7 +973,7 @@ void Call_weft_mod(Fuzz& f) {
 }
 
 void Call_weft_nan_to_num(Fuzz& f) {
-  f.BeginOp(kOps[203]);
+  f.BeginOp(kOps[225]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_nan_to_num_opts* const opts = f.Options<weft_nan_to_num_opts>();
@@ -256,7 +993,7 @@ void Call_weft_nan_to_num(Fuzz& f) {
 }
 
 void Call_weft_nextafter(Fuzz& f) {
-  f.BeginOp(kOps[204]);
+  f.BeginOp(kOps[226]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -267,7 +1004,7 @@ void Call_weft_nextafter(Fuzz& f) {
 }
 
 void Call_weft_rad2deg(Fuzz& f) {
-  f.BeginOp(kOps[205]);
+  f.BeginOp(kOps[227]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -277,7 +1014,7 @@ void Call_weft_rad2deg(Fuzz& f) {
 }
 
 void Call_weft_reciprocal(Fuzz& f) {
-  f.BeginOp(kOps[206]);
+  f.BeginOp(kOps[228]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -287,7 +1024,7 @@ void Call_weft_reciprocal(Fuzz& f) {
 }
 
 void Call_weft_round_decimals(Fuzz& f) {
-  f.BeginOp(kOps[207]);
+  f.BeginOp(kOps[229]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t decimals = {};
@@ -299,7 +1036,7 @@ void Call_weft_round_decimals(Fuzz& f) {
 }
 
 void Call_weft_signbit(Fuzz& f) {
-  f.BeginOp(kOps[208]);
+  f.BeginOp(kOps[230]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -309,7 +1046,7 @@ void Call_weft_signbit(Fuzz& f) {
 }
 
 void Call_weft_sinc(Fuzz& f) {
-  f.BeginOp(kOps[209]);
+  f.BeginOp(kOps[231]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -319,7 +1056,7 @@ void Call_weft_sinc(Fuzz& f) {
 }
 
 void Call_weft_trunc_divide(Fuzz& f) {
-  f.BeginOp(kOps[210]);
+  f.BeginOp(kOps[232]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -330,7 +1067,7 @@ void Call_weft_trunc_divide(Fuzz& f) {
 }
 
 void Call_weft_xlog1py(Fuzz& f) {
-  f.BeginOp(kOps[211]);
+  f.BeginOp(kOps[233]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -341,7 +1078,7 @@ void Call_weft_xlog1py(Fuzz& f) {
 }
 
 void Call_weft_xlogy(Fuzz& f) {
-  f.BeginOp(kOps[212]);
+  f.BeginOp(kOps[234]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -352,7 +1089,7 @@ void Call_weft_xlogy(Fuzz& f) {
 }
 
 void Call_weft_celu(Fuzz& f) {
-  f.BeginOp(kOps[213]);
+  f.BeginOp(kOps[235]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_celu_opts* const opts = f.Options<weft_celu_opts>();
@@ -368,7 +1105,7 @@ void Call_weft_celu(Fuzz& f) {
 }
 
 void Call_weft_glu(Fuzz& f) {
-  f.BeginOp(kOps[214]);
+  f.BeginOp(kOps[236]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_glu_opts* const opts = f.Options<weft_glu_opts>();
@@ -384,7 +1121,7 @@ void Call_weft_glu(Fuzz& f) {
 }
 
 void Call_weft_hardshrink(Fuzz& f) {
-  f.BeginOp(kOps[215]);
+  f.BeginOp(kOps[237]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_hardshrink_opts* const opts = f.Options<weft_hardshrink_opts>();
@@ -400,7 +1137,7 @@ void Call_weft_hardshrink(Fuzz& f) {
 }
 
 void Call_weft_hardsigmoid(Fuzz& f) {
-  f.BeginOp(kOps[216]);
+  f.BeginOp(kOps[238]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -410,7 +1147,7 @@ void Call_weft_hardsigmoid(Fuzz& f) {
 }
 
 void Call_weft_hardswish(Fuzz& f) {
-  f.BeginOp(kOps[217]);
+  f.BeginOp(kOps[239]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -420,7 +1157,7 @@ void Call_weft_hardswish(Fuzz& f) {
 }
 
 void Call_weft_hardtanh(Fuzz& f) {
-  f.BeginOp(kOps[218]);
+  f.BeginOp(kOps[240]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_hardtanh_opts* const opts = f.Options<weft_hardtanh_opts>();
@@ -438,7 +1175,7 @@ void Call_weft_hardtanh(Fuzz& f) {
 }
 
 void Call_weft_logsigmoid(Fuzz& f) {
-  f.BeginOp(kOps[219]);
+  f.BeginOp(kOps[241]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -448,7 +1185,7 @@ void Call_weft_logsigmoid(Fuzz& f) {
 }
 
 void Call_weft_mish(Fuzz& f) {
-  f.BeginOp(kOps[220]);
+  f.BeginOp(kOps[242]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -458,7 +1195,7 @@ void Call_weft_mish(Fuzz& f) {
 }
 
 void Call_weft_prelu(Fuzz& f) {
-  f.BeginOp(kOps[221]);
+  f.BeginOp(kOps[243]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const weight = f.Operand(1);
@@ -469,7 +1206,7 @@ void Call_weft_prelu(Fuzz& f) {
 }
 
 void Call_weft_selu(Fuzz& f) {
-  f.BeginOp(kOps[222]);
+  f.BeginOp(kOps[244]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -479,7 +1216,7 @@ void Call_weft_selu(Fuzz& f) {
 }
 
 void Call_weft_softmin(Fuzz& f) {
-  f.BeginOp(kOps[223]);
+  f.BeginOp(kOps[245]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmin_opts* const opts = f.Options<weft_softmin_opts>();
@@ -491,1123 +1228,6 @@ void Call_weft_softmin(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_softmin(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softplus_beta(Fuzz& f) {
-  f.BeginOp(kOps[224]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softplus_beta_opts* const opts = f.Options<weft_softplus_beta_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_BETA;
-    opts->beta = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_THRESHOLD;
-    opts->threshold = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softplus_beta(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softshrink(Fuzz& f) {
-  f.BeginOp(kOps[225]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softshrink_opts* const opts = f.Options<weft_softshrink_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTSHRINK_HAS_LAMBD;
-    opts->lambd = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softshrink(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softsign(Fuzz& f) {
-  f.BeginOp(kOps[226]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softsign(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tanhshrink(Fuzz& f) {
-  f.BeginOp(kOps[227]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tanhshrink(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_threshold(Fuzz& f) {
-  f.BeginOp(kOps[228]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  double threshold = {};
-  threshold = f.DoubleAttr(0);
-  double value = {};
-  value = f.DoubleAttr(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_threshold(ctx, x, threshold, value, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bce(Fuzz& f) {
-  f.BeginOp(kOps[229]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_bce_opts* const opts = f.Options<weft_bce_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BCE_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_bce_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bce(ctx, x, y, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bce_with_logits(Fuzz& f) {
-  f.BeginOp(kOps[230]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_tensor* const pos_weight = f.Operand(3);
-  weft_bce_with_logits_opts* const opts = f.Options<weft_bce_with_logits_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BCE_WITH_LOGITS_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_bce_with_logits_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bce_with_logits(ctx, x, y, weight, pos_weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gaussian_nll(Fuzz& f) {
-  f.BeginOp(kOps[231]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const var = f.Operand(2);
-  weft_gaussian_nll_opts* const opts = f.Options<weft_gaussian_nll_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_gaussian_nll_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_FULL;
-    opts->full = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_EPS;
-    opts->eps = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gaussian_nll(ctx, x, y, var, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hinge_embedding(Fuzz& f) {
-  f.BeginOp(kOps[232]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_hinge_embedding_opts* const opts = f.Options<weft_hinge_embedding_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_hinge_embedding_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hinge_embedding(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_huber(Fuzz& f) {
-  f.BeginOp(kOps[233]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_huber_opts* const opts = f.Options<weft_huber_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HUBER_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_huber_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_HUBER_HAS_DELTA;
-    opts->delta = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_huber(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_kl_div(Fuzz& f) {
-  f.BeginOp(kOps[234]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_kl_div_opts* const opts = f.Options<weft_kl_div_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_KL_DIV_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_kl_div_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_KL_DIV_HAS_LOG_TARGET;
-    opts->log_target = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_kl_div(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_l1(Fuzz& f) {
-  f.BeginOp(kOps[235]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_l1_opts* const opts = f.Options<weft_l1_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_L1_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_l1_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_margin_ranking(Fuzz& f) {
-  f.BeginOp(kOps[236]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const other = f.Operand(1);
-  weft_tensor* const y = f.Operand(2);
-  weft_margin_ranking_opts* const opts = f.Options<weft_margin_ranking_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MARGIN_RANKING_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_margin_ranking_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_MARGIN_RANKING_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_margin_ranking(ctx, x, other, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pairwise_distance(Fuzz& f) {
-  f.BeginOp(kOps[237]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_pairwise_distance_opts* const opts = f.Options<weft_pairwise_distance_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_P;
-    opts->p = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_EPS;
-    opts->eps = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pairwise_distance(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_poisson_nll(Fuzz& f) {
-  f.BeginOp(kOps[238]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_poisson_nll_opts* const opts = f.Options<weft_poisson_nll_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_POISSON_NLL_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_poisson_nll_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_POISSON_NLL_HAS_LOG_INPUT;
-    opts->log_input = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_POISSON_NLL_HAS_FULL;
-    opts->full = static_cast<int32_t>(f.BoolAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_POISSON_NLL_HAS_EPS;
-    opts->eps = f.DoubleAttr(3);
-    opts->present ^= f.StrayBits(4);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_poisson_nll(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_smooth_l1(Fuzz& f) {
-  f.BeginOp(kOps[239]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_smooth_l1_opts* const opts = f.Options<weft_smooth_l1_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SMOOTH_L1_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_smooth_l1_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SMOOTH_L1_HAS_BETA;
-    opts->beta = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_smooth_l1(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_soft_margin(Fuzz& f) {
-  f.BeginOp(kOps[240]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_soft_margin_opts* const opts = f.Options<weft_soft_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFT_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_soft_margin_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_soft_margin(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_triplet_margin(Fuzz& f) {
-  f.BeginOp(kOps[241]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const anchor = f.Operand(0);
-  weft_tensor* const positive = f.Operand(1);
-  weft_tensor* const negative = f.Operand(2);
-  weft_triplet_margin_opts* const opts = f.Options<weft_triplet_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_triplet_margin_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_P;
-    opts->p = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_EPS;
-    opts->eps = f.DoubleAttr(3);
-    if (f.Given(4)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_SWAP;
-    opts->swap = static_cast<int32_t>(f.BoolAttr(4));
-    opts->present ^= f.StrayBits(5);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_triplet_margin(ctx, anchor, positive, negative, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_aminmax(Fuzz& f) {
-  f.BeginOp(kOps[242]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_aminmax_opts* const opts = f.Options<weft_aminmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_AMINMAX_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_AMINMAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_min = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_max = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_aminmax(ctx, x, opts, out_min, out_max))) return;
-  f.Keep(out_min);
-  f.Keep(out_max);
-}
-
-void Call_weft_count_nonzero(Fuzz& f) {
-  f.BeginOp(kOps[243]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_count_nonzero_opts* const opts = f.Options<weft_count_nonzero_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_COUNT_NONZERO_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_COUNT_NONZERO_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_count_nonzero(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_kthvalue(Fuzz& f) {
-  f.BeginOp(kOps[244]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t k = {};
-  k = f.IntAttr(0);
-  weft_kthvalue_opts* const opts = f.Options<weft_kthvalue_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_KTHVALUE_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_KTHVALUE_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_kthvalue(ctx, x, k, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_median(Fuzz& f) {
-  f.BeginOp(kOps[245]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_median_opts* const opts = f.Options<weft_median_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MEDIAN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_MEDIAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_median(ctx, x, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_nanmean(Fuzz& f) {
-  f.BeginOp(kOps[246]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_nanmean_opts* const opts = f.Options<weft_nanmean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NANMEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_NANMEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nanmean(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_nansum(Fuzz& f) {
-  f.BeginOp(kOps[247]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_nansum_opts* const opts = f.Options<weft_nansum_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NANSUM_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_NANSUM_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nansum(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_norm(Fuzz& f) {
-  f.BeginOp(kOps[248]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_norm_opts* const opts = f.Options<weft_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NORM_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_NORM_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_NORM_HAS_P;
-    opts->p = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_norm(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_quantile(Fuzz& f) {
-  f.BeginOp(kOps[249]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const q = f.Operand(1);
-  weft_quantile_opts* const opts = f.Options<weft_quantile_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_QUANTILE_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_QUANTILE_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_QUANTILE_HAS_INTERPOLATION;
-    opts->interpolation = static_cast<weft_quantile_interpolation>(f.EnumAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_quantile(ctx, x, q, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_std_mean(Fuzz& f) {
-  f.BeginOp(kOps[250]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_std_mean_opts* const opts = f.Options<weft_std_mean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_STD_MEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_STD_MEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_STD_MEAN_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out_std = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_std_mean(ctx, x, opts, out_std, out_mean))) return;
-  f.Keep(out_std);
-  f.Keep(out_mean);
-}
-
-void Call_weft_trace(Fuzz& f) {
-  f.BeginOp(kOps[251]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_trace(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_var_mean(Fuzz& f) {
-  f.BeginOp(kOps[252]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_var_mean_opts* const opts = f.Options<weft_var_mean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VAR_MEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_VAR_MEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_VAR_MEAN_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out_var = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_var_mean(ctx, x, opts, out_var, out_mean))) return;
-  f.Keep(out_var);
-  f.Keep(out_mean);
-}
-
-void Call_weft_as_strided(Fuzz& f) {
-  f.BeginOp(kOps[253]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  const int64_t* strides = {};
-  size_t strides_count = {};
-  f.Ints(1, &strides, &strides_count);
-  weft_as_strided_opts* const opts = f.Options<weft_as_strided_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_AS_STRIDED_HAS_OFFSET;
-    opts->offset = f.IntAttr(2);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_as_strided(ctx, x, shape, shape_count, strides, strides_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_as_strided_scatter(Fuzz& f) {
-  f.BeginOp(kOps[254]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const source = f.Operand(1);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  const int64_t* strides = {};
-  size_t strides_count = {};
-  f.Ints(1, &strides, &strides_count);
-  weft_as_strided_scatter_opts* const opts = f.Options<weft_as_strided_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_AS_STRIDED_SCATTER_HAS_OFFSET;
-    opts->offset = f.IntAttr(2);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_as_strided_scatter(ctx, x, source, shape, shape_count, strides, strides_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_block_diag(Fuzz& f) {
-  f.BeginOp(kOps[255]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  size_t inputs_count = 0;
-  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_block_diag(ctx, inputs, inputs_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_diag(Fuzz& f) {
-  f.BeginOp(kOps[256]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_diag_opts* const opts = f.Options<weft_diag_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DIAG_HAS_OFFSET;
-    opts->offset = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_diag(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_diag_embed(Fuzz& f) {
-  f.BeginOp(kOps[257]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_diag_embed_opts* const opts = f.Options<weft_diag_embed_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DIAG_EMBED_HAS_OFFSET;
-    opts->offset = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_DIAG_EMBED_HAS_AXIS1;
-    opts->axis1 = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_DIAG_EMBED_HAS_AXIS2;
-    opts->axis2 = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_diag_embed(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_diagonal(Fuzz& f) {
-  f.BeginOp(kOps[258]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_diagonal_opts* const opts = f.Options<weft_diagonal_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DIAGONAL_HAS_OFFSET;
-    opts->offset = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_DIAGONAL_HAS_AXIS1;
-    opts->axis1 = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_DIAGONAL_HAS_AXIS2;
-    opts->axis2 = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_diagonal(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_diagonal_scatter(Fuzz& f) {
-  f.BeginOp(kOps[259]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const source = f.Operand(1);
-  weft_diagonal_scatter_opts* const opts = f.Options<weft_diagonal_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_OFFSET;
-    opts->offset = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS1;
-    opts->axis1 = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS2;
-    opts->axis2 = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_diagonal_scatter(ctx, x, source, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_index(Fuzz& f) {
-  f.BeginOp(kOps[260]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  size_t indices_count = 0;
-  weft_tensor* const* const indices = f.Operands(1, &indices_count);
-  const int64_t* dims = {};
-  size_t dims_count = {};
-  f.Ints(0, &dims, &dims_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_index(ctx, x, indices, indices_count, dims, dims_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_index_add(Fuzz& f) {
-  f.BeginOp(kOps[261]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const index = f.Operand(1);
-  weft_tensor* const source = f.Operand(2);
-  weft_index_add_opts* const opts = f.Options<weft_index_add_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_INDEX_ADD_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_INDEX_ADD_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_index_add(ctx, x, index, source, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_index_copy(Fuzz& f) {
-  f.BeginOp(kOps[262]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const index = f.Operand(1);
-  weft_tensor* const source = f.Operand(2);
-  weft_index_copy_opts* const opts = f.Options<weft_index_copy_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_INDEX_COPY_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_index_copy(ctx, x, index, source, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_index_fill(Fuzz& f) {
-  f.BeginOp(kOps[263]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const index = f.Operand(1);
-  weft_tensor* const value = f.Operand(2);
-  weft_index_fill_opts* const opts = f.Options<weft_index_fill_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_INDEX_FILL_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_index_fill(ctx, x, index, value, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_index_put(Fuzz& f) {
-  f.BeginOp(kOps[264]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const values = f.Operand(1);
-  size_t indices_count = 0;
-  weft_tensor* const* const indices = f.Operands(2, &indices_count);
-  const int64_t* dims = {};
-  size_t dims_count = {};
-  f.Ints(0, &dims, &dims_count);
-  weft_index_put_opts* const opts = f.Options<weft_index_put_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_INDEX_PUT_HAS_ACCUMULATE;
-    opts->accumulate = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_index_put(ctx, x, values, indices, indices_count, dims, dims_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_index_reduce(Fuzz& f) {
-  f.BeginOp(kOps[265]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const index = f.Operand(1);
-  weft_tensor* const source = f.Operand(2);
-  weft_index_reduce_reducer reducer = {};
-  reducer = static_cast<weft_index_reduce_reducer>(f.EnumAttr(0));
-  weft_index_reduce_opts* const opts = f.Options<weft_index_reduce_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_INDEX_REDUCE_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF;
-    opts->include_self = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_index_reduce(ctx, x, index, source, reducer, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_masked_scatter(Fuzz& f) {
-  f.BeginOp(kOps[266]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const mask = f.Operand(1);
-  weft_tensor* const source = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_masked_scatter(ctx, x, mask, source, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_movedim(Fuzz& f) {
-  f.BeginOp(kOps[267]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* source = {};
-  size_t source_count = {};
-  f.Ints(0, &source, &source_count);
-  const int64_t* destination = {};
-  size_t destination_count = {};
-  f.Ints(1, &destination, &destination_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_movedim(ctx, x, source, source_count, destination, destination_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_put(Fuzz& f) {
-  f.BeginOp(kOps[268]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const index = f.Operand(1);
-  weft_tensor* const source = f.Operand(2);
-  weft_put_opts* const opts = f.Options<weft_put_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_PUT_HAS_ACCUMULATE;
-    opts->accumulate = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_put(ctx, x, index, source, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_repeat_interleave_static(Fuzz& f) {
-  f.BeginOp(kOps[269]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const repeats = f.Operand(1);
-  int64_t total = {};
-  total = f.IntAttr(0);
-  weft_repeat_interleave_static_opts* const opts = f.Options<weft_repeat_interleave_static_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_repeat_interleave_static(ctx, x, repeats, total, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rot90(Fuzz& f) {
-  f.BeginOp(kOps[270]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_rot90_opts* const opts = f.Options<weft_rot90_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ROT90_HAS_K;
-    opts->k = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ROT90_HAS_DIMS;
-    f.Ints(1, &opts->dims, &opts->dims_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rot90(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scatter_reduce(Fuzz& f) {
-  f.BeginOp(kOps[271]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const indices = f.Operand(1);
-  weft_tensor* const source = f.Operand(2);
-  weft_scatter_reduce_reducer reducer = {};
-  reducer = static_cast<weft_scatter_reduce_reducer>(f.EnumAttr(0));
-  weft_scatter_reduce_opts* const opts = f.Options<weft_scatter_reduce_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_SCATTER_REDUCE_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF;
-    opts->include_self = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scatter_reduce(ctx, x, indices, source, reducer, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_select_scatter(Fuzz& f) {
-  f.BeginOp(kOps[272]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const source = f.Operand(1);
-  int64_t index = {};
-  index = f.IntAttr(0);
-  weft_select_scatter_opts* const opts = f.Options<weft_select_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_SELECT_SCATTER_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_select_scatter(ctx, x, source, index, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_slice_scatter(Fuzz& f) {
-  f.BeginOp(kOps[273]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const source = f.Operand(1);
-  weft_slice_scatter_opts* const opts = f.Options<weft_slice_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SLICE_SCATTER_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_SLICE_SCATTER_HAS_START;
-    opts->start = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SLICE_SCATTER_HAS_LIMIT;
-    opts->limit = f.IntAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_SLICE_SCATTER_HAS_STEP;
-    opts->step = f.IntAttr(3);
-    opts->present ^= f.StrayBits(4);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_slice_scatter(ctx, x, source, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_take_along_axis(Fuzz& f) {
-  f.BeginOp(kOps[274]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const indices = f.Operand(1);
-  weft_take_along_axis_opts* const opts = f.Options<weft_take_along_axis_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TAKE_ALONG_AXIS_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_take_along_axis(ctx, x, indices, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_unfold(Fuzz& f) {
-  f.BeginOp(kOps[275]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t size = {};
-  size = f.IntAttr(0);
-  weft_unfold_opts* const opts = f.Options<weft_unfold_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_UNFOLD_HAS_STEP;
-    opts->step = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_UNFOLD_HAS_AXIS;
-    opts->axis = f.IntAttr(2);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_unfold(ctx, x, size, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_adaptive_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[276]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* size = {};
-  size_t size_count = {};
-  f.Ints(0, &size, &size_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_adaptive_avg_pool(ctx, x, size, size_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_adaptive_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[277]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* size = {};
-  size_t size_count = {};
-  f.Ints(0, &size, &size_count);
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_adaptive_max_pool(ctx, x, size, size_count, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_col2im(Fuzz& f) {
-  f.BeginOp(kOps[278]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* size = {};
-  size_t size_count = {};
-  f.Ints(0, &size, &size_count);
-  const int64_t* window = {};
-  size_t window_count = {};
-  f.Ints(1, &window, &window_count);
-  weft_col2im_opts* const opts = f.Options<weft_col2im_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_COL2IM_HAS_STRIDES;
-    f.Ints(2, &opts->strides, &opts->strides_count);
-    if (f.Given(3)) opts->present |= WEFT_COL2IM_HAS_PADS;
-    f.Ints(3, &opts->pads, &opts->pads_count);
-    if (f.Given(4)) opts->present |= WEFT_COL2IM_HAS_DILATION;
-    f.Ints(4, &opts->dilation, &opts->dilation_count);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_col2im(ctx, x, size, size_count, window, window_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_im2col(Fuzz& f) {
-  f.BeginOp(kOps[279]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window = {};
-  size_t window_count = {};
-  f.Ints(0, &window, &window_count);
-  weft_im2col_opts* const opts = f.Options<weft_im2col_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_IM2COL_HAS_STRIDES;
-    f.Ints(1, &opts->strides, &opts->strides_count);
-    if (f.Given(2)) opts->present |= WEFT_IM2COL_HAS_PADS;
-    f.Ints(2, &opts->pads, &opts->pads_count);
-    if (f.Given(3)) opts->present |= WEFT_IM2COL_HAS_DILATION;
-    f.Ints(3, &opts->dilation, &opts->dilation_count);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_im2col(ctx, x, window, window_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lp_pool(Fuzz& f) {
-  f.BeginOp(kOps[280]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window = {};
-  size_t window_count = {};
-  f.Ints(0, &window, &window_count);
-  weft_lp_pool_opts* const opts = f.Options<weft_lp_pool_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_LP_POOL_HAS_STRIDES;
-    f.Ints(1, &opts->strides, &opts->strides_count);
-    if (f.Given(2)) opts->present |= WEFT_LP_POOL_HAS_PADDING;
-    opts->padding = static_cast<weft_lp_pool_padding>(f.EnumAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_LP_POOL_HAS_PADS;
-    f.Ints(3, &opts->pads, &opts->pads_count);
-    if (f.Given(4)) opts->present |= WEFT_LP_POOL_HAS_CEIL_MODE;
-    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
-    if (f.Given(5)) opts->present |= WEFT_LP_POOL_HAS_P;
-    opts->p = f.DoubleAttr(5);
-    opts->present ^= f.StrayBits(5);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lp_pool(ctx, x, window, window_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_max_pool_with_indices(Fuzz& f) {
-  f.BeginOp(kOps[281]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window = {};
-  size_t window_count = {};
-  f.Ints(0, &window, &window_count);
-  weft_max_pool_with_indices_opts* const opts = f.Options<weft_max_pool_with_indices_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES;
-    f.Ints(1, &opts->strides, &opts->strides_count);
-    if (f.Given(2)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING;
-    opts->padding = static_cast<weft_max_pool_with_indices_padding>(f.EnumAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_PADS;
-    f.Ints(3, &opts->pads, &opts->pads_count);
-    if (f.Given(4)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE;
-    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
-    if (f.Given(5)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION;
-    f.Ints(5, &opts->dilation, &opts->dilation_count);
-    opts->present ^= f.StrayBits(5);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_max_pool_with_indices(ctx, x, window, window_count, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_max_unpool(Fuzz& f) {
-  f.BeginOp(kOps[282]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const indices = f.Operand(1);
-  const int64_t* size = {};
-  size_t size_count = {};
-  f.Ints(0, &size, &size_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_max_unpool(ctx, x, indices, size, size_count, out))) return;
   f.Keep(out);
 }
 

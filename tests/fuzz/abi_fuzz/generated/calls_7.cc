@@ -4,8 +4,1125 @@
 
 namespace weft::fuzz {
 
-void Call_weft_affine_grid(Fuzz& f) {
+void Call_weft_softplus_beta(Fuzz& f) {
+  f.BeginOp(kOps[246]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softplus_beta_opts* const opts = f.Options<weft_softplus_beta_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_BETA;
+    opts->beta = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SOFTPLUS_BETA_HAS_THRESHOLD;
+    opts->threshold = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softplus_beta(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softshrink(Fuzz& f) {
+  f.BeginOp(kOps[247]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softshrink_opts* const opts = f.Options<weft_softshrink_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTSHRINK_HAS_LAMBD;
+    opts->lambd = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softshrink(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softsign(Fuzz& f) {
+  f.BeginOp(kOps[248]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softsign(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tanhshrink(Fuzz& f) {
+  f.BeginOp(kOps[249]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tanhshrink(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_threshold(Fuzz& f) {
+  f.BeginOp(kOps[250]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  double threshold = {};
+  threshold = f.DoubleAttr(0);
+  double value = {};
+  value = f.DoubleAttr(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_threshold(ctx, x, threshold, value, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bce(Fuzz& f) {
+  f.BeginOp(kOps[251]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_bce_opts* const opts = f.Options<weft_bce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BCE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_bce_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bce(ctx, x, y, weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bce_with_logits(Fuzz& f) {
+  f.BeginOp(kOps[252]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_tensor* const pos_weight = f.Operand(3);
+  weft_bce_with_logits_opts* const opts = f.Options<weft_bce_with_logits_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BCE_WITH_LOGITS_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_bce_with_logits_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bce_with_logits(ctx, x, y, weight, pos_weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gaussian_nll(Fuzz& f) {
+  f.BeginOp(kOps[253]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const var = f.Operand(2);
+  weft_gaussian_nll_opts* const opts = f.Options<weft_gaussian_nll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_gaussian_nll_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_FULL;
+    opts->full = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_GAUSSIAN_NLL_HAS_EPS;
+    opts->eps = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gaussian_nll(ctx, x, y, var, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hinge_embedding(Fuzz& f) {
+  f.BeginOp(kOps[254]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_hinge_embedding_opts* const opts = f.Options<weft_hinge_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_hinge_embedding_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_HINGE_EMBEDDING_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hinge_embedding(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_huber(Fuzz& f) {
+  f.BeginOp(kOps[255]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_huber_opts* const opts = f.Options<weft_huber_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HUBER_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_huber_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_HUBER_HAS_DELTA;
+    opts->delta = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_huber(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_kl_div(Fuzz& f) {
+  f.BeginOp(kOps[256]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_kl_div_opts* const opts = f.Options<weft_kl_div_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_KL_DIV_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_kl_div_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_KL_DIV_HAS_LOG_TARGET;
+    opts->log_target = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_kl_div(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_l1(Fuzz& f) {
+  f.BeginOp(kOps[257]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_l1_opts* const opts = f.Options<weft_l1_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_L1_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_l1_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_l1(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_margin_ranking(Fuzz& f) {
+  f.BeginOp(kOps[258]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const other = f.Operand(1);
+  weft_tensor* const y = f.Operand(2);
+  weft_margin_ranking_opts* const opts = f.Options<weft_margin_ranking_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MARGIN_RANKING_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_margin_ranking_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_MARGIN_RANKING_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_margin_ranking(ctx, x, other, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pairwise_distance(Fuzz& f) {
+  f.BeginOp(kOps[259]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_pairwise_distance_opts* const opts = f.Options<weft_pairwise_distance_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_P;
+    opts->p = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_EPS;
+    opts->eps = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_PAIRWISE_DISTANCE_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pairwise_distance(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_poisson_nll(Fuzz& f) {
+  f.BeginOp(kOps[260]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_poisson_nll_opts* const opts = f.Options<weft_poisson_nll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_POISSON_NLL_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_poisson_nll_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_POISSON_NLL_HAS_LOG_INPUT;
+    opts->log_input = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_POISSON_NLL_HAS_FULL;
+    opts->full = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_POISSON_NLL_HAS_EPS;
+    opts->eps = f.DoubleAttr(3);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_poisson_nll(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_smooth_l1(Fuzz& f) {
+  f.BeginOp(kOps[261]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_smooth_l1_opts* const opts = f.Options<weft_smooth_l1_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SMOOTH_L1_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_smooth_l1_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_SMOOTH_L1_HAS_BETA;
+    opts->beta = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_smooth_l1(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_soft_margin(Fuzz& f) {
+  f.BeginOp(kOps[262]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_soft_margin_opts* const opts = f.Options<weft_soft_margin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFT_MARGIN_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_soft_margin_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_soft_margin(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_triplet_margin(Fuzz& f) {
+  f.BeginOp(kOps[263]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const anchor = f.Operand(0);
+  weft_tensor* const positive = f.Operand(1);
+  weft_tensor* const negative = f.Operand(2);
+  weft_triplet_margin_opts* const opts = f.Options<weft_triplet_margin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_triplet_margin_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_P;
+    opts->p = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_EPS;
+    opts->eps = f.DoubleAttr(3);
+    if (f.Given(4)) opts->present |= WEFT_TRIPLET_MARGIN_HAS_SWAP;
+    opts->swap = static_cast<int32_t>(f.BoolAttr(4));
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triplet_margin(ctx, anchor, positive, negative, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_aminmax(Fuzz& f) {
+  f.BeginOp(kOps[264]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_aminmax_opts* const opts = f.Options<weft_aminmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_AMINMAX_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_AMINMAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_min = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_max = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_aminmax(ctx, x, opts, out_min, out_max))) return;
+  f.Keep(out_min);
+  f.Keep(out_max);
+}
+
+void Call_weft_count_nonzero(Fuzz& f) {
+  f.BeginOp(kOps[265]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_count_nonzero_opts* const opts = f.Options<weft_count_nonzero_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_COUNT_NONZERO_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_COUNT_NONZERO_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_count_nonzero(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_kthvalue(Fuzz& f) {
+  f.BeginOp(kOps[266]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t k = {};
+  k = f.IntAttr(0);
+  weft_kthvalue_opts* const opts = f.Options<weft_kthvalue_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_KTHVALUE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_KTHVALUE_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_kthvalue(ctx, x, k, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_median(Fuzz& f) {
+  f.BeginOp(kOps[267]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_median_opts* const opts = f.Options<weft_median_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MEDIAN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_MEDIAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_median(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_nanmean(Fuzz& f) {
+  f.BeginOp(kOps[268]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_nanmean_opts* const opts = f.Options<weft_nanmean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NANMEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_NANMEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nanmean(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nansum(Fuzz& f) {
+  f.BeginOp(kOps[269]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_nansum_opts* const opts = f.Options<weft_nansum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NANSUM_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_NANSUM_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nansum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_norm(Fuzz& f) {
+  f.BeginOp(kOps[270]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_norm_opts* const opts = f.Options<weft_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NORM_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_NORM_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_NORM_HAS_P;
+    opts->p = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_norm(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_quantile(Fuzz& f) {
+  f.BeginOp(kOps[271]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const q = f.Operand(1);
+  weft_quantile_opts* const opts = f.Options<weft_quantile_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_QUANTILE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_QUANTILE_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_QUANTILE_HAS_INTERPOLATION;
+    opts->interpolation = static_cast<weft_quantile_interpolation>(f.EnumAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_quantile(ctx, x, q, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_std_mean(Fuzz& f) {
+  f.BeginOp(kOps[272]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_std_mean_opts* const opts = f.Options<weft_std_mean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STD_MEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_STD_MEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_STD_MEAN_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out_std = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_std_mean(ctx, x, opts, out_std, out_mean))) return;
+  f.Keep(out_std);
+  f.Keep(out_mean);
+}
+
+void Call_weft_trace(Fuzz& f) {
+  f.BeginOp(kOps[273]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trace(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_var_mean(Fuzz& f) {
+  f.BeginOp(kOps[274]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_var_mean_opts* const opts = f.Options<weft_var_mean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_VAR_MEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_VAR_MEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_VAR_MEAN_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out_var = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_var_mean(ctx, x, opts, out_var, out_mean))) return;
+  f.Keep(out_var);
+  f.Keep(out_mean);
+}
+
+void Call_weft_as_strided(Fuzz& f) {
+  f.BeginOp(kOps[275]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(1, &strides, &strides_count);
+  weft_as_strided_opts* const opts = f.Options<weft_as_strided_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_AS_STRIDED_HAS_OFFSET;
+    opts->offset = f.IntAttr(2);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_as_strided(ctx, x, shape, shape_count, strides, strides_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_as_strided_scatter(Fuzz& f) {
+  f.BeginOp(kOps[276]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(1, &strides, &strides_count);
+  weft_as_strided_scatter_opts* const opts = f.Options<weft_as_strided_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_AS_STRIDED_SCATTER_HAS_OFFSET;
+    opts->offset = f.IntAttr(2);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_as_strided_scatter(ctx, x, source, shape, shape_count, strides, strides_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_block_diag(Fuzz& f) {
+  f.BeginOp(kOps[277]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_block_diag(ctx, inputs, inputs_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diag(Fuzz& f) {
+  f.BeginOp(kOps[278]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diag_opts* const opts = f.Options<weft_diag_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIAG_HAS_OFFSET;
+    opts->offset = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diag(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diag_embed(Fuzz& f) {
+  f.BeginOp(kOps[279]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diag_embed_opts* const opts = f.Options<weft_diag_embed_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIAG_EMBED_HAS_OFFSET;
+    opts->offset = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIAG_EMBED_HAS_AXIS1;
+    opts->axis1 = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_DIAG_EMBED_HAS_AXIS2;
+    opts->axis2 = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diag_embed(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diagonal(Fuzz& f) {
+  f.BeginOp(kOps[280]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diagonal_opts* const opts = f.Options<weft_diagonal_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIAGONAL_HAS_OFFSET;
+    opts->offset = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIAGONAL_HAS_AXIS1;
+    opts->axis1 = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_DIAGONAL_HAS_AXIS2;
+    opts->axis2 = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diagonal(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_diagonal_scatter(Fuzz& f) {
+  f.BeginOp(kOps[281]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  weft_diagonal_scatter_opts* const opts = f.Options<weft_diagonal_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_OFFSET;
+    opts->offset = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS1;
+    opts->axis1 = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_DIAGONAL_SCATTER_HAS_AXIS2;
+    opts->axis2 = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diagonal_scatter(ctx, x, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index(Fuzz& f) {
+  f.BeginOp(kOps[282]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  size_t indices_count = 0;
+  weft_tensor* const* const indices = f.Operands(1, &indices_count);
+  const int64_t* dims = {};
+  size_t dims_count = {};
+  f.Ints(0, &dims, &dims_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index(ctx, x, indices, indices_count, dims, dims_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_add(Fuzz& f) {
   f.BeginOp(kOps[283]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_index_add_opts* const opts = f.Options<weft_index_add_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_INDEX_ADD_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_INDEX_ADD_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_add(ctx, x, index, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_copy(Fuzz& f) {
+  f.BeginOp(kOps[284]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_index_copy_opts* const opts = f.Options<weft_index_copy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_INDEX_COPY_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_copy(ctx, x, index, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_fill(Fuzz& f) {
+  f.BeginOp(kOps[285]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const value = f.Operand(2);
+  weft_index_fill_opts* const opts = f.Options<weft_index_fill_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_INDEX_FILL_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_fill(ctx, x, index, value, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_put(Fuzz& f) {
+  f.BeginOp(kOps[286]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  size_t indices_count = 0;
+  weft_tensor* const* const indices = f.Operands(2, &indices_count);
+  const int64_t* dims = {};
+  size_t dims_count = {};
+  f.Ints(0, &dims, &dims_count);
+  weft_index_put_opts* const opts = f.Options<weft_index_put_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_INDEX_PUT_HAS_ACCUMULATE;
+    opts->accumulate = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_put(ctx, x, values, indices, indices_count, dims, dims_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_index_reduce(Fuzz& f) {
+  f.BeginOp(kOps[287]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_index_reduce_reducer reducer = {};
+  reducer = static_cast<weft_index_reduce_reducer>(f.EnumAttr(0));
+  weft_index_reduce_opts* const opts = f.Options<weft_index_reduce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_INDEX_REDUCE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_INDEX_REDUCE_HAS_INCLUDE_SELF;
+    opts->include_self = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_index_reduce(ctx, x, index, source, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_masked_scatter(Fuzz& f) {
+  f.BeginOp(kOps[288]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_scatter(ctx, x, mask, source, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_movedim(Fuzz& f) {
+  f.BeginOp(kOps[289]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* source = {};
+  size_t source_count = {};
+  f.Ints(0, &source, &source_count);
+  const int64_t* destination = {};
+  size_t destination_count = {};
+  f.Ints(1, &destination, &destination_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_movedim(ctx, x, source, source_count, destination, destination_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_put(Fuzz& f) {
+  f.BeginOp(kOps[290]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const index = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_put_opts* const opts = f.Options<weft_put_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PUT_HAS_ACCUMULATE;
+    opts->accumulate = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_put(ctx, x, index, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_repeat_interleave_static(Fuzz& f) {
+  f.BeginOp(kOps[291]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const repeats = f.Operand(1);
+  int64_t total = {};
+  total = f.IntAttr(0);
+  weft_repeat_interleave_static_opts* const opts = f.Options<weft_repeat_interleave_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_STATIC_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_repeat_interleave_static(ctx, x, repeats, total, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rot90(Fuzz& f) {
+  f.BeginOp(kOps[292]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_rot90_opts* const opts = f.Options<weft_rot90_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ROT90_HAS_K;
+    opts->k = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ROT90_HAS_DIMS;
+    f.Ints(1, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rot90(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scatter_reduce(Fuzz& f) {
+  f.BeginOp(kOps[293]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  weft_tensor* const source = f.Operand(2);
+  weft_scatter_reduce_reducer reducer = {};
+  reducer = static_cast<weft_scatter_reduce_reducer>(f.EnumAttr(0));
+  weft_scatter_reduce_opts* const opts = f.Options<weft_scatter_reduce_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SCATTER_REDUCE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SCATTER_REDUCE_HAS_INCLUDE_SELF;
+    opts->include_self = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scatter_reduce(ctx, x, indices, source, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_select_scatter(Fuzz& f) {
+  f.BeginOp(kOps[294]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  int64_t index = {};
+  index = f.IntAttr(0);
+  weft_select_scatter_opts* const opts = f.Options<weft_select_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SELECT_SCATTER_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_select_scatter(ctx, x, source, index, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice_scatter(Fuzz& f) {
+  f.BeginOp(kOps[295]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  weft_slice_scatter_opts* const opts = f.Options<weft_slice_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SLICE_SCATTER_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SLICE_SCATTER_HAS_START;
+    opts->start = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SLICE_SCATTER_HAS_LIMIT;
+    opts->limit = f.IntAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_SLICE_SCATTER_HAS_STEP;
+    opts->step = f.IntAttr(3);
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice_scatter(ctx, x, source, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_take_along_axis(Fuzz& f) {
+  f.BeginOp(kOps[296]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  weft_take_along_axis_opts* const opts = f.Options<weft_take_along_axis_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TAKE_ALONG_AXIS_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_take_along_axis(ctx, x, indices, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_unfold(Fuzz& f) {
+  f.BeginOp(kOps[297]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_unfold_opts* const opts = f.Options<weft_unfold_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_UNFOLD_HAS_STEP;
+    opts->step = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_UNFOLD_HAS_AXIS;
+    opts->axis = f.IntAttr(2);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_unfold(ctx, x, size, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_adaptive_avg_pool(Fuzz& f) {
+  f.BeginOp(kOps[298]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* size = {};
+  size_t size_count = {};
+  f.Ints(0, &size, &size_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_adaptive_avg_pool(ctx, x, size, size_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_adaptive_max_pool(Fuzz& f) {
+  f.BeginOp(kOps[299]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* size = {};
+  size_t size_count = {};
+  f.Ints(0, &size, &size_count);
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_adaptive_max_pool(ctx, x, size, size_count, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_col2im(Fuzz& f) {
+  f.BeginOp(kOps[300]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* size = {};
+  size_t size_count = {};
+  f.Ints(0, &size, &size_count);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(1, &window, &window_count);
+  weft_col2im_opts* const opts = f.Options<weft_col2im_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_COL2IM_HAS_STRIDES;
+    f.Ints(2, &opts->strides, &opts->strides_count);
+    if (f.Given(3)) opts->present |= WEFT_COL2IM_HAS_PADS;
+    f.Ints(3, &opts->pads, &opts->pads_count);
+    if (f.Given(4)) opts->present |= WEFT_COL2IM_HAS_DILATION;
+    f.Ints(4, &opts->dilation, &opts->dilation_count);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_col2im(ctx, x, size, size_count, window, window_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_im2col(Fuzz& f) {
+  f.BeginOp(kOps[301]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  weft_im2col_opts* const opts = f.Options<weft_im2col_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_IM2COL_HAS_STRIDES;
+    f.Ints(1, &opts->strides, &opts->strides_count);
+    if (f.Given(2)) opts->present |= WEFT_IM2COL_HAS_PADS;
+    f.Ints(2, &opts->pads, &opts->pads_count);
+    if (f.Given(3)) opts->present |= WEFT_IM2COL_HAS_DILATION;
+    f.Ints(3, &opts->dilation, &opts->dilation_count);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_im2col(ctx, x, window, window_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lp_pool(Fuzz& f) {
+  f.BeginOp(kOps[302]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  weft_lp_pool_opts* const opts = f.Options<weft_lp_pool_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_LP_POOL_HAS_STRIDES;
+    f.Ints(1, &opts->strides, &opts->strides_count);
+    if (f.Given(2)) opts->present |= WEFT_LP_POOL_HAS_PADDING;
+    opts->padding = static_cast<weft_lp_pool_padding>(f.EnumAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_LP_POOL_HAS_PADS;
+    f.Ints(3, &opts->pads, &opts->pads_count);
+    if (f.Given(4)) opts->present |= WEFT_LP_POOL_HAS_CEIL_MODE;
+    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_LP_POOL_HAS_P;
+    opts->p = f.DoubleAttr(5);
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lp_pool(ctx, x, window, window_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_max_pool_with_indices(Fuzz& f) {
+  f.BeginOp(kOps[303]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  weft_max_pool_with_indices_opts* const opts = f.Options<weft_max_pool_with_indices_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES;
+    f.Ints(1, &opts->strides, &opts->strides_count);
+    if (f.Given(2)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING;
+    opts->padding = static_cast<weft_max_pool_with_indices_padding>(f.EnumAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_PADS;
+    f.Ints(3, &opts->pads, &opts->pads_count);
+    if (f.Given(4)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE;
+    opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION;
+    f.Ints(5, &opts->dilation, &opts->dilation_count);
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_max_pool_with_indices(ctx, x, window, window_count, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_max_unpool(Fuzz& f) {
+  f.BeginOp(kOps[304]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  const int64_t* size = {};
+  size_t size_count = {};
+  f.Ints(0, &size, &size_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_max_unpool(ctx, x, indices, size, size_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_affine_grid(Fuzz& f) {
+  f.BeginOp(kOps[305]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const theta = f.Operand(0);
   const int64_t* size = {};
@@ -24,7 +1141,7 @@ void Call_weft_affine_grid(Fuzz& f) {
 }
 
 void Call_weft_channel_shuffle(Fuzz& f) {
-  f.BeginOp(kOps[284]);
+  f.BeginOp(kOps[306]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t groups = {};
@@ -36,7 +1153,7 @@ void Call_weft_channel_shuffle(Fuzz& f) {
 }
 
 void Call_weft_grid_sample(Fuzz& f) {
-  f.BeginOp(kOps[285]);
+  f.BeginOp(kOps[307]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const grid = f.Operand(1);
@@ -57,7 +1174,7 @@ void Call_weft_grid_sample(Fuzz& f) {
 }
 
 void Call_weft_group_norm(Fuzz& f) {
-  f.BeginOp(kOps[286]);
+  f.BeginOp(kOps[308]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -79,7 +1196,7 @@ void Call_weft_group_norm(Fuzz& f) {
 }
 
 void Call_weft_instance_norm(Fuzz& f) {
-  f.BeginOp(kOps[287]);
+  f.BeginOp(kOps[309]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -99,7 +1216,7 @@ void Call_weft_instance_norm(Fuzz& f) {
 }
 
 void Call_weft_local_response_norm(Fuzz& f) {
-  f.BeginOp(kOps[288]);
+  f.BeginOp(kOps[310]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -123,7 +1240,7 @@ void Call_weft_local_response_norm(Fuzz& f) {
 }
 
 void Call_weft_pad_circular(Fuzz& f) {
-  f.BeginOp(kOps[289]);
+  f.BeginOp(kOps[311]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -139,7 +1256,7 @@ void Call_weft_pad_circular(Fuzz& f) {
 }
 
 void Call_weft_pad_reflect(Fuzz& f) {
-  f.BeginOp(kOps[290]);
+  f.BeginOp(kOps[312]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -155,7 +1272,7 @@ void Call_weft_pad_reflect(Fuzz& f) {
 }
 
 void Call_weft_pad_replicate(Fuzz& f) {
-  f.BeginOp(kOps[291]);
+  f.BeginOp(kOps[313]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -171,7 +1288,7 @@ void Call_weft_pad_replicate(Fuzz& f) {
 }
 
 void Call_weft_pixel_shuffle(Fuzz& f) {
-  f.BeginOp(kOps[292]);
+  f.BeginOp(kOps[314]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t factor = {};
@@ -183,7 +1300,7 @@ void Call_weft_pixel_shuffle(Fuzz& f) {
 }
 
 void Call_weft_pixel_unshuffle(Fuzz& f) {
-  f.BeginOp(kOps[293]);
+  f.BeginOp(kOps[315]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t factor = {};
@@ -195,7 +1312,7 @@ void Call_weft_pixel_unshuffle(Fuzz& f) {
 }
 
 void Call_weft_resize(Fuzz& f) {
-  f.BeginOp(kOps[294]);
+  f.BeginOp(kOps[316]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -218,7 +1335,7 @@ void Call_weft_resize(Fuzz& f) {
 }
 
 void Call_weft_addmm(Fuzz& f) {
-  f.BeginOp(kOps[295]);
+  f.BeginOp(kOps[317]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const a = f.Operand(1);
@@ -238,7 +1355,7 @@ void Call_weft_addmm(Fuzz& f) {
 }
 
 void Call_weft_cdist(Fuzz& f) {
-  f.BeginOp(kOps[296]);
+  f.BeginOp(kOps[318]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -255,7 +1372,7 @@ void Call_weft_cdist(Fuzz& f) {
 }
 
 void Call_weft_corrcoef(Fuzz& f) {
-  f.BeginOp(kOps[297]);
+  f.BeginOp(kOps[319]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -265,7 +1382,7 @@ void Call_weft_corrcoef(Fuzz& f) {
 }
 
 void Call_weft_cosine_embedding(Fuzz& f) {
-  f.BeginOp(kOps[298]);
+  f.BeginOp(kOps[320]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const other = f.Operand(1);
@@ -285,7 +1402,7 @@ void Call_weft_cosine_embedding(Fuzz& f) {
 }
 
 void Call_weft_cosine_similarity(Fuzz& f) {
-  f.BeginOp(kOps[299]);
+  f.BeginOp(kOps[321]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -304,7 +1421,7 @@ void Call_weft_cosine_similarity(Fuzz& f) {
 }
 
 void Call_weft_cov(Fuzz& f) {
-  f.BeginOp(kOps[300]);
+  f.BeginOp(kOps[322]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const counts = f.Operand(1);
@@ -322,7 +1439,7 @@ void Call_weft_cov(Fuzz& f) {
 }
 
 void Call_weft_cross(Fuzz& f) {
-  f.BeginOp(kOps[301]);
+  f.BeginOp(kOps[323]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -339,7 +1456,7 @@ void Call_weft_cross(Fuzz& f) {
 }
 
 void Call_weft_cumulative_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[302]);
+  f.BeginOp(kOps[324]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const y = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -358,7 +1475,7 @@ void Call_weft_cumulative_trapezoid(Fuzz& f) {
 }
 
 void Call_weft_histc(Fuzz& f) {
-  f.BeginOp(kOps[303]);
+  f.BeginOp(kOps[325]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t bins = {};
@@ -378,7 +1495,7 @@ void Call_weft_histc(Fuzz& f) {
 }
 
 void Call_weft_kron(Fuzz& f) {
-  f.BeginOp(kOps[304]);
+  f.BeginOp(kOps[326]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -389,7 +1506,7 @@ void Call_weft_kron(Fuzz& f) {
 }
 
 void Call_weft_logcumsumexp(Fuzz& f) {
-  f.BeginOp(kOps[305]);
+  f.BeginOp(kOps[327]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logcumsumexp_opts* const opts = f.Options<weft_logcumsumexp_opts>();
@@ -405,7 +1522,7 @@ void Call_weft_logcumsumexp(Fuzz& f) {
 }
 
 void Call_weft_matrix_power(Fuzz& f) {
-  f.BeginOp(kOps[306]);
+  f.BeginOp(kOps[328]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t n = {};
@@ -417,7 +1534,7 @@ void Call_weft_matrix_power(Fuzz& f) {
 }
 
 void Call_weft_multi_margin(Fuzz& f) {
-  f.BeginOp(kOps[307]);
+  f.BeginOp(kOps[329]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -439,7 +1556,7 @@ void Call_weft_multi_margin(Fuzz& f) {
 }
 
 void Call_weft_multilabel_margin(Fuzz& f) {
-  f.BeginOp(kOps[308]);
+  f.BeginOp(kOps[330]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -456,7 +1573,7 @@ void Call_weft_multilabel_margin(Fuzz& f) {
 }
 
 void Call_weft_multilabel_soft_margin(Fuzz& f) {
-  f.BeginOp(kOps[309]);
+  f.BeginOp(kOps[331]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -474,7 +1591,7 @@ void Call_weft_multilabel_soft_margin(Fuzz& f) {
 }
 
 void Call_weft_nanmedian(Fuzz& f) {
-  f.BeginOp(kOps[310]);
+  f.BeginOp(kOps[332]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_nanmedian_opts* const opts = f.Options<weft_nanmedian_opts>();
@@ -494,7 +1611,7 @@ void Call_weft_nanmedian(Fuzz& f) {
 }
 
 void Call_weft_nll(Fuzz& f) {
-  f.BeginOp(kOps[311]);
+  f.BeginOp(kOps[333]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -516,7 +1633,7 @@ void Call_weft_nll(Fuzz& f) {
 }
 
 void Call_weft_renorm(Fuzz& f) {
-  f.BeginOp(kOps[312]);
+  f.BeginOp(kOps[334]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   double p = {};
@@ -532,7 +1649,7 @@ void Call_weft_renorm(Fuzz& f) {
 }
 
 void Call_weft_soft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[313]);
+  f.BeginOp(kOps[335]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -552,7 +1669,7 @@ void Call_weft_soft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[314]);
+  f.BeginOp(kOps[336]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const y = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -571,7 +1688,7 @@ void Call_weft_trapezoid(Fuzz& f) {
 }
 
 void Call_weft_vander(Fuzz& f) {
-  f.BeginOp(kOps[315]);
+  f.BeginOp(kOps[337]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t count = {};
@@ -589,7 +1706,7 @@ void Call_weft_vander(Fuzz& f) {
 }
 
 void Call_weft_vecdot(Fuzz& f) {
-  f.BeginOp(kOps[316]);
+  f.BeginOp(kOps[338]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -606,7 +1723,7 @@ void Call_weft_vecdot(Fuzz& f) {
 }
 
 void Call_weft_lu(Fuzz& f) {
-  f.BeginOp(kOps[317]);
+  f.BeginOp(kOps[339]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_lu = f.Out<weft_tensor*>(false);
@@ -620,7 +1737,7 @@ void Call_weft_lu(Fuzz& f) {
 }
 
 void Call_weft_qr(Fuzz& f) {
-  f.BeginOp(kOps[318]);
+  f.BeginOp(kOps[340]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_qr_opts* const opts = f.Options<weft_qr_opts>();
@@ -638,7 +1755,7 @@ void Call_weft_qr(Fuzz& f) {
 }
 
 void Call_weft_eigh(Fuzz& f) {
-  f.BeginOp(kOps[319]);
+  f.BeginOp(kOps[341]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_eigh_opts* const opts = f.Options<weft_eigh_opts>();
@@ -656,7 +1773,7 @@ void Call_weft_eigh(Fuzz& f) {
 }
 
 void Call_weft_eigvalsh(Fuzz& f) {
-  f.BeginOp(kOps[320]);
+  f.BeginOp(kOps[342]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_eigvalsh_opts* const opts = f.Options<weft_eigvalsh_opts>();
@@ -672,7 +1789,7 @@ void Call_weft_eigvalsh(Fuzz& f) {
 }
 
 void Call_weft_svd(Fuzz& f) {
-  f.BeginOp(kOps[321]);
+  f.BeginOp(kOps[343]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_svd_opts* const opts = f.Options<weft_svd_opts>();
@@ -692,7 +1809,7 @@ void Call_weft_svd(Fuzz& f) {
 }
 
 void Call_weft_svdvals(Fuzz& f) {
-  f.BeginOp(kOps[322]);
+  f.BeginOp(kOps[344]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -702,7 +1819,7 @@ void Call_weft_svdvals(Fuzz& f) {
 }
 
 void Call_weft_eig(Fuzz& f) {
-  f.BeginOp(kOps[323]);
+  f.BeginOp(kOps[345]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
@@ -711,241 +1828,6 @@ void Call_weft_eig(Fuzz& f) {
   if (!f.Leave(weft_eig(ctx, x, out_eigenvalues, out_eigenvectors))) return;
   f.Keep(out_eigenvalues);
   f.Keep(out_eigenvectors);
-}
-
-void Call_weft_eigvals(Fuzz& f) {
-  f.BeginOp(kOps[324]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_eigvals(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_solve(Fuzz& f) {
-  f.BeginOp(kOps[325]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_tensor* const b = f.Operand(1);
-  weft_solve_opts* const opts = f.Options<weft_solve_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOLVE_HAS_LEFT_SIDE;
-    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_solve(ctx, a, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_inv(Fuzz& f) {
-  f.BeginOp(kOps[326]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_inv(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_det(Fuzz& f) {
-  f.BeginOp(kOps[327]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_det(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_slogdet(Fuzz& f) {
-  f.BeginOp(kOps[328]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out_sign = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_logabsdet = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_slogdet(ctx, x, out_sign, out_logabsdet))) return;
-  f.Keep(out_sign);
-  f.Keep(out_logabsdet);
-}
-
-void Call_weft_pinv(Fuzz& f) {
-  f.BeginOp(kOps[329]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_pinv_opts* const opts = f.Options<weft_pinv_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_PINV_HAS_RTOL;
-    opts->rtol = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pinv(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lstsq(Fuzz& f) {
-  f.BeginOp(kOps[330]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_tensor* const b = f.Operand(1);
-  weft_lstsq_opts* const opts = f.Options<weft_lstsq_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LSTSQ_HAS_RTOL;
-    opts->rtol = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_solution = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_residuals = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_rank = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_singular_values = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lstsq(ctx, a, b, opts, out_solution, out_residuals, out_rank, out_singular_values))) return;
-  f.Keep(out_solution);
-  f.Keep(out_residuals);
-  f.Keep(out_rank);
-  f.Keep(out_singular_values);
-}
-
-void Call_weft_matrix_rank(Fuzz& f) {
-  f.BeginOp(kOps[331]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_matrix_rank_opts* const opts = f.Options<weft_matrix_rank_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MATRIX_RANK_HAS_RTOL;
-    opts->rtol = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_MATRIX_RANK_HAS_ATOL;
-    opts->atol = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_MATRIX_RANK_HAS_HERMITIAN;
-    opts->hermitian = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_matrix_rank(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_matrix_norm(Fuzz& f) {
-  f.BeginOp(kOps[332]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_matrix_norm_opts* const opts = f.Options<weft_matrix_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MATRIX_NORM_HAS_KIND;
-    opts->kind = static_cast<weft_matrix_norm_kind>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_MATRIX_NORM_HAS_P;
-    opts->p = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_matrix_norm(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cond(Fuzz& f) {
-  f.BeginOp(kOps[333]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_cond_opts* const opts = f.Options<weft_cond_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_COND_HAS_KIND;
-    opts->kind = static_cast<weft_cond_kind>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_COND_HAS_P;
-    opts->p = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cond(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cholesky_solve(Fuzz& f) {
-  f.BeginOp(kOps[334]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const factor = f.Operand(0);
-  weft_tensor* const b = f.Operand(1);
-  weft_cholesky_solve_opts* const opts = f.Options<weft_cholesky_solve_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_SOLVE_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cholesky_solve(ctx, factor, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cholesky_inverse(Fuzz& f) {
-  f.BeginOp(kOps[335]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const factor = f.Operand(0);
-  weft_cholesky_inverse_opts* const opts = f.Options<weft_cholesky_inverse_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_INVERSE_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cholesky_inverse(ctx, factor, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_matrix_exp(Fuzz& f) {
-  f.BeginOp(kOps[336]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_matrix_exp(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_householder_product(Fuzz& f) {
-  f.BeginOp(kOps[337]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const v = f.Operand(0);
-  weft_tensor* const tau = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_householder_product(ctx, v, tau, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tensorsolve(Fuzz& f) {
-  f.BeginOp(kOps[338]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_tensor* const b = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tensorsolve(ctx, a, b, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_tensorinv(Fuzz& f) {
-  f.BeginOp(kOps[339]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_tensorinv_opts* const opts = f.Options<weft_tensorinv_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TENSORINV_HAS_IND;
-    opts->ind = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tensorinv(ctx, a, opts, out))) return;
-  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

@@ -1,5 +1,5 @@
 // Scatter's rows with 256-bit vectors; called only where the processor has them.
-#include "src/backends/cpu/kernels/scatter_rows_lanes.h"
+#include "src/backends/cpu/kernels/scatter/scatter_rows_lanes.h"
 
 namespace weft::cpu {
 constinit const ScatterKernels kScatterAvx2 = Kernels<32>();

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "src/backends/cpu/kernels/lanes.h"
-#include "src/backends/cpu/kernels/scatter_rows.h"
+#include "src/backends/cpu/kernels/scatter/scatter_rows.h"
+#include "src/backends/cpu/kernels/tiles/lanes.h"
 
 namespace weft::cpu {
 namespace {

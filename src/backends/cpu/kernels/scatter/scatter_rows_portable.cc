@@ -1,5 +1,5 @@
 // Scatter's rows with the vectors that every x86-64 has.
-#include "src/backends/cpu/kernels/scatter_rows_lanes.h"
+#include "src/backends/cpu/kernels/scatter/scatter_rows_lanes.h"
 
 namespace weft::cpu {
 constinit const ScatterKernels kScatterPortable = Kernels<16>();

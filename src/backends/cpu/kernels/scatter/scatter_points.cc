@@ -1,6 +1,6 @@
 // Single elements of scatter (scatter_rows.h).
-#include "src/backends/cpu/kernels/elements.h"
-#include "src/backends/cpu/kernels/scatter_rows_lanes.h"
+#include "src/backends/cpu/kernels/scatter/scatter_rows_lanes.h"
+#include "src/backends/cpu/kernels/tiles/elements.h"
 
 namespace weft::cpu {
 namespace {
