@@ -25,8 +25,10 @@ HostTensor Elements(const HostTensor& x, int64_t begin, int64_t count) {
   return {x.dtype(), {count}, x.bytes().subspan(begin * bytes, count * bytes)};
 }
 
-// Tells whether an elementwise operation can be done for some elements after the others.
+// Tells whether an elementwise operation can be done for some elements after the others. A constant, which has no operands, cannot: it is
+// given out whole.
 bool RunsInPieces(const ir::ReferenceCall& call) {
+  if (call.operands.empty()) return false;
   if (call.op.lowering != ir::Lowering::kScalar || !call.regions.empty() || call.results.size() != 1) return false;
   const HostTensor& y = call.results[0];
   if (y.count() <= kElementsAtOnce || BytesOf(y.dtype()) == 0) return false;
