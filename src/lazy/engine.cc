@@ -550,8 +550,18 @@ absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
   std::vector<Ref<Event>> events;
   for (const auto& [state, values] : all) {
     WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
+    const uint64_t launches = state->launches;
     WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, *state, values, CutReason::kEval));
-    if (state->last_event()) events.push_back(state->last_event());
+    if (state->launches != launches) {
+      events.push_back(state->last_event());
+      continue;
+    }
+    // Known before: the device's last launch may be another one's, and may have failed.
+    for (const ir::Value& value : values) {
+      const Data* const data = DataOf(value);
+      if (data == nullptr || data->word_count > 0) continue;
+      for (const Ref<Buffer>& shard : data->shards()) events.push_back(shard->ready_event());
+    }
   }
   return Event::All(events);
 }

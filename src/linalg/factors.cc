@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "src/linalg/lapack.h"
+#include "src/linalg/leaving.h"
 #include "src/linalg/real_of.h"
 #include "src/runtime/launch_look.h"
 
@@ -47,9 +48,12 @@ class Worker {
 
   // False where there is no memory.
   bool Reserve();
+  // Leaves its results unfinished where the launch ends meanwhile.
   void Compute(int64_t member) {
     member_ = member;
-    if (!Factor()) Spoil();
+    (void)RunOrLeave([this] {
+      if (!Factor()) Spoil();
+    });
   }
 
  private:
@@ -116,7 +120,9 @@ bool Worker<S, P>::Load(size_t plane, int64_t rows, int64_t columns, S* to) cons
     finite = finite && std::isfinite(x);
     return static_cast<R>(x);
   };
+  Looks looks(columns);
   for (int64_t i = 0; i < rows; ++i) {
+    looks.Pass();
     for (int64_t j = 0; j < columns; ++j) {
       if constexpr (kIsComplex<S>) {
         to[j * rows + i] = {number(0, i * columns + j), number(1, i * columns + j)};
@@ -131,7 +137,9 @@ bool Worker<S, P>::Load(size_t plane, int64_t rows, int64_t columns, S* to) cons
 template <typename S, typename P>
 void Worker<S, P>::Store(size_t plane, int64_t rows, int64_t columns, const S* from, int64_t stride) const {
   P* const re = Result<P>(plane);
+  Looks looks(columns);
   for (int64_t i = 0; i < rows; ++i) {
+    looks.Pass();
     for (int64_t j = 0; j < columns; ++j) {
       if constexpr (kIsComplex<S>) {
         re[i * columns + j] = static_cast<P>(from[j * stride + i].real());

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "src/linalg/leaving.h"
 #include "src/linalg/real_of.h"
 
 namespace weft::linalg {
@@ -92,7 +93,9 @@ struct TileSums {
 template <typename S>
 void Scale(int64_t m, int64_t n, S beta, S* c, int64_t stride) {
   if (beta == S(1)) return;
+  Looks looks(m);
   for (int64_t j = 0; j < n; ++j) {
+    looks.Pass();
     S* const column = c + j * stride;
     for (int64_t i = 0; i < m; ++i) column[i] = beta == S(0) ? S(0) : beta * column[i];
   }
@@ -138,6 +141,7 @@ void Multiply(int64_t m, int64_t n, int64_t depth, S alpha, const Factor<S>& a, 
       const int64_t a_plane = (rows + tile.rows - 1) / tile.rows * tile.rows * deep, b_plane = tile.columns * deep;
       Pack<S, R>([&](int64_t i, int64_t k) { return a.at(i, k); }, top, rows, from, deep, tile.rows, packed_a, a_plane);
       for (int64_t left = 0; left < n; left += tile.columns) {
+        LeaveIfLaunchEnds();
         const int64_t columns = std::min(tile.columns, n - left);
         Pack<S, R>([&](int64_t j, int64_t k) { return b.at(k, j); }, left, columns, from, deep, tile.columns, packed_b,
                    b_plane);
@@ -225,7 +229,9 @@ void SolveLeft(bool lower, bool unit, int64_t n, int64_t m, const Factor<S>& a, 
     for (int64_t i = lower ? j : 0; i < (lower ? n : j + 1); ++i)
       triangle[j * kFewRows + i] = i == j && unit ? S(1) : a.at(i, j);
   }
+  Looks looks(n * n);
   for (int64_t column = 0; column < m; ++column) {
+    looks.Pass();
     S* const x = b + column * stride;
     for (int64_t step = 0; step < n; ++step) {
       const int64_t k = lower ? step : n - 1 - step;

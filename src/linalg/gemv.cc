@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "src/linalg/gemm.h"
+#include "src/linalg/leaving.h"
 
 namespace weft::linalg {
 namespace {
@@ -32,7 +33,9 @@ template <typename R>
 void AddProduct(int64_t m, int64_t n, R alpha, const R* a, int64_t lda, const R* x, int64_t x_step, R* y,
                 int64_t y_step) {
   R gathered[kRows];
+  Looks looks(kRows * n);
   for (int64_t top = 0; top < m; top += kRows) {
+    looks.Pass();
     const int64_t rows = std::min(kRows, m - top);
     R* const out = y_step == 1 ? y + top : gathered;
     if (y_step != 1) {
@@ -60,7 +63,9 @@ template <typename R>
 void AddTransposed(int64_t m, int64_t n, R alpha, const R* a, int64_t lda, const R* x, int64_t x_step, R* y,
                    int64_t y_step) {
   R gathered[kRows];
+  Looks looks(kRows * n);
   for (int64_t top = 0; top < m; top += kRows) {
+    looks.Pass();
     const int64_t rows = std::min(kRows, m - top);
     const R* in = x + top;
     if (x_step != 1) {
@@ -99,7 +104,9 @@ void Gemv(char op, int64_t m, int64_t n, R alpha, const R* a, int64_t lda, const
 // diagonal by hand, what is beside it in one pass.
 template <typename R>
 void AddSymmetric(bool lower, int64_t n, R alpha, const R* a, int64_t lda, const R* x, R* y) {
+  Looks looks(4 * n);
   for (int64_t at = 0; at < n; at += 4) {
+    looks.Pass();
     const int64_t size = std::min<int64_t>(4, n - at);
     for (int64_t j = 0; j < size; ++j) {
       for (int64_t i = 0; i < size; ++i) {

@@ -314,6 +314,89 @@ static void assigned_tensors_are_as_they_were(const char* platform) {
   weft_context_release(ctx);
 }
 
+/* Factors of one large matrix: calls of LAPACK, left in the midst. */
+typedef struct {
+  const char* name;
+  weft_error* (*make)(weft_context* ctx, weft_tensor* x, weft_tensor** out, weft_tensor** more);
+  weft_dtype dtype;
+  int64_t size;
+} factors;
+static weft_error* svd(weft_context* ctx, weft_tensor* x, weft_tensor** out, weft_tensor** more) {
+  weft_tensor* all[3] = {NULL, NULL, NULL};
+  weft_error* const error = weft_svd(ctx, x, NULL, &all[0], &all[1], &all[2]);
+  *out = all[1];
+  more[0] = all[0];
+  more[1] = all[2];
+  return error;
+}
+static weft_error* eig(weft_context* ctx, weft_tensor* x, weft_tensor** out, weft_tensor** more) { return weft_eig(ctx, x, out, more); }
+static weft_error* eigvalsh(weft_context* ctx, weft_tensor* x, weft_tensor** out, weft_tensor** more) {
+  (void)more;
+  return weft_eigvalsh(ctx, x, NULL, out);
+}
+static weft_error* qr(weft_context* ctx, weft_tensor* x, weft_tensor** out, weft_tensor** more) { return weft_qr(ctx, x, NULL, out, more); }
+static weft_error* inv(weft_context* ctx, weft_tensor* x, weft_tensor** out, weft_tensor** more) {
+  (void)more;
+  return weft_inv(ctx, x, out);
+}
+static const factors kFactors[] = {{"svd", svd, WEFT_F64, 2500},
+                                   {"eig", eig, WEFT_F64, 1500},
+                                   {"eigvalsh", eigvalsh, WEFT_C128, 2000},
+                                   {"qr", qr, WEFT_F32, 5000},
+                                   {"inv", inv, WEFT_F64, 4000}};
+
+/* From the host: drawing so many numbers takes a busy machine longer than the deadline. */
+static weft_tensor* matrix(wf_scope* s, const factors* what) {
+  const size_t count = (size_t)(what->size * what->size);
+  float* const data = malloc(count * sizeof(float));
+  uint32_t drawn = 1;
+  weft_tensor* x = NULL;
+  CHECK(data != NULL);
+  for (size_t i = 0; i < count; ++i) {
+    drawn = drawn * 1664525u + 1013904223u;
+    data[i] = (float)(drawn >> 8) / 8388608.0f - 1;
+  }
+  x = wf_from_host(s, WEFT_F32, WF_INTS(what->size, what->size), data, count * sizeof(float));
+  free(data);
+  return wf_convert(s, x, what->dtype);
+}
+
+static void factors_end(const char* platform, const factors* what) {
+  weft_context* const ctx = with_deadline(platform, "500");
+  wf_scope* s = wf_begin(ctx);
+  weft_tensor *x = matrix(s, what), *y = NULL, *more[2] = {NULL, NULL};
+  weft_event* event = NULL;
+  weft_error* error = NULL;
+  canceller c = {ctx, 0, 0};
+  pthread_t thread;
+  double start;
+  wf_try(s, weft_eval(ctx, &x, 1, &event));
+  OK(weft_event_wait(event, kLong));
+  weft_event_release(event);
+  event = NULL;
+  wf_try(s, what->make(ctx, x, &y, more));
+  wf_try(s, weft_compile(ctx, NULL, &y, 1, NULL));
+  start = now();
+  CHECK(pthread_create(&thread, NULL, note_soon, &c) == 0);
+  error = weft_eval(ctx, &y, 1, &event); /* on the platform reference this runs it */
+  if (error == NULL) error = weft_event_wait(event, kLong);
+  FAILS_WITH(error, WEFT_DEADLINE_EXCEEDED, "a launch was still running after 500 ms");
+  CHECK(pthread_join(thread, NULL) == 0);
+  took(platform, what->name, "deadline", now() - start - 0.5, computed() - c.computed);
+  weft_event_release(event);
+  event = NULL;
+  /* What is known is known: it has nothing to do with the launch that failed. */
+  wf_try(s, weft_eval(ctx, &x, 1, &event));
+  OK(weft_event_wait(event, kLong));
+  weft_event_release(event);
+  weft_tensor_release(y);
+  weft_tensor_release(more[0]);
+  weft_tensor_release(more[1]);
+  OK(wf_end(s));
+  still_right(ctx);
+  weft_context_release(ctx);
+}
+
 static void attention_ends(void) {
   weft_context* const ctx = with_deadline("cpu", "200");
   wf_scope* s = wf_begin(ctx);
@@ -360,6 +443,10 @@ int main(int argc, char** argv) {
     }
   }
   if (argc < 2 || strcmp(argv[1], "attention") == 0) attention_ends();
+  for (size_t i = 0; i < sizeof kFactors / sizeof kFactors[0]; ++i) {
+    if (argc < 2 || strcmp(argv[1], "factors") == 0) factors_end("cpu", &kFactors[i]);
+  }
+  if (argc < 2 || strcmp(argv[1], "factors") == 0) factors_end("reference", &kFactors[1]);
   if (argc < 2 || strcmp(argv[1], "assigned") == 0) {
     assigned_tensors_are_as_they_were("cpu");
     assigned_tensors_are_as_they_were("reference");
