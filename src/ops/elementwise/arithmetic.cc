@@ -101,11 +101,11 @@ absl::Status ExpandScaled(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-// NaN only where both are.
+// NaN only where both are, and then x's, which the gradient goes to, as in PyTorch and JAX.
 template <Value (*extreme)(Builder&, Value, Value)>
 Value Extreme(Builder& b, const Value& x, const Value& y) {
   const Value found = extreme(b, x, y);
-  return IsFloat(x.dtype()) ? Select(b, IsNan(b, x), y, Select(b, IsNan(b, y), x, found)) : found;
+  return IsFloat(x.dtype()) ? Select(b, IsNan(b, y), x, Select(b, IsNan(b, x), y, found)) : found;
 }
 
 absl::Status ExpandMaskedFill(const ExpandCall& call, std::span<Value> results) {

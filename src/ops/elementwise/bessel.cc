@@ -56,15 +56,25 @@ Value I0eSlope(Builder& b, const Value& x, const Value& y) {
   return Sub(b, Unary(b, kOp_bessel_i1e, x), Mul(b, Unary(b, kOp_sign, x), y));
 }
 Value I1eSlope(Builder& b, const Value& x, const Value& y) {
-  const Value origin = Compare(b, Direction::kEq, x, 0), safe = Select(b, origin, FullLike(b, x, 1), x);
-  const Value slope = Sub(b, Unary(b, kOp_bessel_i0e, x), Mul(b, Unary(b, kOp_sign, x), y));
-  return Select(b, origin, FullLike(b, x, 0.5), Sub(b, slope, Div(b, y, safe)));
+  const Value size = Abs(b, x), near = Compare(b, Direction::kLt, size, kNearOrigin);
+  const Value none = FullLike(b, x, 0), small = Select(b, near, x, none);
+  const Value series = Mul(b, FirstOverX(b, small, true), Exp(b, Neg(b, Select(b, near, size, none))));
+  const Value quotient = Select(b, near, series, Div(b, y, Select(b, near, FullLike(b, x, 1), x)));
+  return Sub(b, Sub(b, Unary(b, kOp_bessel_i0e, x), Mul(b, Unary(b, kOp_sign, x), y)), quotient);
 }
 
 constexpr Sample kSamples[] = {{"T[2,3]", 0.2, 12}, {"T[]", -12, -0.2}, {"T[0,3]", 0.2, 12}, {"T[131]", 0.2, 12}};
 constexpr Tolerance kTolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-6};
 
 }  // namespace
+
+Value FirstOverX(Builder& b, const Value& x, bool modified) {
+  constexpr double kTerms[] = {1.0 / 5760, 1.0 / 288, 1.0 / 24, 1.0 / 4};  // 1 / (2 k! (k + 1)!), of k from 4 down to 1
+  const Value q = Mul(b, Square(b, x), modified ? 0.25 : -0.25);
+  Value sum = FullLike(b, x, kTerms[0]);
+  for (const double term : {kTerms[1], kTerms[2], kTerms[3], 0.5}) sum = Add(b, Mul(b, sum, q), term);
+  return sum;
+}
 
 constinit const OpDef kOp_bessel_i0e = Special({
     .name = "weft.bessel_i0e",

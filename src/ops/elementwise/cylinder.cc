@@ -113,9 +113,10 @@ Value K(Builder& b, const Value& x) {
 
 // --- Slopes, DLMF 10.6, 10.29. Those of order 1 have y / x, at 0 its limit.
 
-Value Quotient(Builder& b, const Value& x, const Value& y) {
-  const Value origin = Compare(b, Direction::kEq, x, 0);
-  return Select(b, origin, FullLike(b, x, 0.5), Div(b, y, Select(b, origin, FullLike(b, x, 1), x)));
+Value Quotient(Builder& b, const Value& x, const Value& y, bool modified) {
+  const Value near = Compare(b, Direction::kLt, Abs(b, x), kNearOrigin);
+  const Value series = FirstOverX(b, Select(b, near, x, FullLike(b, x, 0)), modified);
+  return Select(b, near, series, Div(b, y, Select(b, near, FullLike(b, x, 1), x)));
 }
 template <const OpDef& other>
 Value LessOther(Builder& b, const Value& x, const Value&) {
@@ -127,7 +128,7 @@ Value Other(Builder& b, const Value& x, const Value&) {
 }
 template <const OpDef& first>
 Value LessQuotient(Builder& b, const Value& x, const Value& y) {
-  return Sub(b, Unary(b, first, x), Quotient(b, x, y));
+  return Sub(b, Unary(b, first, x), Quotient(b, x, y, &first == &kOp_bessel_i0));
 }
 Value Y1Slope(Builder& b, const Value& x, const Value& y) {
   const Value slope = Sub(b, Unary(b, kOp_bessel_y0, x), Div(b, y, x));

@@ -171,7 +171,7 @@ absl::Status ZetaGradient(const GradCall& call, std::span<Value> grads) {
     const bool along_x[] = {true, false};
     WEFT_ASSIGN_OR_RETURN(const Ref<const Function> slope, call.region_gradient(*sum, std::span<const bool>(along_x)));
     const Value found = Inline(*slope, std::vector<Value>{x, q, g})[0];
-    grads[0] = Select(b, Unary(b, kOp_is_finite, call.results[0]), found, FullLike(b, x, kNan));
+    grads[0] = Select(b, Unary(b, kOp_is_finite, call.results[0]), found, Mul(b, g, kNan));
   }
   if (call.wanted[1]) grads[1] = Mul(b, g, Neg(b, Mul(b, x, Call(b, kOp_zeta, {Add(b, x, 1), q}))));
   return absl::OkStatus();

@@ -55,7 +55,8 @@ absl::Status LogitGradient(const GradCall& call, std::span<Value> grads) {
   const Value held = Either(b, Compare(b, Direction::kLt, x, eps), Compare(b, Direction::kGt, x, 1 - eps));
   const Value within = Select(b, held, FullLike(b, x, 0.5), x);
   const Value slope = Mul(b, g, Add(b, Div(b, 1, within), Div(b, 1, Sub(b, 1, within))));
-  grads[0] = Select(b, held, FullLike(b, g, HasAttr<kEps, "eps">(attrs) ? 0 : kNan), slope);
+  // A multiple of g, which forward mode turns round.
+  grads[0] = Select(b, held, HasAttr<kEps, "eps">(attrs) ? FullLike(b, g, 0) : Mul(b, g, kNan), slope);
   return absl::OkStatus();
 }
 

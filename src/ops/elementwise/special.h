@@ -68,6 +68,10 @@ inline ir::Value Held(ir::Builder& b, const ir::Value& x, double size) {
   return Minimum(b, Maximum(b, x, FullLike(b, x, -size)), FullLike(b, x, size));
 }
 
+// I1(x) / x, or J1(x) / x, of |x| below kNearOrigin: by their series, since the slopes of a quotient cancel there.
+inline constexpr double kNearOrigin = 0.1;
+ir::Value FirstOverX(ir::Builder& b, const ir::Value& x, bool modified);
+
 // 2 / sqrt(pi) e^(-x²), erf's slope; its own slopes are 0 at infinity, too.
 ir::Value Bell(ir::Builder& b, const ir::Value& x);
 
