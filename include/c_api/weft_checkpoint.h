@@ -612,7 +612,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_convert(weft_context* ctx, co
  *   to: to_length bytes
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
- * FAILED_PRECONDITION, INTERNAL. Threads: any. May block. Since 1.2.
+ * FAILED_PRECONDITION, CANCELLED, INTERNAL. Threads: any. May block. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_salvage(weft_context* ctx, const char* path, size_t path_length,
     const char* to, size_t to_length, weft_tree** out) WEFT_NOEXCEPT;

@@ -6749,9 +6749,10 @@ WEFT_API void weft_logcumsumexp_opts_init(void* options, size_t size) WEFT_NOEXC
 WEFT_API WEFT_MUST_USE weft_error* weft_logcumsumexp(weft_context* ctx, weft_tensor* x,
     const weft_logcumsumexp_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity.
+/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity. Of n below 0 their
+ * inverses are.
  *   x: operand; float, signed integer, unsigned integer, complex
- *   n: exponent, at least 0; integer
+ *   n: exponent; one below 0 is of the inverses, of floats and complex numbers alone; integer
  * Fluent: y = wf_matrix_power(s, x, 3);
  * StableHLO: weft.matrix_power. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
  * any. Since 1.2.

@@ -19,7 +19,8 @@ absl::Status Bad(const ir::OpDef& op, std::string_view what, std::string_view te
 
 // "[1,2]", whose parts `read` reads.
 template <typename List>
-absl::StatusOr<List> ParseList(const ir::OpDef& op, std::string_view text, bool (*read)(std::string_view, typename List::value_type*)) {
+absl::StatusOr<List> ParseList(const ir::OpDef& op, std::string_view text,
+                               bool (*read)(std::string_view, typename List::value_type*)) {
   if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) return Bad(op, "no list", text);
   List list;
   if (text.empty()) return list;
@@ -32,7 +33,8 @@ absl::StatusOr<List> ParseList(const ir::OpDef& op, std::string_view text, bool 
 }
 
 absl::StatusOr<ir::Ints> ParseInts(const ir::OpDef& op, std::string_view text) {
-  return ParseList<ir::Ints>(op, text, [](std::string_view part, int64_t* value) { return absl::SimpleAtoi(part, value); });
+  return ParseList<ir::Ints>(op, text,
+                             [](std::string_view part, int64_t* value) { return absl::SimpleAtoi(part, value); });
 }
 
 // "f32[2,3]", leaving what follows.

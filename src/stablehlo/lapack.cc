@@ -1,4 +1,4 @@
-// JAX's calls of LAPACK on CPUs, custom_call @lapack_dgetrf_ffi and its kin, as operations. How their matrices lie in memory is said
+// JAX's calls of LAPACK on CPUs, custom_call @lapack_dgetrf_ffi and its kin, as operations, and the call that Weft itself writes. How their matrices lie in memory is said
 // beside them and changes no element. A matrix without an answer has NaN already, so that `info` is 0.
 #include "src/ops/linalg/factors.h"
 #include "src/stablehlo/rules.h"
@@ -125,6 +125,19 @@ Values ReadTrsm(StableHloOp& op) {
                      int64_t{call.Is("diag", 'U', 'N')}, static_cast<int64_t>(how)})};
 }
 
+// The call that the writer makes of matrix_factors.
+Values ReadMatrixFactors(StableHloOp& op) {
+  op.Understand({"call_target_name", "api_version", "backend_config"});
+  const ir::ShloAttr* const how = op.Find("backend_config");
+  const auto number = [&](std::string_view name) -> const ir::ShloAttr* {
+    const ir::ShloAttr* found = how == nullptr || how->kind != ir::ShloAttr::Kind::kFields ? nullptr : how->Find(name);
+    return found == nullptr || found->kind != ir::ShloAttr::Kind::kInt ? nullptr : found;
+  };
+  const ir::ShloAttr *kind = number("kind"), *mode = number("mode");
+  if (kind == nullptr || mode == nullptr) return op.Refuse("backend_config must have the integers kind and mode");
+  return ops::CallAll(op.b, ops::kOp_matrix_factors, op.operands, {kind->integer, mode->integer});
+}
+
 #define WEFT_FOUR(name, read)                                                                                   \
   {"stablehlo.custom_call @lapack_s" name "_ffi", read}, {"stablehlo.custom_call @lapack_d" name "_ffi", read}, \
       {"stablehlo.custom_call @lapack_c" name "_ffi", read}, {                                                  \
@@ -145,6 +158,7 @@ constexpr Rule kLapack[] = {
     {"stablehlo.custom_call @lapack_dsyevd_ffi", ReadSyevd},
     {"stablehlo.custom_call @lapack_cheevd_ffi", ReadSyevd},
     {"stablehlo.custom_call @lapack_zheevd_ffi", ReadSyevd},
+    {"stablehlo.custom_call @weft.matrix_factors", ReadMatrixFactors},
 };
 #undef WEFT_FOUR
 

@@ -72,10 +72,10 @@ def convolutions():
 
 def linear():
     import numpy
-    for kind in ("f32", "f64"):
+    for kind in ("f32", "f64", "complex<f32>", "complex<f64>"):
         for shape in ((3, 3), (2, 4, 4), (1, 1), (0, 0)):
             x = some(drawn(f"cholesky {kind} {shape}"), kind, shape)
-            x = (x @ numpy.swapaxes(x, -1, -2) + 3 * numpy.eye(shape[-1])).astype(x.dtype)
+            x = (x @ numpy.conj(numpy.swapaxes(x, -1, -2)) + 3 * numpy.eye(shape[-1])).astype(x.dtype)
             for lower in ("true", "false"):
                 half = numpy.tril(numpy.ones(shape, bool)) if lower == "true" else numpy.triu(numpy.ones(shape, bool))
                 yield Program(f"cholesky {kind} {shape} lower {lower}", [x, half, numpy.zeros(shape, x.dtype)], type_of(x), f"%1 = stablehlo.cholesky %a, lower = {lower} : {type_of(x)}\n"

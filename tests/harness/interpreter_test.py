@@ -42,9 +42,14 @@ DIFFERS = {
 ALONE = {
     r"chlo.a(cos|cosh|sin|sinh) complex<f\d+> edges": "the expansion loses the sign of a zero, which says on what side of a cut a number is (C, annex G)",
 }
+# The functions of LAPACK that JAX calls, each with the letters of its types.
+LAPACK = [letter + name for name in ("geev", "geqrf", "gesdd", "getrf", "potrf", "trsm") for letter in "sdcz"] + [
+    "sorgqr", "dorgqr", "cungqr", "zungqr", "ssyevd", "dsyevd", "cheevd", "zheevd"]
 # Read, but what they give no other program can say.
 ELSEWHERE = {
     "stablehlo.custom_call": "calls a function of this process, which others do not have: tests/c_api/custom.c",
+    "stablehlo.custom_call @weft.matrix_factors": "calls LAPACK, which others do not have by this name: tests/stablehlo/round_trip_test.cc",
+    **{f"stablehlo.custom_call @lapack_{name}_ffi": "vectors have a sign to choose: lapack_calls_test.py" for name in LAPACK},
     "stablehlo.rng": "draws from the generator of the context: functions_random.c computes the numbers by hand",
 }
 # Operations that neither runs; what they give is the program's own to say.

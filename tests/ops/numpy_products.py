@@ -25,8 +25,9 @@ def products():
     expect("vander", [p[0]], np.vander(p[0], 5), tolerance=1e-13, count=5)
     expect("vander", [p], np.stack([np.vander(v, 2, True) for v in p]), tolerance=1e-13, count=2, increasing=True)
     m = rng(46).normal(size=(2, 3, 3))
-    for n in (0, 1, 5):
-        expect("matrix_power", [m], np.linalg.matrix_power(m, n), tolerance=1e-11, floor=1, n=n)
+    for n in (0, 1, 5, -1, -3):
+        for x in (m, m + 1j * m[::-1]):
+            expect("matrix_power", [x], np.linalg.matrix_power(x, n), tolerance=1e-9, floor=1, n=n)
 
 
 def statistics():
@@ -109,7 +110,7 @@ def refusals():
             ("cdist", [x, x], {"p": -1.0}, "p is -1; it must be at least 0"),
             ("vander", [x], {"count": -1}, "count is -1; it must be 0 to 2^31 - 1"),
             ("matrix_power", [x], {"n": 2}, "x has shape [4, 5]; square matrices are needed"),
-            ("matrix_power", [x[:, :4]], {"n": -1}, "n is -1; it must be at least 0"),
+            ("matrix_power", [x[:, :4].astype("i4")], {"n": -1}, "n is -1; of i32 it must be at least 0, as inverses are not whole"),
             ("logcumsumexp", [x], {"axis": 2}, "axis"),
             ("nanmedian", [x[:0]], {"axis": 0}, "axis 0 has size 0: there is no element to find"),
             ("histc", [x], {"bins": 0}, "bins is 0; it must be 1 to 2^31 - 1"),

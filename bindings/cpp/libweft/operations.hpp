@@ -9070,9 +9070,10 @@ struct logcumsumexp_options {
   return detail::must(try_logcumsumexp(x, options));
 }
 
-/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity.
+/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity. Of n below 0 their
+ * inverses are.
  *   x: operand; float, signed integer, unsigned integer, complex
- *   n: exponent, at least 0; integer
+ *   n: exponent; one below 0 is of the inverses, of floats and complex numbers alone; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_matrix_power(const tensor& x, std::int64_t n) {

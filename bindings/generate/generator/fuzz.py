@@ -4,6 +4,7 @@ Arguments are drawn by tests/fuzz/abi_fuzz/fuzz.h by the types and names of para
 (two arguments that must fit, callbacks, files) is SPECIAL: written by hand in special.cc and special_functions.cc.
 """
 import re
+import struct
 
 from .model import declarator
 
@@ -273,6 +274,9 @@ class Samples:
         d = "0.0"
         if a["type"] == "ints":
             values = [int(v) for v in text.strip("[]").split(",") if v]
+            at, count = self.ints(values), len(values)
+        elif a["type"] == "doubles":
+            values = [struct.unpack("<q", struct.pack("<d", float(v)))[0] for v in text.strip("[]").split(",") if v]
             at, count = self.ints(values), len(values)
         elif a["type"] == "string":
             at, count = self.ints([ord(c) for c in text]), len(text)

@@ -3242,7 +3242,7 @@ def fft(x, fft_type, fft_length):
         inverse
     fft_length: sizes of the last one to three dimensions; of irfft those of the result
 
-    >>> _ = wf.fft(wf.full((2, 8), 1, dtype='c64'), fft_type='FFT', fft_length=[8])
+    >>> _ = wf.ops.fft(wf.full((2, 8), 1, dtype='c64'), fft_type='FFT', fft_length=[8])
     """
     try:
         h0 = x._h
@@ -9047,10 +9047,11 @@ _matrix_power = _bind('weft_matrix_power')
 
 
 def matrix_power(x, n):
-    """Square matrices multiplied by themselves n times, by squares; the power 0 is the identity.
+    """Square matrices multiplied by themselves n times, by squares; the power 0 is the identity. Of n below 0
+    their inverses are.
 
     x: operand
-    n: exponent, at least 0
+    n: exponent; one below 0 is of the inverses, of floats and complex numbers alone
 
     >>> _ = wf.matrix_power(wf.full((3, 3), 1), n=3)
     """
@@ -9862,7 +9863,7 @@ def cond(x, kind='p', p=2):
     p: 2: largest singular value; 1: largest column sum; inf: largest row sum; -2, -1, -inf: the least of
         these
 
-    >>> _ = wf.cond(wf.full((3, 3), 1))
+    >>> _ = wf.ops.cond(wf.full((3, 3), 1))
     """
     try:
         h0 = x._h
@@ -10193,7 +10194,7 @@ def histogram(x, edges, weights=None, density=False):
     weights: of each element, of x's shape; absent: 1
     density: so that the bins' areas sum to 1
 
-    >>> _ = wf.histogram(wf.full((9,), 1), wf.full((2,), 1))
+    >>> _ = wf.ops.histogram(wf.full((9,), 1), wf.full((2,), 1))
     """
     try:
         h0 = x._h

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "src/ir/stablehlo.h"
 #include "src/ops/work.h"
 
 namespace weft::ops {
@@ -65,6 +67,14 @@ absl::StatusOr<Work> OwnWork(const WorkCall& call) {
       m * n * (job.kind == linalg::Kind::kTriangular ? (job.has(linalg::kRight) ? n : m) : std::min(m, n));
   return Work{.flops =
                   kOf[static_cast<size_t>(job.kind)] * per * static_cast<double>(job.batch) * (job.complex ? 4 : 1)};
+}
+
+// StableHLO has no such operation: a call, as XLA's interface of typed calls writes it, which src/stablehlo/lapack.cc reads.
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const std::string how = absl::StrCat("{kind = ", Attr<kAttrs, "kind">(node.attrs()),
+                                       " : i64, mode = ", Attr<kAttrs, "mode">(node.attrs()), " : i64}");
+  writer.Emit("custom_call",
+              {{"call_target_name", "\"weft.matrix_factors\""}, {"api_version", "4 : i32"}, {"backend_config", how}});
 }
 
 constexpr Sample kSamples[] = {{"f64[5,3] kind=0"},        {"f32[2,3,4] kind=1 mode=1"},
@@ -155,7 +165,7 @@ Values Factors(Builder& b, linalg::Kind kind, int64_t mode, std::span<const Valu
 }
 
 constinit const OpDef kOp_matrix_factors = {
-    .name = "weft_matrix_factors",
+    .name = "weft.matrix_factors",
     .c_name = "matrix_factors",
     .since = 2,
     .doc =
@@ -167,6 +177,7 @@ constinit const OpDef kOp_matrix_factors = {
     .infer = Infer,
     .batching = BatchLeading,
     .reference = Reference,
+    .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kFactorTolerance,
     .absent = kAbsent,

@@ -20,7 +20,8 @@ constexpr AttrDef kDistanceAttrs[] = {{"p", AttrType::kDouble, "degree of the no
 constexpr AttrDef kVanderAttrs[] = {
     {"count", AttrType::kInt, "of the powers, at least 0", true},
     {"increasing", AttrType::kBool, "from the power 0 on; else down to it", false, "false"}};
-constexpr AttrDef kPowerAttrs[] = {{"n", AttrType::kInt, "exponent, at least 0", true}};
+constexpr AttrDef kPowerAttrs[] = {
+    {"n", AttrType::kInt, "exponent; one below 0 is of the inverses, of floats and complex numbers alone", true}};
 constexpr OperandDef kScaled[] = {{"x", kNumber | kC, "broadcasts to the product"},
                                   {"a", kNumber | kC, "[..., m, k], or [k]"},
                                   {"b", kNumber | kC, "[..., k, n], or [k]"}};
@@ -191,7 +192,9 @@ absl::Status InferPower(const InferCall& call, Types* results) {
   if (x.rank() < 2 || x.dims[x.rank() - 1] != x.dims[x.rank() - 2]) {
     return UserError("x has shape ", DimsToString(x.dims), "; square matrices are needed");
   }
-  if (n < 0) return UserError("n is ", n, "; it must be at least 0");
+  if (n < 0 && !Contains(kF | kC, x.dtype)) {
+    return UserError("n is ", n, "; of ", NameOf(x.dtype), " it must be at least 0, as inverses are not whole");
+  }
   results->push_back(x);
   return absl::OkStatus();
 }
@@ -199,8 +202,10 @@ absl::Status ExpandPower(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
   const int64_t rank = static_cast<int64_t>(x.dims().size());
-  Value power = x, found;
-  for (int64_t n = Attr<kPowerAttrs, "n">(call.attrs); n > 0 && b.ok(); n /= 2) {
+  const int64_t exponent = Attr<kPowerAttrs, "n">(call.attrs);
+  Value power = exponent < 0 ? Call(b, kOp_inv, {x}) : x, found;
+  const auto size = static_cast<uint64_t>(exponent);
+  for (uint64_t n = exponent < 0 ? -size : size; n > 0 && b.ok(); n /= 2) {
     if (n % 2 == 1) found = found ? Call(b, kOp_matmul, {found, power}) : power;
     if (n > 1) power = Call(b, kOp_matmul, {power, power});
   }
@@ -219,7 +224,7 @@ constexpr Sample kCrosses[] = {{"T[2,3] T[3]"}};
 constexpr Sample kVecdots[] = {{"T[2,3] T[2,1] axis=0"}};
 constexpr Sample kCdists[] = {{"T[2,3] T[4,3]"}, {"T[2,3] T[1,3] p=1", 0.5, 2, false}};
 constexpr Sample kVanders[] = {{"T[3] count=4"}};
-constexpr Sample kPowers[] = {{"T[3,3] n=3"}, {"T[2,2] n=0"}};
+constexpr Sample kPowers[] = {{"T[3,3] n=3"}, {"T[2,2] n=0"}, {"T[3,3]<dominant> n=-2"}};
 constexpr Tolerance kTolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-5};
 
 }  // namespace
@@ -299,7 +304,8 @@ constinit const OpDef kOp_vander = Formula({
 constinit const OpDef kOp_matrix_power = Formula({
     .name = "weft.matrix_power",
     .c_name = "matrix_power",
-    .doc = "Square matrices multiplied by themselves n times, by squares; the power 0 is the identity.",
+    .doc =
+        "Square matrices multiplied by themselves n times, by squares; the power 0 is the identity. Of n below 0 their inverses are.",
     .example = "y = wf_matrix_power(s, x, 3);",
     .operands = kOne,
     .attrs = kPowerAttrs,

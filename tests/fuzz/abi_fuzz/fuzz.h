@@ -238,8 +238,9 @@ class Fuzz {
   }
   template <typename Count>
   void Doubles(int attr, const double** data, Count* count) {
-    *data = nullptr, *count = 0;
-    static_cast<void>(attr);
+    size_t n = 0;
+    *data = DoublesAttr(attr, &n);
+    *count = n;
   }
   template <typename Count>
   void TextAttr(int attr, const char** data, Count* count) {
@@ -326,6 +327,7 @@ class Fuzz {
   void* AnyOutStruct(size_t known);
   void* Watched(size_t size);
   const int64_t* IntsAttr(int attr, size_t* count);
+  const double* DoublesAttr(int attr, size_t* count);
   const char* WordsAttr(int attr, size_t* count);
   const SampleAttr* Said(int attr) const;
   void Left(bool ok);

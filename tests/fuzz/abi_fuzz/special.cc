@@ -433,6 +433,12 @@ static weft_attr AttrOf(Fuzz& f, const OpInfo& op, int i) {
       a.type = WEFT_VALUE_INTS, a.data = data;
       break;
     }
+    case AttrKind::kDoubles: {
+      const double* data = nullptr;
+      f.Doubles(i, &data, &a.count);
+      a.type = WEFT_VALUE_DOUBLES, a.data = data;
+      break;
+    }
     case AttrKind::kString: {
       const char* data = nullptr;
       f.TextAttr(i, &data, &a.count);

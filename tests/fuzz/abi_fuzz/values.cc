@@ -2,6 +2,7 @@
 #include "tests/fuzz/abi_fuzz/fuzz.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace weft::fuzz {
@@ -344,6 +345,34 @@ const int64_t* Fuzz::IntsAttr(int attr, size_t* count) {
   *count = n;
   if (n == 0 && OneIn(2)) return nullptr;
   const auto data = static_cast<int64_t*>(Block(n * sizeof(int64_t)));
+  std::copy_n(values, n, data);
+  return data;
+}
+
+// Numbers of a sample stand among its integers, bit by bit.
+const double* Fuzz::DoublesAttr(int attr, size_t* count) {
+  const SampleAttr* const said = Said(attr);
+  double values[80];
+  size_t n = 0;
+  if (said != nullptr) {
+    n = static_cast<size_t>(said->count);
+    std::memcpy(values, kIntegers + said->at, n * sizeof(double));
+  } else {
+    n = static_cast<size_t>(Roll(4));
+    for (size_t i = 0; i < n; ++i) values[i] = Real();
+  }
+  if (Wrong()) {
+    switch (Roll(4)) {
+      case 0: *count = Of<size_t>({1, 4097, SIZE_MAX, size_t{1} << 61}); return nullptr;
+      case 1: n = n == 0 ? 0 : n - 1; break;
+      case 2: values[n++] = Real(); break;
+      default:
+        if (n > 0) values[Roll(static_cast<int>(n))] = Real();
+    }
+  }
+  *count = n;
+  if (n == 0 && OneIn(2)) return nullptr;
+  const auto data = static_cast<double*>(Block(n * sizeof(double)));
   std::copy_n(values, n, data);
   return data;
 }
