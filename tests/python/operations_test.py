@@ -19,7 +19,7 @@ SAMPLES = os.path.join(support.BUILD, "bin", "weft_dump_samples")
 # Their slope is 0 wherever they have one, which the description calls no gradient.
 STEPS = {"angle", "binomial", "ceil", "floor", "geometric", "poisson", "round", "round_away", "round_decimals", "trunc"}
 FLOATS = ("float", "complex")
-KIND = {"int": 1, "double": 2, "bool": 3, "enum": 4, "dtype": 5, "ints": 6, "string": 8}
+KIND = {"int": 1, "double": 2, "bool": 3, "enum": 4, "dtype": 5, "ints": 6, "doubles": 7, "string": 8}
 
 
 def operations():
@@ -37,7 +37,8 @@ class ByText:
         kinds = {a["name"]: a for a in operations()[name]["attributes"]}
         for key, value in attrs.items():
             kind, text = kinds[key]["type"], key.encode()
-            data = struct.pack("%dq" % len(value), *value) if kind == "ints" else value.encode() if kind == "string" else None
+            letter = {"ints": "q", "doubles": "d"}.get(kind)
+            data = value.encode() if kind == "string" else struct.pack(f"{len(value)}{letter}", *value) if letter else None
             kept += [text, data]
             rows += struct.pack(
                 "PQIiqdPQ",

@@ -96,8 +96,8 @@ def usual_type(op, position):
     return "f32" if "f32" in types else "i32" if "i32" in types else types[0]
 
 
-# Names that the package has functions of its own for, with NumPy's arguments.
-OWN = {"eye", "meshgrid"}
+# Names that the package has something of its own for: functions with NumPy's arguments, control flow, a module.
+OWN = {"cond", "eye", "fft", "histogram", "meshgrid"}
 
 
 def example(op):

@@ -7,7 +7,7 @@
     print(float(y))           # a read computes: one program
 
 Everything is here: tensors and operations (wf.exp, x.sum()), steps (wf.step), functions (wf.function, wf.grad, wf.vmap),
-wf.nn, wf.optim, wf.random, wf.data, wf.metrics, files (wf.save, wf.load). Importing opens the library and starts nothing.
+wf.linalg, wf.fft, wf.nn, wf.optim, wf.random, wf.data, wf.metrics, files (wf.save, wf.load). Importing opens the library and starts nothing.
 """
 
 import sys as _sys
@@ -25,8 +25,6 @@ from ._library import LibraryError  # noqa: E402
 from ._tensor import Parameter, Tensor, set_printoptions  # noqa: E402
 from ._ops import *  # noqa: E402, F401, F403
 from ._more import *  # noqa: E402, F401, F403
-
-del meshgrid  # noqa: F821; NumPy's, of arrays, is read when it is first used
 
 _errors.named_functions(globals(), ("argument", "evaluate", "from_dlpack", "seed", "set_printoptions", "sync", "tensor"))
 globals().update(_DTYPES)
@@ -52,7 +50,11 @@ _LATE = {
     }.items()
     for name in names.split()
 }
-_MODULES = ("array_api", "data", "files", "metrics", "nn", "optim", "plot", "progress", "random")
+# These names win over operations': cond branches, and linalg.cond is of matrices; fft is a module; NumPy's histogram makes its
+# edges. The operations are in wf.ops.
+for _name in ("cond", "fft", "histogram", "meshgrid"):
+    del globals()[_name]
+_MODULES = ("array_api", "data", "fft", "files", "linalg", "metrics", "nn", "optim", "plot", "progress", "random")
 
 
 def __getattr__(name):
@@ -86,4 +88,4 @@ def library_path():
     return _call.path
 
 
-del _sys
+del _name, _sys

@@ -1,17 +1,9 @@
 """Weft in Python."""
 
-from . import array_api as array_api, data as data, files as files, metrics as metrics, nn as nn, optim as optim, plot as plot
-from . import _ops, progress as progress, random as random
+from . import array_api as array_api, data as data, files as files, linalg as linalg, metrics as metrics
+from . import _ops, nn as nn, optim as optim, plot as plot, progress as progress, random as random
 from ._context import Context as Context, configure as configure, context as context, device as device, devices as devices
 from ._context import evaluate as evaluate, seed as seed, step as step, sync as sync
-from ._control import (
-    cond as cond,
-    custom_op as custom_op,
-    fori_loop as fori_loop,
-    scan as scan,
-    switch as switch,
-    while_loop as while_loop,
-)
 from ._convert import argument as argument, from_dlpack as from_dlpack, tensor as tensor
 from ._device import Device as Device
 from ._dtypes import DType as DType, dtype as dtype, promoted
@@ -26,9 +18,18 @@ from ._function import (
     jvp as jvp,
 )
 from ._function import value_and_grad as value_and_grad, vjp as vjp, vmap as vmap
-from ._numpy import *
-from ._ops import *  # type: ignore[assignment]
+from ._ops import *
 from ._more import *  # type: ignore[assignment]
+from ._numpy import *  # type: ignore[assignment]
+from ._control import (  # type: ignore[assignment]
+    cond as cond,
+    custom_op as custom_op,
+    fori_loop as fori_loop,
+    scan as scan,
+    switch as switch,
+    while_loop as while_loop,
+)
+from . import fft as fft  # type: ignore[no-redef]
 from ._tensor import Parameter as Parameter, Tensor as Tensor, set_printoptions as set_printoptions
 from .files import load as load, save as save
 from .progress import bar as bar

@@ -1,5 +1,7 @@
 """What NumPy's users call by these names: stacking, splitting, grids of indices, histograms."""
 
+from numbers import Integral
+
 from . import _ops
 from ._convert import tensor
 from ._errors import InvalidArgument
@@ -162,19 +164,19 @@ def vdot(x, y):
     return _ops.sum((_ops.conj(x) if x.dtype.is_complex else x) * y)
 
 
-def histogram(x, bins=10, range=None, density=False):
-    """(counts, edges): how many elements lie between equally spaced edges, of which the last belongs to the last interval.
-    Without a range it is that of the elements. With density the counts are f32, and their area is 1."""
+def histogram(x, bins=10, range=None, density=False, weights=None):
+    """(counts, edges): how many elements, or the sum of their weights, lie between edges, the last of which belongs to the last
+    interval. bins is how many equally spaced edges there are less one, over the range, by default the elements' own, or the edges.
+    Counts are i64, those of weights have their type, and with density their area is 1."""
     x = ravel(x)
     x = x if x.dtype.is_float else x.astype("f32")
-    low, high = (_ops.min(x), _ops.max(x)) if range is None else (full_like(x[0], float(v)) for v in range)
-    edges = low + (high - low) * (arange(bins + 1).astype(x.dtype) / bins)
-    place = _ops.floor((x - low) / (high - low) * bins).clip(0, bins - 1).astype("i32")
-    # What rounding has put beside its interval goes back into it.
-    place = place - (x < _ops.take(edges, place)).astype("i32")
-    place = place + ((x >= _ops.take(edges, place + 1)) & (place < bins - 1)).astype("i32")
-    inside = ((x >= low) & (x <= high)).astype("i32")
-    counts = _ops.index_add(zeros((bins,), "i32"), place, inside)
-    if not density:
-        return counts.astype("i64"), edges
-    return counts.astype(x.dtype) / _ops.sum(counts).astype(x.dtype) / (edges[1:] - edges[:-1]), edges
+    weights = None if weights is None else ravel(weights)
+    if not isinstance(bins, Integral):
+        edges = as_tensor(bins).astype(x.dtype)
+    else:
+        low, high = (_ops.min(x), _ops.max(x)) if range is None else (full_like(x[0], float(v)) for v in range)
+        half = (low == high).astype(x.dtype) * 0.5  # a range of one number is one wide around it
+        low, high = low - half, high + half
+        edges = low + (high - low) * (arange(bins + 1).astype(x.dtype) / bins)
+    counts = _ops.histogram(x, edges, weights, density=density)
+    return counts if density or weights is not None else counts.astype("i64"), edges

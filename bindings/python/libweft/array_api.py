@@ -570,3 +570,12 @@ class __array_namespace_info__:
             "complex128": complex128,
         }
         return {n: d for n, d in names.items() if kind is None or isdtype(d, kind)}
+
+
+def __getattr__(name):
+    if name not in ("fft", "linalg"):
+        raise AttributeError("libweft.array_api has no %r" % name)
+    import importlib
+
+    globals()[name] = importlib.import_module("libweft." + name)
+    return globals()[name]
