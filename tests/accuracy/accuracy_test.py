@@ -28,6 +28,9 @@ NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", 
                    "local_response_norm", "logcumsumexp", "lp_pool", "matrix_power", "max_pool_with_indices", "nanmedian", "pad_circular",
                    "pad_reflect", "pad_replicate", "pixel_shuffle", "pixel_unshuffle", "renorm", "resize", "trapezoid", "vander", "vecdot",
                    "cartesian_prod", "combinations", "frexp", "meshgrid", "polar",
+                   "cholesky_inverse", "cholesky_solve", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "householder_product", "inv",
+                   "lstsq", "lu", "matrix_exp", "matrix_norm", "matrix_rank", "most_frequent", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+                   "tensordot", "tensorinv", "tensorsolve", "unique_consecutive_static", "weight_norm",
                    "orthogonal_polynomial"}
 # Not swept yet: tests/ops/numpy_formulas.py compares them with NumPy on samples and edges. docs/accuracy.md says so.
 UNSWEPT = set("""acos acosh angle asin asinh atan atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_k0 bessel_k0e bessel_k1
