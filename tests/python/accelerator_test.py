@@ -103,7 +103,7 @@ with wf.step():
     late = x * x
 print(said(lambda: late + 1))
 for name in wf.ops.__all__:
-    f = getattr(wf, name)
+    f = getattr(wf.ops, name)
     print(name, inspect.signature(f), inspect.cleandoc(f.__doc__), f.__module__)
     if name in wf.ops.METHODS and callable(getattr(wf.Tensor, name)):
         print(inspect.signature(getattr(x, name)))

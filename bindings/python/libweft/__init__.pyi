@@ -29,7 +29,7 @@ from ._control import (  # type: ignore[assignment]
     switch as switch,
     while_loop as while_loop,
 )
-from . import fft as fft  # type: ignore[no-redef]
+from . import fft as fft  # type: ignore[assignment]
 from ._tensor import Parameter as Parameter, Tensor as Tensor, set_printoptions as set_printoptions
 from .files import load as load, save as save
 from .progress import bar as bar
