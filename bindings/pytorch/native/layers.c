@@ -124,12 +124,12 @@ static PyObject* linear_backward(PyObject* self, PyObject* const* args, Py_ssize
     return PyErr_Format(PyExc_TypeError, "linear_backward takes 4 arguments, not %zd", nargs);
   }
   Operand* all[3] = {&operands[0], &operands[1], &operands[2]};
+  if (!wanted_of(args[3], wanted)) {
+    return NULL;
+  }
   for (int i = 0; i < 3; ++i) {
-    PyObject* item = PySequence_GetItem(args[3], i);
-    wanted[i] = item == Py_True;
-    Py_XDECREF(item);
-    if (item == NULL || !operand_of_object(args[i], &operands[i])) {
-      return item == NULL ? NULL : error_python();
+    if (!operand_of_object(args[i], &operands[i])) {
+      return error_python();
     }
   }
   int32_t device = common_device(all, 3);
@@ -186,21 +186,22 @@ static PyObject* foreach(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   PyObject* kernel = callable_kernel(args[0]);
   Py_ssize_t count = PyList_Size(args[1]);
   PyObject* out = kernel == NULL ? NULL : PyList_New(count);
+  Numbers numbers;
+  numbers_share(&numbers);
   for (Py_ssize_t i = 0; out != NULL && i < count; ++i) {
-    for (Py_ssize_t k = 1; k < nargs + named; ++k) {
+    bool whole = true;
+    for (Py_ssize_t k = 1; whole && k < nargs + named; ++k) {
       given[k] = element(args[k], i, count);
-      if (given[k] == NULL) {
-        Py_DECREF(out);
-        return NULL;
-      }
+      whole = given[k] != NULL;
     }
-    PyObject* result = callable_call(kernel, given + 1, nargs - 1, names);
+    PyObject* result = whole ? callable_call(kernel, given + 1, nargs - 1, names) : NULL;
     if (result == NULL) {
       Py_CLEAR(out);
     } else {
       PyList_SetItem(out, i, result);
     }
   }
+  numbers_end(&numbers);
   return out;
 }
 

@@ -244,15 +244,52 @@ static bool read_complex(const Operand* operand, uint32_t dtype, int32_t device,
   return apply2("complex", &real, &imaginary, out);
 }
 
+static _Thread_local Numbers* shared;
+
+void numbers_share(Numbers* numbers) {
+  numbers->count = 0;
+  shared = numbers;
+}
+
+void numbers_end(Numbers* numbers) {
+  shared = NULL;
+  while (numbers->count > 0) {
+    typed_release(&numbers->kept[--numbers->count]);
+  }
+}
+
+static bool read_number(const Operand* operand, uint32_t dtype, int32_t device, Typed* out) {
+  Numbers* numbers = shared;
+  int64_t bits = operand->i;
+  if (!operand->integral) {
+    memcpy(&bits, &operand->d, sizeof bits);
+  }
+  for (int i = 0; numbers != NULL && i < numbers->count; ++i) {
+    const Typed* kept = &numbers->kept[i];
+    if (numbers->bits[i] == bits && numbers->integral[i] == operand->integral && kept->dtype == dtype &&
+        kept->device == device) {
+      *out = *kept;
+      weft->tensor_retain(out->handle);
+      return true;
+    }
+  }
+  bool good =
+      operand->integral ? scalar_i64(dtype, device, operand->i, out) : scalar_f64(dtype, device, operand->d, out);
+  if (good && numbers != NULL && numbers->count < (int)(sizeof numbers->kept / sizeof *numbers->kept)) {
+    weft->tensor_retain(out->handle);
+    numbers->kept[numbers->count] = *out;
+    numbers->bits[numbers->count] = bits;
+    numbers->integral[numbers->count++] = operand->integral;
+  }
+  return good;
+}
+
 bool operand_read(const Operand* operand, uint32_t dtype, int32_t device, Typed* out) {
   if (operand->complex) {
     return read_complex(operand, dtype, device, out);
   }
   if (operand->number) {
-    if (!operand->integral) {
-      return scalar_f64(dtype, device, operand->d, out);
-    }
-    return scalar_i64(dtype, device, operand->i, out);
+    return read_number(operand, dtype, device, out);
   }
   if (operand->view.host != NULL) {
     out->dtype = operand->view.dtype;

@@ -29,7 +29,7 @@ static bool same_dims(int ndim, const int64_t* a, const int64_t* b) {
   return true;
 }
 
-static bool contiguous(int ndim, const int64_t* sizes, const int64_t* strides) {
+bool dense(int ndim, const int64_t* sizes, const int64_t* strides) {
   int64_t expected = 1;
   for (int i = ndim - 1; i >= 0; --i) {
     if (sizes[i] != 1 && strides[i] != expected) {
@@ -292,7 +292,7 @@ bool view_read(const View* view, Typed* out) {
   if (view->dtype != cell->dtype && !reinterpret_flat(out, count, view->dtype, &count)) {
     return false;
   }
-  if (view->offset == 0 && view->count == count && contiguous(view->ndim, view->sizes, view->strides)) {
+  if (view->offset == 0 && view->count == count && dense(view->ndim, view->sizes, view->strides)) {
     return reshape_to(out, view->ndim, view->sizes);
   }
   Box box;
@@ -452,14 +452,14 @@ bool view_write(const View* view, const Typed* value, bool fresh) {
   }
   if (view->dtype != cell->dtype) {
     int64_t count = view->count;
-    bool whole = view->offset == 0 && contiguous(view->ndim, view->sizes, view->strides) &&
+    bool whole = view->offset == 0 && dense(view->ndim, view->sizes, view->strides) &&
                  count * (int64_t)dtype_size(view->dtype) == cell->count * (int64_t)dtype_size(cell->dtype);
     if (!whole) {
       return write_by_indices(view, &update);
     }
     return reinterpret_flat(&update, count, cell->dtype, &count) && cell_assign(cell, &update, fresh);
   }
-  if (view->offset == 0 && view->count == cell->count && contiguous(view->ndim, view->sizes, view->strides)) {
+  if (view->offset == 0 && view->count == cell->count && dense(view->ndim, view->sizes, view->strides)) {
     return cell_assign(cell, &update, fresh);
   }
   Box box;

@@ -155,6 +155,7 @@ bool view_of_tensor(AtenTensorHandle tensor, View* out);
 bool view_is_number(PyObject* object);
 
 /* views.c */
+bool dense(int ndim, const int64_t* sizes, const int64_t* strides); /* without gaps, in order */
 bool view_read(const View* view, Typed* out);
 bool view_write(const View* view, const Typed* value, bool fresh); /* fresh: nobody else has the value's handle */
 bool apply(const char* name, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
@@ -195,6 +196,15 @@ bool operand_is_one(const Operand* number); /* also where there is none */
 bool operand_of_tensor(AtenTensorHandle tensor, Operand* out);
 int result_kind(Operand* const* operands, size_t count); /* torch's number; -1: error_set */
 bool operand_read(const Operand* operand, uint32_t dtype, int32_t device, Typed* out);
+/* Numbers that one call for many tensors reads: each is one argument of the program, however many tensors it meets. */
+typedef struct Numbers {
+  Typed kept[4];
+  int64_t bits[4];
+  bool integral[4];
+  int count;
+} Numbers;
+void numbers_share(Numbers* numbers); /* for this thread, until numbers_end */
+void numbers_end(Numbers* numbers);
 int32_t common_device(Operand* const* operands, size_t count); /* -1: error_set */
 
 /* kernels.c */
@@ -236,6 +246,36 @@ bool write_result(const Operand* target, Typed* value,
 
 bool write_out(PyObject* object, Operand* target, Typed* value); /* releases the value; `out` grows */
 
+/* tape.c: values made one after the other, all released at the end. Once not `good`, nothing more is made. */
+enum { TAPE_VALUES = 48, TAPE_OPERANDS = 7 };
+typedef struct Tape {
+  Typed made[TAPE_VALUES];
+  bool lent[TAPE_VALUES]; /* a tensor shows this handle */
+  int count;
+  int32_t device;
+  bool good;
+} Tape;
+/* Starts a tape with Python's operands; None leaves an operand without an object. Finds the device that they are on. */
+void tape_start(Tape* tape, PyObject* const* objects, int count, Operand* operands);
+const Typed* tape_read(Tape* tape, const Operand* operand);
+const Typed* tape_make(Tape* tape, const char* name, const weft_attr* attrs, size_t attr_count);
+const Typed* tape_with(Tape* tape, const char* name, const Typed* x, const weft_attr* attrs, size_t attr_count);
+const Typed* tape_1(Tape* tape, const char* name, const Typed* x);
+const Typed* tape_2(Tape* tape, const char* name, const Typed* x, const Typed* y);
+const Typed* tape_3(Tape* tape, const char* name, const Typed* x, const Typed* y, const Typed* z);
+const Typed* tape_pad(Tape* tape, const Typed* x, const Typed* filler, const weft_attr* attrs); /* 3 attributes */
+const Typed* tape_number(Tape* tape, uint32_t dtype, double number);
+const Typed* tape_integer(Tape* tape, uint32_t dtype, int64_t number);
+const Typed* tape_as(Tape* tape, const Typed* x, uint32_t dtype);
+const Typed* tape_working(Tape* tape, const Typed* x); /* in the type that sums are kept in */
+const Typed* tape_reduce(Tape* tape, const char* name, const Typed* x, const int64_t* dims, int count, bool keep);
+const Typed* tape_reshape(Tape* tape, const Typed* x, const int64_t* dims, int count);
+void tape_write(Tape* tape, const Operand* target, const Typed* value); /* in place */
+PyObject* tape_tensor(Tape* tape, const Typed* value); /* NULL: raised */
+PyObject* tape_tensors(Tape* tape, const Typed* const* values, int count); /* a tuple; None for NULL */
+PyObject* tape_end(Tape* tape, PyObject* result); /* gives `result` */
+bool wanted_of(PyObject* list, bool* out); /* which of three gradients; false: raised */
+
 /* values.c: the Python type of a value, and calls from Python lowerings. */
 typedef struct Value {
   PyObject_HEAD Typed typed;
@@ -247,8 +287,12 @@ PyObject* value_new(Typed* typed, bool fresh); /* takes the handle */
 extern int64_t values_alive;
 extern PyMethodDef value_methods[];
 
-/* layers.c */
+/* layers.c, norms.c, batch_norm.c, losses.c, shapes.c: kernels that are put together from several operations */
 extern PyMethodDef layer_methods[];
+extern PyMethodDef norm_methods[];
+extern PyMethodDef batch_norm_methods[];
+extern PyMethodDef loss_methods[];
+extern PyMethodDef shape_methods[];
 
 /* callable.c: kernels with number arguments, as Python callables */
 PyObject* callable_new(PyObject* self, PyObject* args);

@@ -1,7 +1,9 @@
 """Layers that are one kernel each: dense ones, attention, recurrent ones, lists of tensors; values and gradients as torch's CPU."""
 
 import copy
+import gc
 import itertools
+import json
 import unittest
 
 from common import DEVICE, core, host_operations
@@ -71,6 +73,114 @@ class Layers(unittest.TestCase):
     def test_parts(self):
         for index in (1, -2, slice(1, 7, 3), slice(-3, None), slice(20, None), (slice(None), 1), (Ellipsis, slice(1, None, 2))):
             self.same(lambda x, index=index: x[index], torch.randn(9, 4), message=str(index))
+
+    def test_batch_norm(self):
+        """Results, gradients and running statistics, where the statistics are the batch's and where they are given."""
+        shapes = ((6, 5), (4, 3, 7), (2, 3, 4, 5), (2, 3, 2, 3, 4), (3, 4, 1))
+        for shape, dtype, affine, (kept, training) in itertools.product(
+            shapes, (torch.float32, torch.float64), (True, False), ((True, True), (True, False), (False, True))
+        ):
+            x, others = torch.randn(shape, dtype=dtype) * 3 + 1, [torch.rand(shape[1], dtype=dtype) + 0.5 for _ in range(4)]
+            running = {}
+
+            def norm(x, w, b, mean, variance):
+                statistics = [t.detach().clone() if kept else None for t in (mean, variance)]
+                y = F.batch_norm(x, *statistics, *((w, b) if affine else ()), training=training, momentum=0.3, eps=1e-3)
+                running[x.device.type] = [t.cpu() for t in statistics if t is not None]
+                return y
+
+            self.same(norm, x, *others, message=f"{shape} {dtype} {affine} {kept} {training}")
+            for expected, actual in zip(running["cpu"], running["xla"], strict=True):
+                torch.testing.assert_close(actual, expected)
+        self.assertEqual(host_operations(), [])
+
+    def test_norms_of_halves(self):
+        """Narrow numbers are computed as float32: closer to the exact result than they can tell. Weights may be float32."""
+        for dtype, narrow in itertools.product((torch.float16, torch.bfloat16), (True, False)):
+            x, w = torch.randn(4, 3, 5).to(dtype), torch.rand(3).to(dtype if narrow else torch.float32)
+            for name, function in {
+                "batch": lambda x, w: F.batch_norm(x, None, None, w, w, True),
+                "layer": lambda x, w: F.layer_norm(x.mT, (3,), w, w),
+            }.items():
+                if name == "layer" and not narrow:
+                    continue
+                exact, actual = gradients(function, [x.double(), w.double()], "cpu"), gradients(function, [x, w], DEVICE)
+                self.assertEqual([t.dtype for t in actual], [dtype, dtype, w.dtype])
+                for a, b in zip(exact, actual, strict=True):
+                    torch.testing.assert_close(b.double(), a, rtol=2e-2, atol=4e-2, msg=lambda text: f"{name} {dtype}: {text}")
+
+    def test_norms_refuse(self):
+        x, one = torch.randn(3, 4, 5, device=DEVICE), torch.ones(4, device=DEVICE)
+        batch, layer = torch.ops.aten.native_batch_norm, torch.ops.aten.native_layer_norm
+        back = torch.ops.aten.native_batch_norm_backward
+        for function, text in (
+            (lambda: batch(x, one[:3], None, None, None, True, 0.1, 1e-5), "weight should contain 4 elements not 3"),
+            (lambda: batch(x, torch.ones(()), None, None, None, True, 0.1, 1e-5), "weight should contain 4 elements not 1"),
+            (lambda: batch(x, None, None, None, None, False, 0.1, 1e-5), "running_mean and running_var to be defined"),
+            (lambda: batch(x, None, None, torch.ones(4), one, True, 0.1, 1e-5), "not an XLA tensor: torch.FloatTensor"),
+            (lambda: batch(one, None, None, None, None, True, 0.1, 1e-5), "2 to 32 dimensions, not one of 1"),
+            (lambda: back(x, x, None, None, None, None, None, True, 1e-5, [True] * 3), "lacks the statistics"),
+            (lambda: back(x, x, None, None, None, one, one[:2], True, 1e-5, [True] * 3), "save_invstd should contain 4 elements"),
+            (lambda: layer(x, [4], None, None, 1e-5), r"expected input with shape \[\*, 4\], but got input of size\[3, 4, 5\]"),
+            (lambda: layer(x, [5], one, None, 1e-5), r"weight of shape \[4\] and normalized_shape = \[5\]"),
+            (lambda: layer(x, [1] * 40, None, None, 1e-5), "Given normalized_shape"),
+        ):
+            with self.assertRaisesRegex(RuntimeError, text):
+                function()
+
+    def test_numbers_of_lists(self):
+        """A number is one argument of the program for the whole list, in each dtype that it is needed in."""
+        dtypes = (torch.float32, torch.float64, torch.float32, torch.bfloat16, torch.int32, torch.int64)
+        tensors = [torch.arange(1, 4).to(dtype) for dtype in dtypes]
+        many = [torch.ones(2) for _ in range(9)]
+        for function in (
+            lambda t, m: torch._foreach_add(t, 3), lambda t, m: torch._foreach_mul(t, 0.1), lambda t, m: torch._foreach_div(t, 3),
+            lambda t, m: torch._foreach_add(m, [0.5 * i for i in range(9)]),
+            lambda t, m: torch._foreach_mul(m, [1, 2.0, True, 1.0, 0.0, -0.0, 1, 2, 3]),
+            lambda t, m: torch._foreach_addcmul(m, m, m, value=0.2), lambda t, m: torch._foreach_sub(t[:4], t[:4], alpha=2),
+        ):
+            ours = function([t.to(DEVICE) for t in tensors], [t.to(DEVICE) for t in many])
+            for x, y in zip(function(tensors, many), ours, strict=True):
+                torch.testing.assert_close(y.cpu(), x)
+                self.assertEqual(torch.signbit(y.cpu()).tolist(), torch.signbit(x).tolist())
+        made = json.loads(core.weft_metrics_json())["counters"]["tensors_made"]
+        results = torch._foreach_mul([t.to(DEVICE) for t in many], 0.5)
+        made = json.loads(core.weft_metrics_json())["counters"]["tensors_made"] - made
+        self.assertEqual(made, 2 * len(results) + 1)  # those of `to`, the results, one number
+        self.assertEqual(host_operations(), [])
+
+    def test_nothing_is_kept(self):
+        """Kernels release what they make, also where they fail."""
+        x, w = (torch.randn(n, device=DEVICE, requires_grad=True) for n in ((4, 3, 5), (3,)))
+        labels = torch.tensor([0, 2, 1, 1], device=DEVICE)
+
+        def step():
+            y = F.layer_norm(F.batch_norm(x, w.detach(), w.detach(), w, w, True).mT, (3,), w, w).softmax(1).log_softmax(2)
+            F.cross_entropy(y[:, 1:3, :].clone()[:, 0], labels).backward()
+            torch._foreach_mul_([w.detach(), x.detach()], 0.99)
+            x.grad = w.grad = None
+            for wrong in (
+                lambda: torch.ops.aten.native_layer_norm(x, [4], w, None, 1e-5), lambda: x.softmax(3),
+                lambda: torch.ops.aten.native_batch_norm(x, w[:2], None, None, None, True, 0.1, 1e-5),
+                lambda: torch.ops.aten.nll_loss_forward(x, labels, None, 1, -100),
+                lambda: torch._foreach_mul_([w.detach(), x.detach()], ["a", "b"]),
+                lambda: torch._foreach_add_([w.detach(), x.detach()], [w.detach(), labels[:3].view(3, 1, 1, 1)]),
+            ):
+                with self.assertRaises((RuntimeError, IndexError, TypeError)):
+                    wrong()
+            core.sync()
+
+        def alive():
+            core.wait()
+            gc.collect()
+            counters = json.loads(core.weft_metrics_json())["counters"]
+            return counters["tensors_made"] - counters["tensors_released"]
+
+        step()
+        before = alive()
+        for _ in range(20):
+            step()
+        self.assertEqual(alive(), before)
 
     def test_lists(self):
         tensors = [torch.randn(3, 2) + 3, torch.randn(4) + 3, torch.randn(()) + 3]

@@ -120,8 +120,8 @@ def local_scalar_dense(self):
     return download(C.read(self)).item()
 
 
-@lower("clone")
-def clone(self, memory_format=None):
+def _other_clone(self, memory_format):
+    """A copy of a tensor with gaps or another order, or whose negation torch has put off."""
     value = plain_value(self)
     if memory_format is torch.contiguous_format:
         return C.wrap(value)
@@ -131,6 +131,10 @@ def clone(self, memory_format=None):
             C.write(out, value)
             return out
     return C.wrap(value)
+
+
+C.clones(_other_clone, torch.contiguous_format)
+lower("clone")(C.clone)
 
 
 def number(value, dtype, index):

@@ -434,32 +434,8 @@ def _scattered_view(view):
     return function
 
 
-def _spread(grad, sizes, dim, start, step):
-    """A gradient among zeros: every step-th index of one dimension, from `start`, is the gradient's next."""
-    used = (grad.shape[dim] - 1) * step + 1 if grad.shape[dim] > 0 else 0
-    low, high, between = [0] * grad.ndim, [0] * grad.ndim, [0] * grad.ndim
-    low[dim], high[dim], between[dim] = start, sizes[dim] - start - used, step - 1
-    zero = op("full", shape=(), value=0.0, dtype=grad.dtype, device=grad.device)
-    return C.wrap(
-        op("pad", grad, zero, edge_padding_low=tuple(low), edge_padding_high=tuple(high), interior_padding=tuple(between))
-    )
-
-
-@lower("select_backward")
-def select_backward(grad_output, input_sizes, dim, index):  # noqa: A002
-    dim = axis_of(dim, len(input_sizes))
-    grad = op("expand_dims", C.read(grad_output), dims=(dim,))
-    return _spread(grad, input_sizes, dim, index if index >= 0 else index + input_sizes[dim], 1)
-
-
-@lower("slice_backward")
-def slice_backward(grad_output, input_sizes, dim, start, end, step):
-    dim = axis_of(dim, len(input_sizes))
-    size = input_sizes[dim]
-    start = min(max(start if start >= 0 else start + size, 0), size)
-    return _spread(C.read(grad_output), input_sizes, dim, start, step)
-
-
+lower("select_backward")(C.select_backward)
+lower("slice_backward")(C.slice_backward)
 lower("diagonal_backward")(_scattered_view(lambda t, offset, d1, d2: torch.ops.aten.diagonal(t, offset, d1, d2)))
 
 

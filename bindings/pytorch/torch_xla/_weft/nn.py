@@ -5,7 +5,7 @@ import torch
 from . import runtime
 from .factory import converted
 from .generator import draw
-from .reduce import axis_of, dims_of, reduced
+from .reduce import axis_of, reduced
 from .runtime import BOOL, C, DTYPES, F32, FLOATS
 from .table import lower
 
@@ -115,20 +115,8 @@ def threshold(self, threshold, value):  # noqa: A002
     return C.wrap(op("where", op("le", x, like(threshold, x)), like(value, x), x))
 
 
-def _softmax(name):
-    def function(self, dim, half_to_float=False):
-        x = C.read(self)
-        x = converted(x, F32) if half_to_float else x
-        if x.ndim == 0:
-            flat = op(name, op("reshape", x, shape=(1,)), axis=0)
-            return C.wrap(op("reshape", flat, shape=()))
-        return C.wrap(op(name, x, axis=axis_of(dim, x.ndim)))
-
-    return function
-
-
-lower("_softmax")(_softmax("softmax"))
-lower("_log_softmax")(_softmax("log_softmax"))
+lower("_softmax")(C.softmax)
+lower("_log_softmax")(C.log_softmax)
 
 
 @lower("_safe_softmax")
@@ -137,84 +125,20 @@ def safe_softmax(self, dim, dtype=None):
     return C.wrap(op("softmax", converted(x, DTYPES[dtype]) if dtype else x, axis=axis_of(dim, x.ndim), safe=True))
 
 
-def _working(grad_output):
-    """The value of a gradient in the type that sums are kept in."""
-    g = C.read(grad_output)
-    return converted(g, F32) if g.dtype in (runtime.F16, runtime.BF16) else g
-
-
 @lower("_softmax_backward_data")
 def softmax_backward(grad_output, output, dim, input_dtype):
-    g, y = _working(grad_output), _working(output)
-    if g.ndim == 0:
-        return C.wrap(converted(op("mul", g, like(0.0, g)), DTYPES[input_dtype]))
-    product = op("mul", g, y)
-    total = reduced("sum", product, dims_of(dim, g.ndim), True)
-    return C.wrap(converted(op("sub", product, op("mul", y, total)), DTYPES[input_dtype]))
+    return C.softmax_backward(grad_output, output, dim, DTYPES[input_dtype])
 
 
 @lower("_log_softmax_backward_data")
 def log_softmax_backward(grad_output, output, dim, input_dtype):
-    g, y = _working(grad_output), _working(output)
-    if g.ndim == 0:
-        return C.wrap(converted(op("mul", g, like(0.0, g)), DTYPES[input_dtype]))
-    total = reduced("sum", g, dims_of(dim, g.ndim), True)
-    return C.wrap(converted(op("sub", g, op("mul", op("exp", y), total)), DTYPES[input_dtype]))
+    return C.log_softmax_backward(grad_output, output, dim, DTYPES[input_dtype])
 
+
+lower("nll_loss_forward", "nll_loss2d_forward")(C.nll_loss)
+lower("nll_loss_backward", "nll_loss2d_backward")(C.nll_loss_backward)
 
 REDUCTION = ("none", "mean", "sum")
-
-
-def _class_axis(x):
-    return 0 if x.ndim == 1 else 1
-
-
-def _picked(target, ignore_index, x):
-    """Mask of the classes that count: one-hot along the class axis, nothing where the label is ignored."""
-    axis = _class_axis(x)
-    labels = op("expand_dims", target, dims=(axis,)) if x.ndim > target.ndim else target
-    classes = op("iota", shape=tuple(x.shape), dimension=axis, dtype=target.dtype, device=x.device)
-    chosen = op("eq", classes, labels)
-    return op("bitwise_and", chosen, op("ne", labels, C.scalar(target.dtype, ignore_index, x.device)))
-
-
-def _class_weights(weight, x, axis):
-    shape = [1] * x.ndim
-    shape[axis] = x.shape[axis]
-    return op("reshape", C.read(weight), shape=tuple(shape))
-
-
-@lower("nll_loss_forward", "nll_loss2d_forward")
-def nll_loss_forward(self, target, weight, reduction, ignore_index):
-    x, labels = C.read(self), C.read(target)
-    axis = _class_axis(x)
-    chosen = _picked(labels, ignore_index, x)
-    counted = op("where", chosen, like(1.0, x), like(0.0, x))
-    if weight is not None:
-        counted = op("mul", counted, _class_weights(weight, x, axis))
-    loss = op("neg", op("where", chosen, op("mul", x, counted), like(0.0, x)))
-    if reduction == 0:
-        return C.wrap(reduced("sum", loss, (axis,), False)), C.wrap(
-            op("full", shape=(), value=0.0, dtype=x.dtype, device=x.device)
-        )
-    every = tuple(range(x.ndim))
-    total, weights = reduced("sum", loss, every, False), reduced("sum", counted, every, False)
-    return C.wrap(op("div", total, weights) if reduction == 1 else total), C.wrap(weights)
-
-
-@lower("nll_loss_backward", "nll_loss2d_backward")
-def nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight):
-    g, x, labels = C.read(grad_output), C.read(self), C.read(target)
-    axis = _class_axis(x)
-    chosen = _picked(labels, ignore_index, x)
-    if reduction == 1:
-        g = op("div", g, C.read(total_weight))
-    elif reduction == 0 and x.ndim > 1:
-        g = op("expand_dims", g, dims=(axis,))
-    factor = op("neg", g)
-    if weight is not None:
-        factor = op("mul", factor, _class_weights(weight, x, axis))
-    return C.wrap(op("where", chosen, factor, like(0.0, x)))
 
 
 @lower("mse_loss")
@@ -233,139 +157,17 @@ def mse_loss_backward(grad_output, self, target, reduction):
     return C.wrap(op("mul", op("mul", op("sub", x, y), like(factor, x)), g))
 
 
-def _rows(shape, normalized):
-    """A shape as rows of what is normalised."""
-    count = 1
-    for n in shape[len(shape) - len(normalized) :]:
-        count *= n
-    outer = 1
-    for n in shape[: len(shape) - len(normalized)]:
-        outer *= n
-    return outer, count
+lower("native_layer_norm")(C.layer_norm)
+lower("native_layer_norm_backward")(C.layer_norm_backward)
 
 
-@lower("native_layer_norm")
-def native_layer_norm(self, normalized_shape, weight, bias, eps):
-    x = C.read(self)
-    wide = converted(x, F32) if x.dtype in (runtime.F16, runtime.BF16) else x
-    dims = tuple(range(x.ndim - len(normalized_shape), x.ndim))
-    mean = reduced("mean", wide, dims, True)
-    centred = op("sub", wide, mean)
-    variance = reduced("mean", op("square", centred), dims, True)
-    rstd = op("rsqrt", op("add", variance, like(float(eps), wide)))
-    out = op("mul", centred, rstd)
-    if weight is not None:
-        out = op("mul", out, converted(C.read(weight), wide.dtype))
-    if bias is not None:
-        out = op("add", out, converted(C.read(bias), wide.dtype))
-    return C.wrap(converted(out, x.dtype)), C.wrap(mean), C.wrap(rstd)
-
-
-@lower("native_layer_norm_backward")
-def native_layer_norm_backward(grad_out, self, normalized_shape, mean, rstd, weight, bias, output_mask):
-    x, g = _working(self), _working(grad_out)
-    dims = tuple(range(x.ndim - len(normalized_shape), x.ndim))
-    outer = tuple(range(x.ndim - len(normalized_shape)))
-    m, r = C.read(mean), C.read(rstd)
-    normal = op("mul", op("sub", x, m), r)
-    scaled = op("mul", g, converted(C.read(weight), g.dtype)) if weight is not None else g
-    results = [None, None, None]
-    if output_mask[0]:
-        first = reduced("mean", scaled, dims, True)
-        second = reduced("mean", op("mul", scaled, normal), dims, True)
-        inner = op("sub", op("sub", scaled, first), op("mul", normal, second))
-        results[0] = C.wrap(converted(op("mul", inner, r), C.read(self).dtype))
-    if output_mask[1] and weight is not None:
-        product = op("mul", g, normal)
-        results[1] = C.wrap(converted(op("sum", product, dims=outer) if outer else product, C.read(weight).dtype))
-    if output_mask[2] and bias is not None:
-        results[2] = C.wrap(converted(op("sum", g, dims=outer) if outer else g, C.read(bias).dtype))
-    return tuple(results)
-
-
-def _channels(value, x):
-    """A value of one number a channel in a shape that broadcasts with x."""
-    return op("reshape", value, shape=(1, x.shape[1]) + (1,) * (x.ndim - 2))
-
-
-def _others(x):
-    return (0, *range(2, x.ndim))
-
-
-@lower("native_batch_norm")
-def native_batch_norm(self, weight, bias, running_mean, running_var, training, momentum, eps):
-    x = C.read(self)
-    wide = converted(x, F32) if x.dtype in (runtime.F16, runtime.BF16) else x
-    n = self.numel() // max(x.shape[1], 1)
-    if training:
-        mean = reduced("mean", wide, _others(x), False)
-        centred = op("sub", wide, _channels(mean, x))
-        variance = reduced("mean", op("square", centred), _others(x), False)
-        if running_mean is not None:
-            _move(running_mean, mean, momentum)
-        if running_var is not None:
-            _move(running_var, op("mul", variance, like(n / max(n - 1, 1), variance)), momentum)
-    else:
-        mean, variance = converted(C.read(running_mean), wide.dtype), converted(C.read(running_var), wide.dtype)
-        centred = op("sub", wide, _channels(mean, x))
-    invstd = op("rsqrt", op("add", variance, like(float(eps), wide)))
-    factor = invstd if weight is None else op("mul", invstd, converted(C.read(weight), wide.dtype))
-    out = op("mul", centred, _channels(factor, x))
-    if bias is not None:
-        out = op("add", out, _channels(converted(C.read(bias), wide.dtype), x))
-    out = C.wrap(converted(out, x.dtype))
-    if training:
-        return out, C.wrap(mean), C.wrap(invstd)
-    empty = [C.empty(wide.dtype, [0], x.device) for _ in range(2)]
-    return out, empty[0], empty[1]
-
-
-@lower("_native_batch_norm_legit")
-def batch_norm_legit(self, weight, bias, running_mean, running_var, training, momentum, eps):
-    return native_batch_norm(self, weight, bias, running_mean, running_var, training, momentum, eps)
+lower("native_batch_norm", "_native_batch_norm_legit")(C.batch_norm)
+lower("native_batch_norm_backward")(C.batch_norm_backward)
 
 
 @lower("_native_batch_norm_legit.no_stats")
 def batch_norm_no_stats(self, weight, bias, training, momentum, eps):
-    return native_batch_norm(self, weight, bias, None, None, training, momentum, eps)
-
-
-def _move(running, batch, momentum):
-    """running = (1 - momentum) * running + momentum * batch"""
-    old = C.read(running)
-    batch = converted(batch, old.dtype)
-    C.write(running, op("add", op("mul", old, like(1.0 - momentum, old)), op("mul", batch, like(float(momentum), old))))
-
-
-@lower("native_batch_norm_backward")
-def native_batch_norm_backward(
-    grad_out, self, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask
-):
-    x, g = _working(self), _working(grad_out)
-    n = self.numel() // max(x.shape[1], 1)
-    if train:
-        mean, invstd = C.read(save_mean), C.read(save_invstd)
-    else:
-        mean = converted(C.read(running_mean), x.dtype)
-        invstd = op("rsqrt", op("add", converted(C.read(running_var), x.dtype), like(float(eps), x)))
-    centred = op("sub", x, _channels(mean, x))
-    total = reduced("sum", g, _others(x), False)
-    along = reduced("sum", op("mul", g, centred), _others(x), False)
-    results = [None, None, None]
-    if output_mask[0]:
-        factor = invstd if weight is None else op("mul", invstd, converted(C.read(weight), x.dtype))
-        inner = g
-        if train:
-            slope = op("mul", op("square", invstd), op("mul", along, like(1.0 / n, x)))
-            inner = op(
-                "sub", op("sub", g, _channels(op("mul", total, like(1.0 / n, x)), x)), op("mul", centred, _channels(slope, x))
-            )
-        results[0] = C.wrap(converted(op("mul", inner, _channels(factor, x)), C.read(self).dtype))
-    if output_mask[1]:
-        results[1] = C.wrap(op("mul", along, invstd))
-    if output_mask[2]:
-        results[2] = C.wrap(op("reshape", total, shape=total.shape))
-    return tuple(results)
+    return C.batch_norm(self, weight, bias, None, None, training, momentum, eps)
 
 
 @lower("embedding")
