@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "machine.h"
 #include "weft.h"
 #include "weft_fluent.h"
 
@@ -73,21 +74,6 @@ static void mlp_step(weft_context* ctx, weft_tensor** p, weft_optimizer* opt, we
   wf_grad(s, wf_cross_entropy(s, h, y), p, MLP_PARAMS, grads);
   wf_try(s, weft_optimizer_step(opt, grads, MLP_PARAMS, 0.01));
   must(wf_end(s));
-}
-
-/* "AMD EPYC x2" */
-static void machine(char* out, size_t size) {
-  char line[256];
-  FILE* f = fopen("/proc/cpuinfo", "r");
-  snprintf(out, size, "unknown");
-  while (f && fgets(line, sizeof line, f)) {
-    const char* colon = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
-    if (!colon) continue;
-    line[strcspn(line, "\n")] = 0;
-    snprintf(out, size, "%.200s x%ld", colon + 2, sysconf(_SC_NPROCESSORS_ONLN));
-    break;
-  }
-  if (f) fclose(f);
 }
 
 /* What the peers' script prints as "record_block jax NANOSECONDS"; 0 where it could not be measured. */

@@ -291,10 +291,12 @@ typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t tot
  *     each compiled once and launched by itself: slow, for finding the operation that is at fault. Where nobody sets it,
  *     GET_TENSORS_OPBYOP=1 means read and SYNC_TENSORS_OPBYOP=1 sync (with XLA_ before them, too)
  *   save_graphs (text; default empty): each graph that is launched is added to the end of this file, or of STDERR or
- *     STDOUT, with what asked for it and the program's key; steps are then built each time. Empty: nowhere. What cannot
- *     be written is lost with one warning. Where nobody sets it, XLA_SAVE_TENSORS_FILE does
- *   save_graphs_format (text, dot, stablehlo; default text): text: a node a line, as PyTorch/XLA writes it; dot: for
- *     Graphviz; stablehlo. Where nobody sets it, XLA_SAVE_TENSORS_FMT does
+ *     STDOUT, with what asked for it and the program's key; steps are then built each time. Of several processes of a job
+ *     each has its rank behind the file's name, as metrics_file. Empty: nowhere. What cannot be written is lost with one
+ *     warning. Where nobody sets it, XLA_SAVE_TENSORS_FILE does
+ *   save_graphs_format (text, dot, stablehlo, hlo; default text): text: a node a line, as PyTorch/XLA writes it; dot:
+ *     for Graphviz; stablehlo; hlo: HLO text, with positions as metadata, which XLA's parser reads. Where nobody sets it,
+ *     XLA_SAVE_TENSORS_FMT does
  *   save_graphs_max_bytes (0 or more; default 268435456): where the file of save_graphs would grow larger, FILE.1
  *     begins, then FILE.2; 0: no limit
  *   compile_limit (-1 or more; default -1): programs that a context makes or loads at most; one more is
@@ -303,8 +305,9 @@ typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t tot
  *   sync_wait (0, 1; default 0): weft_sync returns when what it launched has run, with its outcome. Where nobody sets
  *     it, XLA_SYNC_WAIT does
  *   metrics_file (text; default empty): after each barrier everything that is counted is added to the end of this file,
- *     or of STDERR or STDOUT, behind a line [MetricsData; step=N], with an empty line after it; empty: nowhere. What
- *     cannot be written is lost with one warning
+ *     or of STDERR or STDOUT, behind a line [MetricsData; step=N], with an empty line after it; in a process of several
+ *     of a job (weft launch, torchrun, MPI …) '.' and its rank stand behind the file's name. Empty: nowhere. What cannot
+ *     be written is lost with one warning
  *   metrics_format (xla, xla_2019, text, json, openmetrics; default xla): how metrics_file is written, as
  *     weft_metrics_render has the formats
  *   trace_file (text; default empty): the context traces (weft_trace_start) and writes its trace to this file when it

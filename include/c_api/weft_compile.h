@@ -85,6 +85,17 @@ WEFT_API WEFT_MUST_USE weft_error* weft_program_text(weft_context* ctx, weft_ten
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_program_list(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
 
+/* A program that the context has in memory, by its key (16 digits; weft_program_list has them), as text: WEFT_TEXT_IR
+ * or WEFT_TEXT_STABLEHLO, as it was recorded and without positions, or WEFT_TEXT_PLAN, what runs. The other formats are
+ * weft_program_text's.
+ *   key: key_length bytes
+ *   key_length: or WEFT_STRLEN
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_program_report(weft_context* ctx, const char* key, size_t key_length,
+    weft_text_format format, weft_blob** out) WEFT_NOEXCEPT;
+
 /* From here on the context makes and loads no program that it does not have: the option compile_limit becomes as many
  * as it has made so far. A call that needs one more gives FAILED_PRECONDITION with the reason as text and as the
  * payload "weft.reason"; nothing is lost, and the call may be repeated once the limit is lifted: settled is 1 to set

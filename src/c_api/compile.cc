@@ -1,7 +1,9 @@
-// weft_sync, weft_eval, weft_compile, weft_program_text, weft_grad.
+// weft_sync, weft_eval, weft_compile, weft_program_*, weft_grad.
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
+#include "src/c_api/guess.h"
 #include "src/c_api/op_call.h"
+#include "src/compiler/plan_text.h"
 #include "weft.h"
 
 using namespace weft;
@@ -33,6 +35,17 @@ absl::StatusOr<std::string> TextOf(const Context& context, const TensorList& ten
     default: break;
   }
   return UserError("format is ", static_cast<int>(format), "; weft_text_format has 0 to ", WEFT_TEXT_ASSEMBLY);
+}
+
+absl::StatusOr<lazy::Engine::KnownProgram> ProgramOf(lazy::Engine& engine, std::string_view key) {
+  const std::vector<lazy::Engine::KnownProgram> all = engine.Programs();
+  std::vector<std::string_view> keys;
+  for (const auto& known : all) {
+    if (known.program->name == key) return known;
+    keys.push_back(known.program->name);
+  }
+  return UserErrorOf(absl::StatusCode::kNotFound, "there is no program '", key, "' in memory", DidYouMean(key, keys),
+                     "weft_program_list has them all");
 }
 
 }  // namespace
@@ -107,6 +120,30 @@ weft_error* weft_program_list(weft_context* ctx, weft_blob** out) noexcept {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     return MakeBlob(context->engine().ListPrograms(), out);
+  });
+}
+
+weft_error* weft_program_report(weft_context* ctx, const char* key, size_t key_length, weft_text_format format,
+                                weft_blob** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(const std::string_view name, Text(key, key_length, "key"));
+    if (format < WEFT_TEXT_IR || format > WEFT_TEXT_ASSEMBLY)
+      return UserError("format is ", static_cast<int>(format), "; weft_text_format has 0 to ", WEFT_TEXT_ASSEMBLY);
+    lazy::Engine& engine = context->engine();
+    WEFT_ASSIGN_OR_RETURN(const lazy::Engine::KnownProgram known, ProgramOf(engine, name));
+    if (format == WEFT_TEXT_PLAN) {
+      WEFT_ASSIGN_OR_RETURN(std::string plan, compiler::PlanText(*known.program, context->device()->name));
+      return MakeBlob(std::move(plan), out);
+    }
+    if (format != WEFT_TEXT_IR && format != WEFT_TEXT_STABLEHLO) {
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "of a program in memory there are WEFT_TEXT_IR, ",
+                         "WEFT_TEXT_STABLEHLO and WEFT_TEXT_PLAN; format is ", static_cast<int>(format),
+                         ", which weft_program_text and the option dump_dir have");
+    }
+    WEFT_ASSIGN_OR_RETURN(std::string text, engine.SourceText(known, format == WEFT_TEXT_STABLEHLO));
+    return MakeBlob(std::move(text), out);
   });
 }
 

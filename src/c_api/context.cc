@@ -9,7 +9,9 @@
 #include "serialization/compile_cache.h"
 #include "src/c_api/backends.h"
 #include "src/c_api/callers.h"
+#include "src/c_api/ceilings.h"
 #include "src/c_api/generated/option_copy.h"
+#include "src/c_api/job_object.h"
 #include "src/c_api/options.h"
 #include "src/c_api/report.h"
 #include "src/compiler/disk_store.h"
@@ -168,6 +170,17 @@ absl::Status Context::AfterBarrier(const Event& event) const {
   return outcome;
 }
 
+namespace {
+
+// Files that the processes of a job would share have each process's rank behind their names, as PyTorch/XLA's have.
+std::string OfThisProcess(const std::string& path) {
+  if (path == "STDERR" || path == "STDOUT") return path;
+  const auto place = PlaceOf({});
+  return place.ok() && place->size > 1 ? absl::StrCat(path, ".", place->rank) : path;
+}
+
+}  // namespace
+
 void Context::Observe(const Settings& settings, const std::function<void(LogLevel, std::string_view)>& write,
                       lazy::Engine::Config* config) {
   const auto warn = [write](std::string text) { write(LogLevel::kWarning, text); };
@@ -191,9 +204,9 @@ void Context::Observe(const Settings& settings, const std::function<void(LogLeve
   config->options.read_op_by_op = one_by_one == "read" || one_by_one == "both";
   config->options.sync_op_by_op = one_by_one == "sync" || one_by_one == "both";
   if (const std::string& path = settings.text(Option::kSaveGraphs); !path.empty()) {
-    constexpr std::string_view kFormats[] = {"text", "dot", "stablehlo"};
+    constexpr std::string_view kFormats[] = {"text", "dot", "stablehlo", "hlo"};
     const auto* const format = std::ranges::find(kFormats, settings.text(Option::kSaveGraphsFormat));
-    auto file = std::make_shared<LineFile>(path, warn, settings.integer(Option::kSaveGraphsMaxBytes));
+    auto file = std::make_shared<LineFile>(OfThisProcess(path), warn, settings.integer(Option::kSaveGraphsMaxBytes));
     config->options.graphs = std::make_shared<lazy::GraphFile>(
         std::move(file), static_cast<lazy::GraphFile::Format>(format - kFormats), config->options.matmul_precision);
   }
@@ -202,7 +215,7 @@ void Context::Observe(const Settings& settings, const std::function<void(LogLeve
     constexpr std::string_view kFormats[] = {"text", "json", "xla", "xla_2019", "openmetrics"};
     const auto* const format = std::ranges::find(kFormats, settings.text(Option::kMetricsFormat));
     metrics_format_ = static_cast<weft_metrics_format>(format - kFormats);
-    metrics_file_ = std::make_unique<LineFile>(path, warn);
+    metrics_file_ = std::make_unique<LineFile>(OfThisProcess(path), warn);
   }
   if (settings.text(Option::kExplain) != "off") {
     auto file = std::make_shared<LineFile>(settings.text(Option::kExplainFile), warn);
@@ -289,6 +302,9 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   context->pressure_data_ = options.pressure_user_data;
   context->pressure_release_ = options.pressure_release;
   pressure.Disarm();
+  if (context->trace_file_ != nullptr && context->trace_file_->IsReport()) {
+    context->trace_file_->SetMachine(MachineOf(*context));
+  }
   return context;
 }
 

@@ -14,6 +14,10 @@
 
 namespace weft::c_api {
 
+absl::StatusOr<distributed::JobPlace> PlaceOf(const distributed::JobWish& wish) {
+  return distributed::FindJobPlace(wish, [](const char* name) -> const char* { return std::getenv(name); });
+}
+
 namespace {
 
 // The jobs of this process by number; the objects take themselves out.
@@ -96,7 +100,7 @@ absl::StatusOr<distributed::JobPlace> PlaceOf(const weft_job_options& options) {
   WEFT_ASSIGN_OR_RETURN(wish.id, OptionText(options.id, options.id_length, "id"));
   WEFT_ASSIGN_OR_RETURN(wish.token, OptionText(options.token, options.token_length, "token"));
   WEFT_ASSIGN_OR_RETURN(wish.coordinator, OptionText(options.coordinator, options.coordinator_length, "coordinator"));
-  return distributed::FindJobPlace(wish, [](const char* name) -> const char* { return std::getenv(name); });
+  return c_api::PlaceOf(wish);
 }
 
 std::string PlaceJson(const distributed::JobPlace& place) {

@@ -6,8 +6,12 @@
 
 #include "src/c_api/context.h"
 #include "src/distributed/job.h"
+#include "src/distributed/job_place.h"
 
 namespace weft::c_api {
+
+// The place of this process in its job, as the wish and the environment say.
+absl::StatusOr<distributed::JobPlace> PlaceOf(const distributed::JobWish& wish);
 
 class JobObject final : public RefCounted {
  public:

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 
+#include "src/c_api/ceilings.h"
 #include "src/c_api/context.h"
 #include "src/c_api/trace_file.h"
 #include "src/runtime/parts.h"
@@ -102,7 +103,8 @@ weft_error* weft_trace_report(weft_context* ctx, weft_trace_report_format format
     if (format != WEFT_TRACE_REPORT_TEXT && format != WEFT_TRACE_REPORT_JSON)
       return UserError("format is ", static_cast<int>(format), "; there are 0 and 1");
     WEFT_ASSIGN_OR_RETURN(const TraceRecord record, context->trace().Record());
-    const TraceSummary summary = Summarize(record);
+    TraceSummary summary = Summarize(record);
+    summary.machine = MachineOf(*context);
     return MakeBlob(format == WEFT_TRACE_REPORT_JSON ? TraceJsonOf(summary) : TraceTextOf(summary), out);
   });
 }

@@ -1,6 +1,7 @@
 // See trace_file.h.
 #include "src/c_api/trace_file.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -11,7 +12,6 @@
 #include "src/data/gzip.h"
 #include "src/runtime/io.h"
 #include "src/runtime/status.h"
-#include "src/runtime/trace_render.h"
 
 namespace weft::c_api {
 
@@ -23,6 +23,10 @@ absl::Status Write(const std::string& path, std::string_view bytes) {
   WEFT_RETURN_IF_ERROR(file.file().Write(std::as_bytes(std::span(bytes))));
   return file.Commit();
 }
+
+using Render = std::string (*)(const TraceSummary& summary);
+constexpr std::pair<std::string_view, Render> kReports[] = {
+    {".txt", TraceTextOf}, {"report.json", TraceJsonOf}, {".svg", TraceSvgOf}};
 
 }  // namespace
 
@@ -38,17 +42,16 @@ absl::Status WriteTrace(const Trace& trace, const std::string& path, weft_trace_
   return Write(path, bytes);
 }
 
-absl::Status WriteTraceFile(const Trace& trace, const std::string& path) {
+absl::Status WriteTraceFile(const Trace& trace, const std::string& path, const Machine& machine) {
   if (absl::EndsWith(path, ".pftrace") || absl::EndsWith(path, ".perfetto-trace")) {
     return WriteTrace(trace, path, WEFT_TRACE_PERFETTO);
   }
-  using Render = std::string (*)(const TraceSummary& summary);
-  constexpr std::pair<std::string_view, Render> kReports[] = {
-      {".txt", TraceTextOf}, {"report.json", TraceJsonOf}, {".svg", TraceSvgOf}};
   for (const auto& [end, render] : kReports) {
     if (!absl::EndsWith(path, end)) continue;
     WEFT_ASSIGN_OR_RETURN(const TraceRecord record, trace.Record());
-    return Write(path, render(Summarize(record)));
+    TraceSummary summary = Summarize(record);
+    summary.machine = machine;
+    return Write(path, render(summary));
   }
   return WriteTrace(trace, path, absl::EndsWith(path, ".json") ? WEFT_TRACE_CHROME_JSON : WEFT_TRACE_CHROME);
 }
@@ -77,6 +80,10 @@ void TraceFile::Begin() {
   if (!started.ok() && !absl::IsFailedPrecondition(started)) warn_(std::string(started.message()));
 }
 
+bool TraceFile::IsReport() const {
+  return std::ranges::any_of(kReports, [&](const auto& report) { return absl::EndsWith(path_, report.first); });
+}
+
 bool TraceFile::IsLastStep() {
   MutexLock lock(mutex_);
   if (ended_) return false;
@@ -92,7 +99,7 @@ void TraceFile::End() {
   if (ended_) return;
   ended_ = true;
   trace_->Stop().IgnoreError();  // somebody may have stopped it by hand
-  const absl::Status written = WriteTraceFile(*trace_, path_);
+  const absl::Status written = WriteTraceFile(*trace_, path_, machine_);
   if (absl::IsFailedPrecondition(written) && left_.skip > 0) {
     warn_(absl::StrCat("'", path_,
                        "' is not written: the context has ended before the first step that trace_steps asks for"));

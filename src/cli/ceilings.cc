@@ -13,7 +13,7 @@
 #include "src/cli/files.h"
 #include "src/cli/json.h"
 #include "src/cli/library.h"
-#include "src/cli/machine.h"
+#include "src/cli/program.h"
 #include "src/cli/tree.h"
 
 namespace weft::cli {
@@ -94,63 +94,35 @@ struct Meter {
   }
 };
 
-// The processor as programs see it: "Some CPU, x86-64 avx512, 2 threads".
-std::string CpuText(weft_context* context) {
-  weft_device* device = nullptr;
-  const char* kind = "";
-  if (MessageOf(weft_device_at(context, 0, &device)).empty()) (void)MessageOf(weft_device_kind(device, &kind, nullptr));
-  const Device owner(device);
-  weft_blob* threads = nullptr;
-  (void)MessageOf(weft_context_option(context, "threads", WEFT_STRLEN, &threads));
-  const Blob blob(threads);
-  const std::string count(threads == nullptr ? "" : static_cast<const char*>(weft_blob_data(threads)),
-                          threads == nullptr ? 0 : weft_blob_size(threads));
-  const Fields cpu = CpuFields();
-  return TextIn(cpu, "model") + ", " + kind + ", " +
-         (count == "0" ? std::to_string(NumberIn(cpu, "usable_cores")) : count) + " threads";
-}
-
-// "…/weft/ceilings-some-cpu-x86-64-avx512-2-threads.json"; empty without a cache.
-std::string FileOf(weft_context* context, const std::string& cpu) {
-  weft_cache* cache = nullptr;
-  const char* folder = "";
-  if (!MessageOf(weft_context_cache(context, &cache)).empty()) return "";
-  const Cache owner(cache);
-  (void)MessageOf(weft_cache_dir(cache, &folder, nullptr));
-  if (*folder == '\0') return "";
-  std::string name;
-  for (const char c : cpu) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (plain) name += c;
-    if (!plain && !name.empty() && name.back() != '-') name += '-';
-  }
-  return std::string(folder) + "/ceilings-" + name + ".json";
-}
-
 std::string OpenContext(Context* out) {
   weft_context* made = nullptr;
-  const weft_setting setting = {"platform", WEFT_STRLEN, "cpu", WEFT_STRLEN};
+  // `profile` asks while it has set the variable trace_file for its command.
+  const weft_setting settings[] = {{"platform", WEFT_STRLEN, "cpu", WEFT_STRLEN}, {"trace_file", WEFT_STRLEN, "", 0}};
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  options.settings = &setting;
-  options.setting_count = 1;
+  options.settings = settings;
+  options.setting_count = std::size(settings);
   std::string problem = MessageOf(weft_context_create(&options, &made));
   out->reset(made);
   return problem;
 }
 
-Ceilings Read(const std::string& file, const std::string& cpu) {
-  std::string text, problem;
-  Value value("");
-  Ceilings found;
-  if (file.empty() || !ReadFile(file, &text, &problem) || !FromJson(text, &value)) return found;
-  const Fields& fields = FieldsOf(value);
-  if (TextIn(fields, "cpu") != cpu) return found;
-  return {cpu,
-          NumberIn(fields, "bytes_per_second"),
-          NumberIn(fields, "f32"),
-          NumberIn(fields, "f64"),
-          NumberIn(fields, "bf16"),
-          NumberIn(fields, "i8")};
+// The library's own report knows the machine, the file that is its ceilings' (empty without a cache), and what is in it.
+Ceilings Known(weft_context* context, std::string* file, std::string* problem) {
+  weft_blob* blob = nullptr;
+  std::string text;
+  Value report("");
+  *problem = MessageOf(weft_trace_start(context));
+  if (problem->empty()) *problem = MessageOf(weft_trace_stop(context));
+  if (problem->empty()) *problem = MessageOf(weft_trace_report(context, WEFT_TRACE_REPORT_JSON, &blob));
+  if (!problem->empty() || !TextOf(nullptr, blob, &text, problem) || !FromJson(text, &report)) return {};
+  *file = TextIn(FieldsOf(report), "ceilings_file");
+  Fields machine;
+  for (const auto& [name, value] : FieldsOf(report)) {
+    if (name == "machine") machine = FieldsOf(value);
+  }
+  return {TextIn(machine, "cpu"),    NumberIn(machine, "bytes_per_second"),
+          NumberIn(machine, "f32"),  NumberIn(machine, "f64"),
+          NumberIn(machine, "bf16"), NumberIn(machine, "i8")};
 }
 
 Fields FieldsFor(const Ceilings& c) {
@@ -169,9 +141,8 @@ bool Keep(const std::string& file, const Ceilings& ceilings) {
   return well;
 }
 
-bool MeasureAll(weft_context* context, const std::string& cpu, Ceilings* out, std::string* problem) {
+bool MeasureAll(weft_context* context, Ceilings* out, std::string* problem) {
   Meter meter{context, ""};
-  out->cpu = cpu;
   const std::pair<int64_t*, std::pair<weft_dtype, weft_dtype>> kinds[] = {{&out->f32, {WEFT_F32, WEFT_F32}},
                                                                           {&out->f64, {WEFT_F64, WEFT_F64}},
                                                                           {&out->bf16, {WEFT_BF16, WEFT_F32}},
@@ -193,10 +164,11 @@ int Execute(const Arguments& arguments) {
   Context context;
   std::string problem = OpenContext(&context);
   if (!problem.empty()) return Fail(problem);
-  const std::string cpu = CpuText(context.get()), file = FileOf(context.get(), cpu);
-  Ceilings ceilings = arguments.has("--measure") ? Ceilings() : Read(file, cpu);
-  if (!ceilings) {
-    if (!MeasureAll(context.get(), cpu, &ceilings, &problem)) return Fail(problem);
+  std::string file;
+  Ceilings ceilings = Known(context.get(), &file, &problem);
+  if (!problem.empty()) return Fail(problem);
+  if (!ceilings || arguments.has("--measure")) {
+    if (!MeasureAll(context.get(), &ceilings, &problem)) return Fail(problem);
     if (!file.empty() && !Keep(file, ceilings)) {
       std::fprintf(stderr, "weft ceilings: %s cannot be written: %s\n", file.c_str(), std::strerror(errno));
     }
@@ -220,10 +192,9 @@ const Registration kCeilings(
 
 Ceilings KeptCeilings(std::string* file) {
   Context context;
+  std::string problem;
   if (!OpenContext(&context).empty()) return {};
-  const std::string cpu = CpuText(context.get());
-  *file = FileOf(context.get(), cpu);
-  return Read(*file, cpu);
+  return Known(context.get(), file, &problem);
 }
 
 std::string CeilingsText(const Ceilings& c) {

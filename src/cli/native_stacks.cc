@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <memory>
 
 #include "src/cli/elfutils.h"
@@ -99,18 +100,30 @@ int OnThread(Dwfl_Thread* thread, void* data) {
   return DWARF_CB_OK;
 }
 
-int OnModule(Dwfl_Module* module, void**, const char* name, Dwarf_Addr, void* data) {
-  auto& reading = *static_cast<Reading*>(data);
-  if (std::strstr(name, "libweft") == nullptr) return DWARF_CB_OK;
-  const int count = reading.dw.dwfl_module_getsymtab(module);
+// The address of a name that a module defines, for each name; those that are found are written.
+void FindIn(const Elfutils& dw, Dwfl_Module* module, std::initializer_list<std::pair<const char*, uint64_t*> > names) {
+  const int count = dw.dwfl_module_getsymtab(module);
   for (int i = 0; i < count; ++i) {
     GElf_Sym symbol;
     GElf_Addr address = 0;
-    const char* const found =
-        reading.dw.dwfl_module_getsym_info(module, i, &symbol, &address, nullptr, nullptr, nullptr);
-    if (found == nullptr || std::strcmp(found, "weft_thread_table") != 0 || symbol.st_shndx == 0) continue;
-    reading.out->table = address;
-    return DWARF_CB_ABORT;
+    const char* const found = dw.dwfl_module_getsym_info(module, i, &symbol, &address, nullptr, nullptr, nullptr);
+    if (found == nullptr || symbol.st_shndx == 0) continue;
+    for (const auto& [name, out] : names) {
+      if (std::strcmp(found, name) == 0) *out = address;
+    }
+  }
+}
+
+int OnModule(Dwfl_Module* module, void**, const char* name, Dwarf_Addr, void* data) {
+  auto& reading = *static_cast<Reading*>(data);
+  NativeStacks& out = *reading.out;
+  if (out.table == 0 && std::strstr(name, "libweft") != nullptr) {
+    FindIn(reading.dw, module, {{"weft_thread_table", &out.table}});
+  }
+  std::error_code none;
+  const std::string program = std::filesystem::read_symlink("/proc/" + std::to_string(reading.process) + "/exe", none);
+  if (out.python.runtime == 0 && (name == program || std::strstr(name, "libpython") != nullptr)) {
+    FindIn(reading.dw, module, {{"_PyRuntime", &out.python.runtime}, {"Py_Version", &out.python.version}});
   }
   return DWARF_CB_OK;
 }

@@ -18,10 +18,16 @@ struct NativeThread {
   std::string name;
   std::vector<NativeFrame> frames;  // the innermost first
   std::string problem;              // why there are no more frames; may be empty
+  std::vector<NativeFrame> python;  // likewise, what it runs in Python: ReadStacks leaves it empty
+};
+// Where a process's Python has its state and the number of its version; 0: there is none.
+struct PythonPlace {
+  uint64_t runtime = 0, version = 0;
 };
 struct NativeStacks {
   std::vector<NativeThread> threads;
   uint64_t table = 0;  // where the process has the object weft_thread_table; 0: nowhere
+  PythonPlace python;
 };
 
 // Stops each thread for a moment. False, and the problem.

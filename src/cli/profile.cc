@@ -71,13 +71,14 @@ int Draw(const std::string& trace, const std::string& folder, bool json) {
   if (!ReadProfile(trace, &profile)) return Fail("the trace is none of this library's");
   const Ceilings ceilings = KeptCeilings(&kept);
   for (const auto& [name, text] : {std::pair<const char*, std::string>{"roofline.svg", RooflineSvg(profile, ceilings)},
-                                   {"memory.svg", MemorySvg(profile)}}) {
+                                   {"memory.svg", MemorySvg(profile)},
+                                   {"timeline.svg", TimelineSvg(profile)}}) {
     const std::string path = folder + "/" + name;
     if (!Write(path, text)) return Fail(path + " cannot be written: " + strerror(errno));
   }
   Print(KernelTable(profile, ceilings), json);
   if (json) return kDone;
-  std::printf("%s\nroofline.svg and memory.svg are in %s\n",
+  std::printf("%s\nroofline.svg, memory.svg and timeline.svg are in %s\n",
               ceilings ? CeilingsText(ceilings).c_str()
                        : "this machine's ceilings are not known: 'weft ceilings' measures them",
               folder.c_str());
@@ -131,9 +132,6 @@ int Execute(const Arguments& arguments) {
     }
     if (draws && Draw(text, pictures, json) != kDone) return kFailed;
     if (!draws) std::fwrite(text.data(), 1, text.size(), stdout);
-    std::string kept;
-    const Ceilings ceilings = draws || json ? Ceilings() : KeptCeilings(&kept);
-    if (ceilings) std::printf("this machine: %s\n", CeilingsText(ceilings).c_str());
   } else if (access(trace.c_str(), R_OK) == 0) {
     std::printf("the trace is in %s\n", trace.c_str());
   }
@@ -148,7 +146,9 @@ const Registration kProfile(
      .flags = {{"--steps", "lets so many steps by, then traces so many; else all", "SKIP:COUNT"},
                {"--trace", "writes the trace for a viewer there (.svg: a picture of the report) in place of the report",
                 "FILE"},
-               {"--svg", "writes roofline.svg and memory.svg there, and kernels beside the machine's ceilings", "DIR"},
+               {"--svg",
+                "writes roofline.svg, memory.svg and timeline.svg there, and kernels beside the machine's ceilings",
+                "DIR"},
                {"--json", "the report as one JSON object"}},
      .rest = "COMMAND",
      .execute = Execute});

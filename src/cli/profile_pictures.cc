@@ -9,25 +9,14 @@
 #include <tuple>
 
 #include "src/cli/json.h"
+#include "src/cli/svg.h"
 #include "src/cli/tree.h"
 
 namespace weft::cli {
 namespace {
 
 constexpr size_t kMostDrawn = 20;  // kernels of a roofline
-constexpr double kWidth = 1000, kLeft = 80, kRight = 30, kTop = 50, kPlot = 420, kFont = 12, kLine = 16;
-constexpr double kCharacter = 7.4;  // of a monospaced font of that size
-
-std::string Fixed(double value, int digits = 1) {
-  char text[64];
-  return std::string(text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits).ptr);
-}
-
-// A power of two, or a number of few digits, as an axis has it.
-std::string Tick(double value) {
-  char text[64];
-  return std::string(text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 4).ptr);
-}
+constexpr double kLeft = 80, kRight = 30, kTop = 50, kPlot = 420, kLine = 16;
 
 double RealOf(const Value* value) {
   if (value == nullptr) return 0;
@@ -38,68 +27,6 @@ double RealOf(const Value* value) {
   }
   return real;
 }
-
-std::string Xml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    out += c == '&'                               ? "&amp;"
-           : c == '<'                             ? "&lt;"
-           : c == '>'                             ? "&gt;"
-           : static_cast<unsigned char>(c) < 0x20 ? " "
-                                                  : std::string(1, c);
-  }
-  return out;
-}
-
-// The parts of a picture. A label moves down, or up, until it lies over none that is there.
-class Picture {
- public:
-  Picture(double height, std::string_view title) {
-    svg_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + Fixed(kWidth, 0) + "\" height=\"" + Fixed(height, 0) +
-           "\" font-family=\"monospace\" font-size=\"" + Fixed(kFont, 0) +
-           "\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-    Label(kLeft, 20, title);
-  }
-  // `y` is the line's foot; `anchor` start, middle or end.
-  void Label(double x, double y, std::string_view text, std::string_view anchor = "start") {
-    const double width = kCharacter * static_cast<double>(text.size());
-    const double left = anchor == "start" ? x : anchor == "end" ? x - width : x - width / 2;
-    double at = y;
-    for (int step = 1; Covers(left, at, width) && step < 80; ++step) {
-      at = y + (step % 2 == 1 ? 1 : -1) * (step + 1) / 2 * (kFont + 1);
-    }
-    taken_.push_back({left, at - kFont, width, kFont});
-    svg_ += "<text x=\"" + Fixed(x) + "\" y=\"" + Fixed(at) + "\" text-anchor=\"" + std::string(anchor) + "\">" +
-            Xml(text) + "</text>\n";
-  }
-  void Line(double x1, double y1, double x2, double y2, std::string_view color, double width = 1) {
-    svg_ += "<line x1=\"" + Fixed(x1) + "\" y1=\"" + Fixed(y1) + "\" x2=\"" + Fixed(x2) + "\" y2=\"" + Fixed(y2) +
-            "\" stroke=\"" + std::string(color) + "\" stroke-width=\"" + Fixed(width) + "\"/>\n";
-  }
-  void Circle(double x, double y, double radius) {
-    svg_ += "<circle cx=\"" + Fixed(x) + "\" cy=\"" + Fixed(y) + "\" r=\"" + Fixed(radius) +
-            "\" fill=\"#4878a8\" fill-opacity=\"0.6\" stroke=\"#204060\"/>\n";
-    taken_.push_back({x - radius, y - radius, 2 * radius, 2 * radius});
-  }
-  void Path(const std::string& points, std::string_view color, std::string_view fill) {
-    svg_ += "<path d=\"" + points + "\" stroke=\"" + std::string(color) + "\" fill=\"" + std::string(fill) + "\"/>\n";
-  }
-  std::string Take() { return std::move(svg_) + "</svg>\n"; }
-
- private:
-  struct Box {
-    double x, y, width, height;
-  };
-  // `y` is the foot of a line of text.
-  bool Covers(double x, double y, double width) const {
-    return std::ranges::any_of(taken_, [&](const Box& box) {
-      return x < box.x + box.width && box.x < x + width && y - kFont < box.y + box.height && box.y < y;
-    });
-  }
-
-  std::string svg_;
-  std::vector<Box> taken_;
-};
 
 double GigaflopsOf(const ProfiledKernel& kernel) {
   return static_cast<double>(kernel.flops) * static_cast<double>(kernel.calls) / kernel.nanoseconds;
@@ -129,15 +56,6 @@ struct LogScale {
 double PowerBelow(double value) { return std::exp2(std::floor(std::log2(value))); }
 double PowerAbove(double value) { return std::exp2(std::ceil(std::log2(value))); }
 
-// 1, 2 or 5 times a power of ten, so that some ticks cover the range.
-double StepOf(double range) {
-  const double rough = range / 6, power = std::pow(10, std::floor(std::log10(rough)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= rough) return factor * power;
-  }
-  return 10 * power;
-}
-
 }  // namespace
 
 bool ReadProfile(std::string_view trace, Profile* out) {
@@ -155,6 +73,11 @@ bool ReadProfile(std::string_view trace, Profile* out) {
       if (name == "steps") out->steps.push_back(begin);
       if (name == "bytes in use") out->memory.emplace_back(begin, now);
     }
+    const int64_t thread = NumberIn(fields, "tid");
+    if (name == "thread_name" && args != nullptr) {
+      out->lanes.emplace_back(thread, TextIn(FieldsOf(*args), "name"));
+    }
+    if (kind == "X") out->spans.push_back({thread, begin, took, name, TextIn(fields, "cat")});
     if (TextIn(fields, "cat") != "kernel" || args == nullptr) continue;
     const Fields& said = FieldsOf(*args);
     const bool knows_flops = FieldOf(*args, "flops") != nullptr, knows_bytes = FieldOf(*args, "bytes_read") != nullptr;
@@ -221,8 +144,8 @@ std::string RooflineSvg(const Profile& profile, const Ceilings& ceilings) {
   }
   y.least = PowerBelow(least);
   y.most = 2 * PowerAbove(most);
-  Picture picture(kTop + kPlot + 70 + kLine * static_cast<double>(drawn.size()),
-                  "roofline: " + (ceilings.cpu.empty() ? "ceilings not measured (weft ceilings)" : ceilings.cpu));
+  Picture picture(kTop + kPlot + 70 + kLine * static_cast<double>(drawn.size()), kLeft,
+                  "roofline: " + (ceilings ? ceilings.cpu : "ceilings not measured (weft ceilings)"));
   for (double tick = x.least; tick <= x.most; tick *= 4) {
     picture.Line(x.At(tick), kTop, x.At(tick), kTop + kPlot, "#e4e4e4");
     picture.Label(x.At(tick), kTop + kPlot + kLine, Tick(tick), "middle");
@@ -274,8 +197,9 @@ std::string MemorySvg(const Profile& profile) {
   const double end = std::max(profile.end / 1000, 1e-3), top = most > 0 ? most * 1.1 : 1;
   const auto x = [&](double microseconds) { return kLeft + microseconds / 1000 / end * (kWidth - kRight - kLeft); };
   const auto y = [&](double mebibytes) { return kTop + kPlot * (1 - mebibytes / top); };
-  Picture picture(kTop + kPlot + 60, "memory in use, at most " + Fixed(most) + " MiB, " +
-                                         std::to_string(profile.steps.size()) + " steps (vertical lines)");
+  Picture picture(kTop + kPlot + 60, kLeft,
+                  "memory in use, at most " + Fixed(most) + " MiB, " + std::to_string(profile.steps.size()) +
+                      " steps (vertical lines)");
   const double time_step = StepOf(end), size_step = StepOf(top);
   for (double tick = 0; tick <= end; tick += time_step) {
     picture.Line(x(tick * 1000), kTop + kPlot, x(tick * 1000), kTop + kPlot + 4, "black");

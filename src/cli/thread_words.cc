@@ -2,14 +2,14 @@
 // says. Values are written one after the other while it is read, so that a slot is read twice.
 #include "src/cli/thread_words.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <ctime>
 #include <string_view>
 #include <vector>
+
+#include "src/cli/process_memory.h"
 
 namespace weft::cli {
 namespace {
@@ -46,13 +46,6 @@ constexpr std::string_view kStates[] = {"idle",
                                         "helping with a kernel",
                                         "reading or writing files"};
 
-size_t Read(pid_t process, uint64_t address, void* out, size_t bytes) {
-  const iovec here = {out, bytes};
-  const iovec there = {reinterpret_cast<void*>(static_cast<uintptr_t>(address)), bytes};
-  const ssize_t got = process_vm_readv(process, &here, 1, &there, 1, 0);
-  return got < 0 ? 0 : static_cast<size_t>(got);
-}
-
 // Byte by byte at the end of a page, behind which there may be nothing.
 std::string TextAt(pid_t process, uint64_t address) {
   char text[kMostText];
@@ -60,7 +53,7 @@ std::string TextAt(pid_t process, uint64_t address) {
   size_t got = 0;
   while (got < kMostText) {
     const size_t want = std::min<size_t>(kMostText - got, kPage - (address + got) % kPage);
-    if (Read(process, address + got, text + got, want) != want) break;
+    if (ReadMemory(process, address + got, text + got, want) != want) break;
     if (std::memchr(text + got, 0, want) != nullptr) return std::string(text);
     got += want;
   }
@@ -96,8 +89,7 @@ std::string WordOf(pid_t process, const Slot& slot) {
 std::map<pid_t, std::string> ThreadWords(pid_t process, uint64_t address, std::string* problem) {
   std::map<pid_t, std::string> words;
   Header header = {};
-  if (Read(process, address, &header, sizeof header) != sizeof header ||
-      std::memcmp(header.magic, "weftthr", sizeof header.magic) != 0) {
+  if (!ReadMemory(process, address, &header) || std::memcmp(header.magic, "weftthr", sizeof header.magic) != 0) {
     *problem = "the process's table of threads cannot be read";
     return words;
   }
@@ -108,8 +100,8 @@ std::map<pid_t, std::string> ThreadWords(pid_t process, uint64_t address, std::s
   for (uint32_t i = 0; i < header.slots; ++i) {
     const uint64_t at = address + sizeof header + uint64_t{i} * header.slot_bytes;
     Slot slot = {}, again = {};
-    if (Read(process, at, &slot, sizeof slot) != sizeof slot || slot.tid == 0) continue;
-    if (Read(process, at, &again, sizeof again) == sizeof again) slot = again;
+    if (!ReadMemory(process, at, &slot) || slot.tid == 0) continue;
+    if (ReadMemory(process, at, &again)) slot = again;
     words[static_cast<pid_t>(slot.tid)] = WordOf(process, slot);
   }
   if (header.lost > 0) *problem = std::to_string(header.lost) + " threads found no place in the process's table";

@@ -58,9 +58,9 @@ absl::StatusOr<ir::Module> StableHloModule(const ir::Module& module) {
   return TidyCaptures(expanded);
 }
 
-absl::StatusOr<std::string> StableHloText(const ir::Module& module, std::string_view precision) {
+absl::StatusOr<std::string> StableHloText(const ir::Module& module, std::string_view precision, bool locations) {
   WEFT_ASSIGN_OR_RETURN(const ir::Module exported, StableHloModule(module));
-  return ir::ToStableHlo(exported, {.precision = precision});
+  return ir::ToStableHlo(exported, {.locations = locations, .precision = precision});
 }
 
 }  // namespace weft::compiler

@@ -12,6 +12,7 @@ ir::Module BuildModule(const Trace& trace);
 
 // The module for other compilers, composites expanded but for those that StableHLO has a name for; and its text.
 absl::StatusOr<ir::Module> StableHloModule(const ir::Module& module);
-absl::StatusOr<std::string> StableHloText(const ir::Module& module, std::string_view precision = "HIGHEST");
+absl::StatusOr<std::string> StableHloText(const ir::Module& module, std::string_view precision = "HIGHEST",
+                                          bool locations = false);
 
 }  // namespace weft::compiler

@@ -94,28 +94,64 @@ constexpr uint64_t kAbsent = 0;
 constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node << 32 | result << 1); }
 constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
 
-// Nodes lie far apart in memory, and loops over them ask for so many ahead: for what a node holds, and half as many ahead
-// for what it points to.
-constexpr size_t kAhead = 16;
-void AskFor(const ir::Node* node) {
+// Nodes lie far apart in memory, and what they point to lies elsewhere. The one loop over them asks for both ahead: so many nodes ahead
+// for a node, then for its attributes, for a literal among them, and for the literal's bytes.
+constexpr size_t kAskNode = 24, kAskAttributes = 16, kAskLiteral = 8, kAskBytes = 4;
+template <typename T>
+void AskFor(const T* object) {
   constexpr size_t kLine = 64;
-  for (size_t at = 0; at < sizeof(ir::Node); at += kLine) __builtin_prefetch(reinterpret_cast<const char*>(node) + at);
+  for (size_t at = 0; at < sizeof(T); at += kLine) __builtin_prefetch(reinterpret_cast<const char*>(object) + at);
 }
-void AskForAttributesOf(const ir::Node& node) {
-  if (!node.attrs().empty()) __builtin_prefetch(&node.attrs().at(0));
+const Literal* LiteralOf(const ir::Node& node) {
+  if (node.attrs().empty()) return nullptr;
+  const auto* literal = std::get_if<Ref<const Literal>>(&node.attrs().at(0));
+  return literal == nullptr ? nullptr : literal->get();
+}
+void AskAhead(std::span<const ir::Node* const> behind) {
+  if (behind.size() > kAskNode) AskFor(behind[kAskNode]);
+  if (behind.size() > kAskAttributes && !behind[kAskAttributes]->attrs().empty())
+    AskFor(&behind[kAskAttributes]->attrs().at(0));
+  if (behind.size() > kAskLiteral) {
+    if (const Literal* literal = LiteralOf(*behind[kAskLiteral]); literal != nullptr) AskFor(literal);
+  }
+  if (behind.size() > kAskBytes) {
+    if (const Literal* literal = LiteralOf(*behind[kAskBytes]); literal != nullptr)
+      __builtin_prefetch(literal->value.bytes().data());
+  }
 }
 
-// Puts the trace's nodes into the order of recording, which is that of their ids.
-std::vector<uint32_t> OrderOf(const Trace& trace) {
+// The trace's own of a node, by the node's place in it.
+struct Place {
+  uint64_t id = 0;
+  uint32_t first_operand = 0, first_value = 0;
+};
+
+// Reads each node once: into the outline, in the trace's order, and into one place more than there are nodes.
+std::vector<Place> Look(const Trace& trace, Outline* outline) {
   const size_t count = trace.nodes.size();
-  std::vector<uint64_t> ids(count);
+  outline->nodes.resize(count);
+  std::vector<Place> places(count + 1);
+  for (size_t i = 0; i < count; ++i) {
+    AskAhead(std::span(trace.nodes).subspan(i));
+    const ir::Node& node = *trace.nodes[i];
+    const size_t operands = node.operands().size(), results = node.results().size();
+    const uint64_t structure = StructureOf(node.op(), operands, results);
+    outline->nodes[i] = {structure, WholeOf(node, structure), node.location(), static_cast<uint32_t>(i)};
+    places[i].id = node.id();
+    places[i + 1].first_operand = places[i].first_operand + static_cast<uint32_t>(operands);
+    places[i + 1].first_value = places[i].first_value + static_cast<uint32_t>(results);
+  }
+  return places;
+}
+
+// The places of the trace's nodes in the order of recording, which is that of their ids.
+std::vector<uint32_t> OrderOf(std::span<const Place> places) {
+  const size_t count = places.size();
   uint64_t first = UINT64_MAX, last = 0;
   bool sorted = true;
-  for (size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) __builtin_prefetch(&trace.nodes[i + kAhead]->op());
-    ids[i] = trace.nodes[i]->id();
-    sorted = sorted && last <= ids[i];
-    first = std::min(first, ids[i]), last = std::max(last, ids[i]);
+  for (const Place& place : places) {
+    sorted = sorted && last <= place.id;
+    first = std::min(first, place.id), last = std::max(last, place.id);
   }
   std::vector<uint32_t> order(count);
   std::iota(order.begin(), order.end(), uint32_t{0});
@@ -123,11 +159,11 @@ std::vector<uint32_t> OrderOf(const Trace& trace) {
   // A step's ids have few gaps: each gets a place of its own.
   constexpr uint64_t kMostGaps = 8;
   if (last - first >= kMostGaps * count) {
-    std::ranges::sort(order, {}, [&](uint32_t i) { return ids[i]; });
+    std::ranges::sort(order, {}, [&](uint32_t i) { return places[i].id; });
     return order;
   }
   std::vector<uint32_t> slots(last - first + 1);  // 0: a gap
-  for (uint32_t i = 0; i < count; ++i) slots[ids[i] - first] = i + 1;
+  for (uint32_t i = 0; i < count; ++i) slots[places[i].id - first] = i + 1;
   auto out = order.begin();
   for (const uint32_t slot : slots) {
     if (slot != 0) *out++ = slot - 1;
@@ -135,34 +171,42 @@ std::vector<uint32_t> OrderOf(const Trace& trace) {
   return order;
 }
 
-// Where each of a trace's nodes has its operands, and what references to its values are in an outline.
-struct Places {
-  std::vector<uint32_t> first_operand;  // by node
-  std::vector<uint64_t> said;           // by value
-
-  Places(const Trace& trace, std::span<const uint32_t> order) : first_operand(trace.nodes.size()) {
-    std::vector<uint32_t> place(order.size());
-    for (uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
-    said.reserve(trace.values);
-    uint32_t operand = 0;
-    for (uint32_t i = 0; i < order.size(); ++i) {
-      if (i + kAhead < order.size()) AskFor(trace.nodes[i + kAhead]);
-      first_operand[i] = operand;
-      operand += static_cast<uint32_t>(trace.nodes[i]->operands().size());
-      for (uint32_t r = 0; r < trace.nodes[i]->results().size(); ++r) said.push_back(OfValue(place[i], r));
+// Puts nodes that stand in the trace's order into that one. In place: memory that is new costs more than the copies.
+void Reorder(std::span<const uint32_t> order, std::vector<Outline::Node>* nodes) {
+  std::vector<bool> done(order.size());
+  for (uint32_t start = 0; start < order.size(); ++start) {
+    if (done[start]) continue;
+    const Outline::Node first = (*nodes)[start];
+    uint32_t at = start;
+    for (; order[at] != start; at = order[at]) {
+      (*nodes)[at] = (*nodes)[order[at]];
+      done[at] = true;
     }
+    (*nodes)[at] = first;
+    done[at] = true;
   }
-};
+}
+
+// The references to the trace's values as an outline spells them.
+std::vector<uint64_t> SpelledValues(const Trace& trace, std::span<const Place> places,
+                                    std::span<const uint32_t> order) {
+  std::vector<uint64_t> said(trace.values);
+  for (uint32_t place = 0; place < order.size(); ++place) {
+    const uint32_t first = places[order[place]].first_value, end = places[order[place] + 1].first_value;
+    for (uint32_t value = first; value < end; ++value) said[value] = OfValue(place, value - first);
+  }
+  return said;
+}
 }  // namespace
 
 Outline OutlineOf(const Trace& trace) {
-  const size_t count = trace.nodes.size();
-  const std::vector<uint32_t> order = OrderOf(trace);
-  const Places places(trace, order);
-  std::vector<uint32_t> argument_at(trace.arguments.size(), Difference::kNone);
   Outline outline;
-  outline.nodes.reserve(count);
-  outline.operands.reserve(trace.operands.size());
+  const std::vector<Place> places = Look(trace, &outline);
+  const std::vector<uint32_t> order = OrderOf(std::span(places).first(trace.nodes.size()));
+  Reorder(order, &outline.nodes);
+  const std::vector<uint64_t> values = SpelledValues(trace, places, order);
+  std::vector<uint32_t> argument_at(trace.arguments.size(), Difference::kNone);
+  outline.operands.resize(trace.operands.size());
   const auto argument = [&](uint32_t index, uint32_t node, uint32_t operand) {
     uint32_t& at = argument_at[index];
     if (at != Difference::kNone) return OfArgument(at);
@@ -174,31 +218,25 @@ Outline OutlineOf(const Trace& trace) {
     outline.arguments.push_back({kind.value(), index, node, operand, is.donated_to >= 0});
     return OfArgument(at);
   };
-  for (uint32_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) AskFor(trace.nodes[order[i + kAhead]]);
-    if (i + kAhead / 2 < count) AskForAttributesOf(*trace.nodes[order[i + kAhead / 2]]);
-    const ir::Node& node = *trace.nodes[order[i]];
-    Outline::Node& known = outline.nodes.emplace_back();
-    known.structure = StructureOf(node.op(), node.operands().size(), node.results().size());
-    known.whole = WholeOf(node, known.structure);
-    known.at = node.location();
-    known.traced = order[i];
-    known.first_operand = static_cast<uint32_t>(outline.operands.size());
-    Hash all(known.structure);
-    all.Add(i);
-    for (uint32_t k = 0; k < node.operands().size(); ++k) {
-      const Trace::Reference reference = trace.operands[places.first_operand[order[i]] + k];
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    const uint32_t first = places[order[i]].first_operand, end = places[order[i] + 1].first_operand;
+    outline.nodes[i].first_operand = next;
+    Hash hash(outline.nodes[i].structure);
+    hash.Add(i);
+    for (uint32_t k = 0; k < end - first; ++k) {
+      const Trace::Reference reference = trace.operands[first + k];
       const uint32_t index = Trace::IndexOf(reference);
       uint64_t said = kAbsent;
-      if (reference != Trace::kAbsent) said = Trace::IsArgument(reference) ? argument(index, i, k) : places.said[index];
-      outline.operands.push_back(said);
-      all.Add(said);
+      if (reference != Trace::kAbsent) said = Trace::IsArgument(reference) ? argument(index, i, k) : values[index];
+      outline.operands[next++] = said;
+      hash.Add(said);
     }
-    outline.structure += all.value();
+    outline.structure += hash.value();
   }
   for (const Trace::Reference output : trace.outputs) {
     if (output == Trace::kAbsent || Trace::IsArgument(output)) continue;
-    outline.outputs.push_back(places.said[Trace::IndexOf(output)]);
+    outline.outputs.push_back(values[Trace::IndexOf(output)]);
   }
   std::ranges::sort(outline.outputs);
   return outline;
@@ -366,6 +404,7 @@ Difference CauseInOthers(const Pairing& pairing) {
       if (found.node == Difference::kNone) found.node = i;
       continue;
     }
+    if (gone == 0 || added > 0) continue;  // nothing that was pending is known now
     const auto operands = pairing.now.OperandsOf(i), operands_before = pairing.before.OperandsOf(was);
     for (size_t k = 0; k < operands.size(); ++k) {
       // A value that is gone, where an argument is now.

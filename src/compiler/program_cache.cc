@@ -59,8 +59,9 @@ ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
   for (const DType dtype : {held.f32, held.f64, held.i64, held.u64}) AppendText(NameOf(dtype), &prefix_);
 }
 
-absl::StatusOr<Ref<const ir::Function>> ProgramCache::Source(const Program& program) const {
-  return ReadCanonical(std::string_view(program.canonical).substr(prefix_.size()));
+absl::StatusOr<Ref<const ir::Function>> ProgramCache::Source(const Program& program,
+                                                             ir::Participants* participants) const {
+  return ReadCanonical(std::string_view(program.canonical).substr(prefix_.size()), participants);
 }
 
 std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical) {

@@ -109,8 +109,9 @@ class ProgramCache {
   // Returns the code that the backend would generate of it.
   absl::StatusOr<std::string> CodeText(const Trace& trace, CodeForm form) const;
   // Returns the function that the program computes, its parameters the arguments of the trace: as it was recorded,
-  // before all passes.
-  absl::StatusOr<Ref<const ir::Function>> Source(const Program& program) const;
+  // before all passes. `participants`: who runs it; may be null.
+  absl::StatusOr<Ref<const ir::Function>> Source(const Program& program,
+                                                 ir::Participants* participants = nullptr) const;
   // The reason in a sentence: takes as long as reading two programs does. Without any lock.
   std::string Why(const Wanted& wanted) const;
   // How many have been made or loaded so far, by all caches that count together.
@@ -124,6 +125,8 @@ class ProgramCache {
   std::string Summary();
   // For weft_program_list, the newest first: a JSON object each.
   std::vector<std::string> List();
+  // All of them, in no order.
+  std::vector<std::shared_ptr<const Program>> Programs() const;
   // Positions of a program's nodes in its canonical form, as they were when it was made; none if memory has let go of them.
   std::vector<ir::Location> PositionsOf(const Program& program);
   // Counts a launch of a program that its owner kept, without a lookup: a hit like others.

@@ -77,6 +77,7 @@ std::shared_ptr<const Program> ProgramCache::NearestTo(const Outline& outline, D
     if (!found || (nearest != nullptr && found->edits >= difference->edits)) continue;
     *difference = *found;
     nearest = *candidate;
+    if (found->edits <= 1) break;  // none can be nearer, as each that is not equal has an edit
   }
   return nearest;
 }
@@ -182,6 +183,13 @@ std::vector<ir::Location> ProgramCache::PositionsOf(const Program& program) {
   std::vector<ir::Location> positions(program.outline->nodes.size());
   for (const Outline::Node& node : program.outline->nodes) positions[node.traced] = node.at;
   return positions;
+}
+
+std::vector<std::shared_ptr<const Program>> ProgramCache::Programs() const {
+  MutexLock lock(mutex_);
+  std::vector<std::shared_ptr<const Program>> all;
+  for (const auto& [key, programs] : programs_) all.insert(all.end(), programs.begin(), programs.end());
+  return all;
 }
 
 std::vector<std::string> ProgramCache::List() {

@@ -200,6 +200,13 @@ class Engine final : public Owner {
   absl::StatusOr<std::string> MemoryReport(const Device& device, bool json) const;
   // The programs in memory as a JSON array, the newest first.
   std::string ListPrograms();
+  struct KnownProgram {
+    std::shared_ptr<const compiler::Program> program;
+    const compiler::ProgramCache* cache;
+  };
+  std::vector<KnownProgram> Programs();
+  // One of them as it was recorded, as Weft's own text or StableHLO.
+  absl::StatusOr<std::string> SourceText(const KnownProgram& known, bool stablehlo) const;
   // From here on no program is made that is not there; or the option compile_limit holds again.
   void SettleCompiles(bool settled);
   // Counters, samples, and memory per device.
@@ -219,6 +226,8 @@ class Engine final : public Owner {
 
   explicit Engine(Config config);
   ~Engine() override;
+  // All that there are, those of meshes and other targets included.
+  std::vector<compiler::ProgramCache*> Caches();
 
   bool lazy() const { return options_.mode == Mode::kLazy; }
   // Copies host bytes, as what is held for them; where there is no room it waits for what runs, then names what holds the memory.

@@ -113,21 +113,37 @@ absl::StatusOr<std::string> Engine::MemoryReport(const Device& device, bool json
   return json ? JsonOf(live, stats, own, device.name) : TextOf(live, stats, own, device.name);
 }
 
+std::vector<compiler::ProgramCache*> Engine::Caches() {
+  std::vector<compiler::ProgramCache*> caches;
+  for (const auto& cache : programs_) caches.push_back(cache.get());
+  Lock lock(recorder_, Lock::To::kNote);
+  for (const auto& cache : mesh_programs_) caches.push_back(cache.get());
+  for (const auto& [target, cache] : other_targets_) caches.push_back(cache.get());
+  return caches;
+}
+
 std::string Engine::ListPrograms() {
   std::vector<std::string> list;
-  for (const auto& cache : programs_) {
-    for (std::string& program : cache->List()) list.push_back(std::move(program));
-  }
-  std::vector<compiler::ProgramCache*> others;
-  {
-    Lock lock(recorder_, Lock::To::kNote);
-    for (const auto& cache : mesh_programs_) others.push_back(cache.get());
-    for (const auto& [target, cache] : other_targets_) others.push_back(cache.get());
-  }
-  for (compiler::ProgramCache* cache : others) {
+  for (compiler::ProgramCache* cache : Caches()) {
     for (std::string& program : cache->List()) list.push_back(std::move(program));
   }
   return absl::StrCat("[", absl::StrJoin(list, ",\n "), "]");
+}
+
+std::vector<Engine::KnownProgram> Engine::Programs() {
+  std::vector<KnownProgram> all;
+  for (const compiler::ProgramCache* cache : Caches()) {
+    for (auto& program : cache->Programs()) all.push_back({std::move(program), cache});
+  }
+  return all;
+}
+
+absl::StatusOr<std::string> Engine::SourceText(const KnownProgram& known, bool stablehlo) const {
+  ir::Module module;
+  WEFT_ASSIGN_OR_RETURN(Ref<const ir::Function> function, known.cache->Source(*known.program, &module.participants));
+  module.functions.push_back(std::move(function));
+  if (!stablehlo) return ir::Print(module);
+  return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
 }
 
 void Engine::ExplainAll() {

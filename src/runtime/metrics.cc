@@ -102,7 +102,7 @@ constexpr MetricInfo kSamples[] = {
     {"upload_bytes", "bytes of one copy from the host", kBytes, "OutboundData"},
     {"read_bytes", "bytes of one read", kBytes, "InboundData"},
     {"launch_nodes", "nodes that one launch computes", kNumber, "TensorsGraphSize"},
-    {"recording_nanoseconds", "one stretch of a caller's time between two calls that plan, wait or copy", kTime,
+    {"record_nanoseconds", "one stretch of a caller's time between two calls that plan, wait or copy", kTime,
      "LazyTracing"},
     {"room_nanoseconds", "one wait for a device that was 32 launches behind", kTime, "DeviceLockWait"},
     {"may_take_over", "arguments whose memory one program may take over, of programs that were not in memory", kNumber,

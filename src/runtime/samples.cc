@@ -21,6 +21,7 @@ SampleSummary Samples::Summarize() const {
     const int64_t time = times_[i].load(std::memory_order_relaxed);
     summary.first_time = std::min(summary.first_time, time), summary.last_time = std::max(summary.last_time, time);
   }
+  for (size_t i = 0; i < kBuckets; ++i) summary.buckets[i] = buckets_[i].load(std::memory_order_relaxed);
   std::ranges::sort(sorted);
   for (size_t i = 0; i < kPercentiles.size(); ++i) {
     const size_t rank =
@@ -33,6 +34,7 @@ SampleSummary Samples::Summarize() const {
 void Samples::Clear() {
   count_.store(0, std::memory_order_relaxed);
   sum_.store(0, std::memory_order_relaxed);
+  for (std::atomic<int64_t>& bucket : buckets_) bucket.store(0, std::memory_order_relaxed);
   least_.store(std::numeric_limits<int64_t>::max(), std::memory_order_relaxed);
   largest_.store(std::numeric_limits<int64_t>::min(), std::memory_order_relaxed);
 }

@@ -1,8 +1,10 @@
 // A quantity that is measured again and again: how often, the sum, and percentiles of the newest measurements.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -15,14 +17,18 @@ inline constexpr std::array<int, 9> kPercentiles = {1, 5, 10, 20, 50, 80, 90, 95
 // The unit of a metric.
 enum class Unit : uint8_t { kNumber, kNanoseconds, kBytes };
 
+// The number of buckets of a histogram: bucket 0 has the values up to 1, bucket i those above 2^(i-1) and up to 2^i.
+inline constexpr size_t kBuckets = 64;
+
 struct SampleSummary {
   int64_t count = 0;
   int64_t sum = 0;
   int64_t least = 0, largest = 0;  // of all; 0 without samples
   // Percentiles of the newest Samples::kKept: nearest rank; 0 without samples.
   std::array<int64_t, kPercentiles.size()> percentiles{};
-  std::vector<int64_t> newest;            // their values, sorted
-  int64_t first_time = 0, last_time = 0;  // when the first and the last of them were measured, nanoseconds
+  std::vector<int64_t> newest;              // their values, sorted
+  int64_t first_time = 0, last_time = 0;    // when the first and the last of them were measured, nanoseconds
+  std::array<int64_t, kBuckets> buckets{};  // how many values each has, of all
 };
 
 // Thread rule: any thread. Adding takes no lock and no memory; a summary that is made meanwhile may miss the newest values.
@@ -36,6 +42,8 @@ class Samples {
     sum_.fetch_add(value, std::memory_order_relaxed);
     kept_[at % kKept].store(value, std::memory_order_relaxed);
     times_[at % kKept].store(now, std::memory_order_relaxed);
+    const auto above = static_cast<uint64_t>(std::max<int64_t>(value, 1) - 1);
+    buckets_[static_cast<size_t>(std::bit_width(above))].fetch_add(1, std::memory_order_relaxed);
     Lower(least_, value, [](int64_t a, int64_t b) { return a < b; });
     Lower(largest_, value, [](int64_t a, int64_t b) { return a > b; });
   }
@@ -52,6 +60,7 @@ class Samples {
 
   std::atomic<int64_t> count_{0}, sum_{0};
   std::atomic<int64_t> least_{std::numeric_limits<int64_t>::max()}, largest_{std::numeric_limits<int64_t>::min()};
+  std::array<std::atomic<int64_t>, kBuckets> buckets_{};
   std::array<std::atomic<int64_t>, kKept> kept_{}, times_{};
 };
 

@@ -72,7 +72,7 @@ std::string JsonOf(const Snapshot& snapshot);
 // off, not rounded as PyTorch/XLA does.
 std::string XlaReportOf(const Snapshot& snapshot, bool of_2019);
 // OpenMetrics 1.0 (https://prometheus.io/docs/specs/om/open_metrics_spec/): counters end in _total, times are in seconds, samples
-// are summaries with quantiles, memory is a gauge a device. Names of the caller's own are values of the label `name`.
+// are histograms of all values with the same bounds in every report, memory is a gauge a device. Names of the caller's own are values of the label `name`.
 std::string OpenMetricsOf(const Snapshot& snapshot);
 // A JSON array of all: name, kind ("counter", "sample", "process"), unit ("number", "nanoseconds", "bytes"), meaning, and
 // "torch_xla" where PyTorch/XLA has a name for it.

@@ -1,4 +1,5 @@
 // OpenMetrics 1.0, which Prometheus and OpenTelemetry read.
+#include <charconv>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -50,14 +51,38 @@ std::string Value(const Family& family, int64_t value) {
   return absl::StrCat(value < 0 ? "-" : "", size / 1000000000, ".", absl::Dec(size % 1000000000, absl::kZeroPad9));
 }
 
+// The bounds of a unit's buckets: every second power of two, from a microsecond to a minute, 1 to 2^40 bytes, 1 to 2^30.
+struct Bounds {
+  size_t first, last;
+};
+Bounds BoundsOf(const Family& family) {
+  if (family.unit == "seconds") return {10, 36};
+  return {0, family.unit == "bytes" ? size_t{40} : size_t{30}};
+}
+
+// A bound as OpenMetrics spells a float: the shortest decimal that is it.
+std::string BoundText(const Family& family, size_t power) {
+  const double bound = static_cast<double>(uint64_t{1} << power) / (family.unit == "seconds" ? 1e9 : 1.0);
+  char text[40];
+  std::string out(text, std::to_chars(text, text + sizeof text, bound).ptr);
+  return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;
+}
+
 // `label`: name="…" of a caller's metric, or nothing.
-void AppendSummary(const Family& family, const SampleSummary& summary, const std::string& label, std::string* out) {
-  for (size_t i = 0; summary.count > 0 && i < kPercentiles.size(); ++i) {
-    absl::StrAppend(out, family.name, "{", label, label.empty() ? "" : ",", "quantile=\"0.",
-                    absl::Dec(kPercentiles[i], absl::kZeroPad2), "\"} ", Value(family, summary.percentiles[i]), "\n");
+void AppendHistogram(const Family& family, const SampleSummary& summary, const std::string& label, std::string* out) {
+  const auto [first, last] = BoundsOf(family);
+  const std::string labels = absl::StrCat("{", label, label.empty() ? "" : ",", "le=\"");
+  int64_t below = 0;
+  for (size_t i = 0; i <= last; ++i) {
+    below += summary.buckets[i];
+    if (i < first || (i - first) % 2 != 0) continue;
+    absl::StrAppend(out, family.name, "_bucket", labels, BoundText(family, i), "\"} ", below, "\n");
   }
-  const std::string labels = label.empty() ? "" : absl::StrCat("{", label, "}");
-  absl::StrAppend(out, family.name, "_count", labels, " ", summary.count, "\n", family.name, "_sum", labels, " ",
+  // The buckets may be ahead of the count, or behind it, while others add.
+  for (size_t i = last + 1; i < kBuckets; ++i) below += summary.buckets[i];
+  absl::StrAppend(out, family.name, "_bucket", labels, "+Inf\"} ", below, "\n");
+  const std::string own = label.empty() ? "" : absl::StrCat("{", label, "}");
+  absl::StrAppend(out, family.name, "_count", own, " ", below, "\n", family.name, "_sum", own, " ",
                   Value(family, summary.sum), "\n");
 }
 
@@ -93,8 +118,8 @@ void AppendOfCaller(const Snapshot& snapshot, std::string* out) {
     first = true;
     for (const Snapshot::Sample& sample : snapshot.samples) {
       if (!sample.of_caller() || sample.unit != unit) continue;
-      if (std::exchange(first, false)) Head(family, "summary", "samples of the caller's own", out);
-      AppendSummary(family, sample.summary, LabelOf(sample), out);
+      if (std::exchange(first, false)) Head(family, "histogram", "samples of the caller's own", out);
+      AppendHistogram(family, sample.summary, LabelOf(sample), out);
     }
   }
 }
@@ -128,8 +153,8 @@ std::string OpenMetricsOf(const Snapshot& snapshot) {
   for (const Snapshot::Sample& sample : snapshot.samples) {
     if (sample.of_caller()) continue;
     const Family family = FamilyOf(sample);
-    Head(family, "summary", sample.meaning, &out);
-    AppendSummary(family, sample.summary, "", &out);
+    Head(family, "histogram", sample.meaning, &out);
+    AppendHistogram(family, sample.summary, "", &out);
   }
   for (const Snapshot::Counter& counter : snapshot.process) {
     const Family family = FamilyOf(counter);

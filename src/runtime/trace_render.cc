@@ -75,6 +75,11 @@ double Rate(int64_t amount, int64_t calls, int64_t nanoseconds) {
 std::string RateText(int64_t amount, const TraceSummary::Kernel& kernel) {
   return amount < 0 ? "-" : FixedText(Rate(amount, kernel.calls, kernel.nanoseconds), 2);
 }
+// A rate's share of the most that the machine can do; nothing where either is not known.
+std::string ShareText(int64_t amount, const TraceSummary::Kernel& kernel, int64_t most) {
+  if (amount < 0 || most <= 0) return "-";
+  return FixedText(1e11 * Rate(amount, kernel.calls, kernel.nanoseconds) / static_cast<double>(most), 0) + " %";
+}
 int64_t BytesOf(const SpanName& name) {
   return name.bytes_read < 0 || name.bytes_written < 0 ? -1 : name.bytes_read + name.bytes_written;
 }
@@ -102,6 +107,15 @@ void AddParts(const std::vector<TraceSummary::Part>& parts, const TraceSummary& 
     }
     absl::StrAppend(text, Right(absl::StrCat(part.spans), 8), " x  ", Line(part.name), "\n");
   }
+}
+
+std::string MachineText(const Machine& machine) {
+  if (machine.name.empty()) return "";
+  if (machine.memory <= 0) return absl::StrCat("  (most: not measured on this machine, which `weft ceilings` does)\n");
+  const auto rate = [](int64_t value) { return FixedText(static_cast<double>(value) / 1e9, 1); };
+  return absl::StrCat("  (most: ", rate(machine.memory), " GB/s; GF/s of products: f32 ", rate(machine.f32), ", f64 ",
+                      rate(machine.f64), ", bf16 ", rate(machine.bf16), ", i8 ", rate(machine.i8), "; ",
+                      Line(machine.name), ")\n");
 }
 
 std::string PartsJson(const std::vector<TraceSummary::Part>& parts) {
@@ -176,6 +190,11 @@ FlowEnd FlowEndOf(const TraceSpan& span) {
   return span.name->text == kRunSpan.text ? FlowEnd::kTo : FlowEnd::kFrom;
 }
 
+int64_t Machine::PeakOf(std::string_view implementation) const {
+  const auto has = [&](std::string_view type) { return implementation.find(type) != std::string_view::npos; };
+  return has("bf16") ? bf16 : has("f64") ? f64 : has("i8") ? i8 : f32;
+}
+
 TraceSummary Summarize(const TraceRecord& record) {
   TraceSummary summary;
   summary.nanoseconds = record.end - record.start;
@@ -227,16 +246,21 @@ std::string TraceTextOf(const TraceSummary& summary) {
   int64_t all = 0;
   for (const TraceSummary::Kernel& kernel : summary.kernels) all += kernel.nanoseconds;
   absl::StrAppend(&text, "\nkernels, ", FixedText(static_cast<double>(all) / 1e6, 3),
-                  " ms:\n   share       calls     mean us      GF/s      GB/s  name, implementation (position)\n");
+                  " ms:\n   share       calls     mean us      GF/s  of most      GB/s  of most  "
+                  "name, implementation (position)\n");
   for (const TraceSummary::Kernel& kernel : summary.kernels) {
     const SpanName& name = *kernel.name;
     const double mean = static_cast<double>(kernel.nanoseconds) / 1e3 / static_cast<double>(kernel.calls);
     absl::StrAppend(&text, "  ", Right(FixedText(Percent(kernel.nanoseconds, all), 2), 6), " %  ",
                     Right(absl::StrCat(kernel.calls), 8), " x  ", Right(FixedText(mean, 1), 10), "  ",
-                    Right(RateText(name.flops, kernel), 8), "  ", Right(RateText(BytesOf(name), kernel), 8), "  ");
+                    Right(RateText(name.flops, kernel), 8), "  ",
+                    Right(ShareText(name.flops, kernel, summary.machine.PeakOf(name.implementation)), 7), "  ",
+                    Right(RateText(BytesOf(name), kernel), 8), "  ",
+                    Right(ShareText(BytesOf(name), kernel, summary.machine.memory), 7), "  ");
     absl::StrAppend(&text, Line(name.text), ", ", Line(name.implementation));
     absl::StrAppend(&text, name.where.empty() ? "" : absl::StrCat(" (", Line(name.where), ")"), "\n");
   }
+  if (!summary.kernels.empty()) text += MachineText(summary.machine);
   absl::StrAppend(&text, "\ncallers' threads:\n");
   AddParts(summary.parts, summary, &text);
   if (!summary.compiling.empty()) absl::StrAppend(&text, "\ncompiling and files (a span in another counts in both):\n");
@@ -263,10 +287,15 @@ std::string TraceJsonOf(const TraceSummary& summary) {
     absl::StrAppend(&threads, threads.empty() ? "" : ", ", "{\"name\": ", Text(thread.name),
                     ", \"busy_nanoseconds\": ", thread.busy, "}");
   }
+  const Machine& machine = summary.machine;
+  const std::string most = absl::StrCat("{\"cpu\": ", Text(machine.name), ", \"bytes_per_second\": ", machine.memory,
+                                        ", \"f32\": ", machine.f32, ", \"f64\": ", machine.f64,
+                                        ", \"bf16\": ", machine.bf16, ", \"i8\": ", machine.i8, "}");
   return absl::StrCat("{\"nanoseconds\": ", summary.nanoseconds, ", \"spans\": ", summary.spans,
                       ", \"lost\": ", summary.lost, ", \"steps\": ", summary.steps, ", \"kernels\": [", kernels,
                       "], \"parts\": [", PartsJson(summary.parts), "], \"compiling\": [", PartsJson(summary.compiling),
-                      "], \"threads\": [", threads, "]}\n");
+                      "], \"threads\": [", threads, "], \"machine\": ", most,
+                      ", \"ceilings_file\": ", Text(machine.file), "}\n");
 }
 
 }  // namespace weft

@@ -20,6 +20,17 @@ std::string PerfettoOf(const TraceRecord& record);
 enum class FlowEnd : uint8_t { kNone, kFrom, kTo };
 FlowEnd FlowEndOf(const TraceSpan& span);
 
+// A machine and the most that it can do; 0: not measured.
+struct Machine {
+  std::string name;                            // as far as that depends on it; empty: not known
+  std::string file;                            // where its ceilings are kept, or would be
+  int64_t memory = 0;                          // bytes a second, read and written
+  int64_t f32 = 0, f64 = 0, bf16 = 0, i8 = 0;  // operations a second of large products
+
+  // By the element type that the implementation's name ends in.
+  int64_t PeakOf(std::string_view implementation) const;
+};
+
 // The time that each part took.
 struct TraceSummary {
   struct Kernel {
@@ -39,6 +50,7 @@ struct TraceSummary {
   std::vector<Part> parts;      // of callers, the longest first
   std::vector<Part> compiling;  // likewise; spans in others count in both
   std::vector<Thread> threads;
+  Machine machine;  // Summarize leaves it empty
 };
 TraceSummary Summarize(const TraceRecord& record);
 // Tables for people, and one JSON object.

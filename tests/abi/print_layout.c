@@ -3001,6 +3001,7 @@ static void part_14(void) {
   OFFSET(struct weft_api_v1, function_from_text);
   OFFSET(struct weft_api_v1, program_compare);
   OFFSET(struct weft_api_v1, optimizer_create);
+  OFFSET(struct weft_api_v1, program_report);
 }
 
 int main(void) {

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "attention", "bf16", "checkpoint", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "places", "plugin_launch", "record", "start", "train_step",
+ALL = ["accuracy", "attention", "bf16", "checkpoint", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "places", "plugin_launch", "record", "seeing_inside", "start", "train_step",
        "workloads"]
 
 
@@ -53,7 +53,7 @@ class Benchmarks(unittest.TestCase):
 
     def test_json_is_one_array_of_the_promised_fields(self):
         # The cheap ones; a machine with neighbours may call a run void (exit 1), the array is there all the same.
-        for program, options in (("footprint", []), ("conv_layers", ["--only", "320-1280"]), ("record", []), ("train_step", ["--only", "mlp"]),
+        for program, options in (("footprint", []), ("conv_layers", ["--only", "320-1280"]), ("record", []), ("seeing_inside", []), ("train_step", ["--only", "mlp"]),
                                  ("control_flow", ["--only", "scalars"]), ("places", ["--only", "take-along"]), ("workloads", ["--only", "layernorm-fb-1kx1k"])):
             with self.subTest(program=program):
                 done = self.run_it(program, "--json", "--quick", *options)

@@ -250,12 +250,14 @@ static void everything(const char* platform, weft_mode mode) {
     weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
     weft_context* ctx = NULL;
     for (int i = 0; i < 5; ++i) snprintf(files[i], sizeof files[i], "%s/%s", g_dir, names[i]);
+    const char* const plugin = strcmp(platform, "pjrt") == 0 ? getenv("WEFT_PJRT_FAKE") : "";
     const weft_setting settings[] = {{"platform", WEFT_STRLEN, platform, WEFT_STRLEN},
                                      {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
+                                     {"plugin", WEFT_STRLEN, plugin, WEFT_STRLEN},
                                      {"metrics_file", WEFT_STRLEN, files[0], WEFT_STRLEN},
                                      {"metrics_format", WEFT_STRLEN, "openmetrics", WEFT_STRLEN},
                                      {"save_graphs", WEFT_STRLEN, files[1], WEFT_STRLEN},
-                                     {"save_graphs_format", WEFT_STRLEN, "dot", WEFT_STRLEN},
+                                     {"save_graphs_format", WEFT_STRLEN, mode == WEFT_MODE_LAZY ? "hlo" : "dot", WEFT_STRLEN},
                                      {"explain", WEFT_STRLEN, "launches", WEFT_STRLEN},
                                      {"explain_file", WEFT_STRLEN, files[2], WEFT_STRLEN},
                                      {"trace_file", WEFT_STRLEN, files[3], WEFT_STRLEN},
@@ -269,7 +271,7 @@ static void everything(const char* platform, weft_mode mode) {
                                      {"host_read", WEFT_STRLEN, "warn", WEFT_STRLEN},
                                      {"compile_limit", WEFT_STRLEN, "1000", WEFT_STRLEN}};
     options.settings = settings;
-    options.setting_count = on ? sizeof settings / sizeof *settings : 2;
+    options.setting_count = on ? sizeof settings / sizeof *settings : 3;
     options.mode = mode;
     MUST(weft_context_create(&options, &ctx));
     train(ctx, on ? watched : plain);
@@ -293,6 +295,7 @@ int main(void) {
   for (int mode = WEFT_MODE_LAZY; mode <= WEFT_MODE_DEBUG; ++mode) {
     everything("cpu", (weft_mode)mode);
     everything("reference", (weft_mode)mode);
+    if (getenv("WEFT_PJRT_FAKE") != NULL) everything("pjrt", (weft_mode)mode);
   }
   remove_folder();
   return done("explained");

@@ -309,7 +309,13 @@ static void variables(void) {
   FAILS_WITH(weft_context_create(&options, &ctx), WEFT_INVALID_ARGUMENT, "GET_TENSORS_OPBYOP: 'maybe' is not one of 0, 1");
   unsetenv("GET_TENSORS_OPBYOP"), unsetenv("XLA_SYNC_TENSORS_OPBYOP");
   setenv("XLA_SAVE_TENSORS_FMT", "hlo", 1);
-  FAILS_WITH(weft_context_create(&options, &ctx), WEFT_INVALID_ARGUMENT, "text, dot, stablehlo");
+  MUST(weft_context_create(&options, &ctx));
+  MUST(weft_context_option(ctx, "save_graphs_format", WEFT_STRLEN, &text));
+  CHECK_TEXT(weft_blob_data(text), "hlo");
+  weft_blob_release(text);
+  weft_context_release(ctx);
+  setenv("XLA_SAVE_TENSORS_FMT", "html", 1);
+  FAILS_WITH(weft_context_create(&options, &ctx), WEFT_INVALID_ARGUMENT, "text, dot, stablehlo, hlo");
   unsetenv("XLA_SAVE_TENSORS_FMT");
 }
 
@@ -379,11 +385,16 @@ static void files(void) {
       "%1 = f32[2,2]{1,0} xla::exp(%0)", ", location=graph.c:7", "%2 = f32[2,2]{1,0} xla::add(%1, %0)", ", ROOT=", "## END_GRAPH\n\n[ScheduleSync",
       "[GetTensors]\n", NULL};
   static const char* const as_dot[] = {"digraph \"", "n0 [shape=box, label=\"%0\\nf32[2,2]{1,0}\"]", "n1 [label=\"%1 exp\\n", "n0 -> n1\n", "n1 -> n2 [label=\"0\"]", "n0 -> n2 [label=\"1\"]", NULL};
-  static const char* const as_hlo[] = {"module", "stablehlo.exponential", "stablehlo.add", NULL};
+  static const char* const as_stablehlo[] = {"module", "stablehlo.exponential", "stablehlo.add", NULL};
+  static const char* const as_hlo[] = {"## BEGIN_GRAPH\nHloModule weft\n\nENTRY %main {\n  %v0 = f32[2,2]{1,0} parameter(0)\n",
+                                       "  %v1 = f32[2,2]{1,0} exponential(%v0), metadata={op_type=\"exponential\" op_name=\"exponential\" source_file=\"",
+                                       "graph.c\" source_line=7}\n", "  %v2 = f32[2,2]{1,0} add(%v1, %v0), metadata={",
+                                       "  ROOT %v3 = (f32[2,2]{1,0}", ") tuple(", "}\n## END_GRAPH\n", NULL};
   static const char* const small[] = {"[ScheduleSyncTensorsGraph]", NULL};
   save("text", "0", as_text, 4, __LINE__);
   save("dot", "0", as_dot, 4, __LINE__);
-  save("stablehlo", "0", as_hlo, 4, __LINE__);
+  save("stablehlo", "0", as_stablehlo, 4, __LINE__);
+  save("hlo", "0", as_hlo, 4, __LINE__);
   /* Smaller than a record: each has a file of its own. */
   save("text", "16", small, 1, __LINE__);
   for (int i = 1; i <= 3; ++i) {

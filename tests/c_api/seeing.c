@@ -486,6 +486,75 @@ static void after_barriers(void) {
   weft_context_release(nowhere);
 }
 
+/* Each process of a job has files of its own: its rank stands behind their names. */
+static void of_a_job(void) {
+  static const char* const variables[][2] = {{"WEFT_RANK", "1"}, {"WEFT_WORLD_SIZE", "2"}, {"WEFT_LOCAL_RANK", "1"}, {"WEFT_LOCAL_SIZE", "2"}, {"WEFT_JOB", "j"}};
+  char metrics[400], graphs[400], path[410];
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  make_folder();
+  snprintf(metrics, sizeof metrics, "%s/metrics", g_dir), snprintf(graphs, sizeof graphs, "%s/graphs", g_dir);
+  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
+                                   {"metrics_file", WEFT_STRLEN, metrics, WEFT_STRLEN},
+                                   {"save_graphs", WEFT_STRLEN, graphs, WEFT_STRLEN}};
+  options.settings = settings;
+  options.setting_count = 3;
+  for (int size = 1; size <= 2; ++size) {
+    weft_context* ctx = NULL;
+    for (size_t i = 0; size == 2 && i < sizeof variables / sizeof *variables; ++i) setenv(variables[i][0], variables[i][1], 1);
+    MUST(weft_context_create(&options, &ctx));
+    weft_tensor *x = ramp(ctx, DIMS(4)), *y = plain(ctx, x);
+    MUST(weft_sync(ctx, NULL, NULL));
+    weft_tensor_release(x), weft_tensor_release(y);
+    weft_context_release(ctx);
+    for (int i = 0; i < 2; ++i) {
+      snprintf(path, sizeof path, "%s%s", i == 0 ? metrics : graphs, size == 2 ? ".1" : "");
+      CHECK_EQUAL(access(path, R_OK), 0);
+      CHECK_EQUAL(remove(path), 0);
+    }
+  }
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; ++i) unsetenv(variables[i][0]);
+  remove_folder();
+}
+
+/* A program in memory by its key: what was recorded, which reads back, and what runs. */
+static void by_key(void) {
+  weft_context* const ctx = new_context();
+  weft_tensor *x = ramp(ctx, DIMS(4)), *y = NULL;
+  weft_blob* blob = NULL;
+  weft_function* function = NULL;
+  char key[17] = "";
+  MUST(weft_exp(ctx, x, &y));
+  MUST(weft_sync(ctx, NULL, NULL));
+  MUST(weft_program_list(ctx, &blob));
+  const char* const at = strstr(weft_blob_data(blob), "\"key\": \"");
+  CHECK(at != NULL);
+  if (at != NULL) memcpy(key, at + 8, 16);
+  weft_blob_release(blob);
+  static const struct {
+    weft_text_format format;
+    const char* word;
+  } rows[] = {{WEFT_TEXT_IR, "exponential(%0)"}, {WEFT_TEXT_STABLEHLO, "stablehlo.exponential"}, {WEFT_TEXT_PLAN, "loop "}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    MUST(weft_program_report(ctx, key, WEFT_STRLEN, rows[i].format, &blob));
+    if (strstr(weft_blob_data(blob), rows[i].word) == NULL) printf("no '%s' in\n%s\n", rows[i].word, (const char*)weft_blob_data(blob)), ++g_failures;
+    if (i == 0) MUST(weft_function_from_text(ctx, weft_blob_data(blob), weft_blob_size(blob), &function));
+    if (i == 2) CHECK(strstr(weft_blob_data(blob), key) != NULL);
+    weft_blob_release(blob);
+  }
+  weft_function_release(function);
+  FAILS(weft_program_report(ctx, key, WEFT_STRLEN, WEFT_TEXT_LLVM, &blob), WEFT_UNIMPLEMENTED,
+        "weft_program_report: of a program in memory there are WEFT_TEXT_IR, WEFT_TEXT_STABLEHLO and WEFT_TEXT_PLAN; format is 6, which "
+        "weft_program_text and the option dump_dir have");
+  INVALID(weft_program_report(ctx, key, WEFT_STRLEN, (weft_text_format)8, &blob), "weft_program_report: format is 8; weft_text_format has 0 to 7");
+  char wanted[200];
+  const char last = key[15];
+  key[15] = last == '0' ? '1' : '0';
+  snprintf(wanted, sizeof wanted, "weft_program_report: there is no program '%s' in memory; did you mean '%.15s%c'? weft_program_list has them all", key, key, last);
+  FAILS(weft_program_report(ctx, key, WEFT_STRLEN, WEFT_TEXT_IR, &blob), WEFT_NOT_FOUND, wanted);
+  weft_tensor_release(x), weft_tensor_release(y);
+  weft_context_release(ctx);
+}
+
 /* PyTorch/XLA's variables stand where nobody sets the option, and take what PyTorch/XLA takes. */
 static void others_variables(void) {
   weft_context* ctx = NULL;
@@ -609,6 +678,8 @@ int main(void) {
   settled();
   explained();
   after_barriers();
+  of_a_job();
+  by_key();
   others_variables();
   barrier_text();
   memory();

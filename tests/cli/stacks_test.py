@@ -1,7 +1,10 @@
 """`weft dump-stacks` and scripts/dump_stacks.py: threads of a process that waits, and each way to get no answer."""
+import glob
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,7 +73,63 @@ class Stacks(unittest.TestCase):
             said = self.run_on(pid, program=program)
             self.assertIn("STACK (count=3):\n  ", said)
             self.assertEqual(said.count("STACK (count="), said.count("LOCATIONS:\n"))
-            self.assertIn("The process runs Python.", said)
+
+    # Lines 2, 3 and 6 wait: a thread in a call, and the main thread below a nested function and a name that is not of ASCII.
+    PYTHON = ("import threading, time\n"
+              "def hangs(gate): gate.wait()\n"
+              "def worker(): hangs(threading.Event())\n"
+              "for _ in range(2): threading.Thread(target=worker, daemon=True).start()\n"
+              "class Größe:\n"
+              "    def step(self): [self.last(i) for i in range(1)]\n"
+              "    def last(self, i):\n"
+              "        print('ready', flush=True)\n"
+              "        time.sleep(\n"
+              "            120 + i\n"
+              "        )\n"
+              "Größe().step()\n")
+
+    def test_python_s_frames_are_told_with_their_lines(self):
+        found = 0
+        for minor in (11, 12, 13):
+            for python in dict.fromkeys((sys.executable, shutil.which(f"python3.{minor}"),
+                                         *glob.glob(os.path.expanduser(f"~/.pyenv/versions/3.{minor}.*/bin/python3")))):
+                if python is None:
+                    continue
+                asked = subprocess.run([python, "-c", "import sys; print(sys.implementation.name, *sys.version_info[:2])"],
+                                       capture_output=True, text=True, timeout=60)
+                if asked.stdout.split() != ["cpython", "3", str(minor)]:
+                    continue
+                with self.subTest(python=python):
+                    self.one_python(python, minor)
+                    found += 1
+        if found == 0:
+            self.skipTest("no CPython 3.11 to 3.13")
+
+    def one_python(self, python, minor):
+        with tempfile.TemporaryDirectory() as work:
+            program = pathlib.Path(work) / "hang.py"
+            program.write_text(self.PYTHON, encoding="utf-8")
+            process = subprocess.Popen([python, program], stdout=subprocess.PIPE, text=True)
+            try:
+                self.assertEqual("ready", process.stdout.readline().strip())
+                time.sleep(0.5)
+                stacks = json.loads(self.run_on(process.pid, "--json"))["stacks"]
+                text, each = self.run_on(process.pid), self.run_on(process.pid, "--each")
+            finally:
+                process.kill()
+                process.communicate()
+        frames = {tuple(f"{frame['function']} ({frame['location']})" for frame in stack["python"]): stack["count"] for stack in stacks}
+        comprehension = [f"Größe.step.<locals>.<listcomp> ({program}:6)"] if minor == 11 else []
+        main = (f"Größe.last ({program}:9)", *comprehension, f"Größe.step ({program}:6)", f"<module> ({program}:12)")
+        self.assertEqual(1, frames.get(main), (frames, main))
+        waiting = [stack for stack in frames if f"hangs ({program}:2)" in stack]
+        self.assertEqual([2], [frames[stack] for stack in waiting], frames)
+        at = waiting[0].index(f"hangs ({program}:2)")
+        self.assertEqual(f"worker ({program}:3)", waiting[0][at + 1])
+        self.assertTrue(waiting[0][at - 1].startswith("Event.wait ("), waiting)
+        self.assertIn("PYTHON:\n  " + "\n  ".join(main) + "\nTHREADS:\n", text)
+        self.assertEqual(3, len(re.findall(r"^Thread \d+ \(LWP \d+\):\n#0 ", each, re.MULTILINE)))
+        self.assertEqual(2, each.count(f"[Python] hangs at {program}:2\n"))
 
     def test_weft_s_word_for_a_thread_is_read_from_the_process(self):
         for version, wanted in ((1, "running gemm tiles, entry 7 of program 0123456789abcdef for "), (9, "")):

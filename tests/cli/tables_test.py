@@ -83,23 +83,50 @@ class Ceilings(Tables):
         header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (64, 64), }".ljust(117) + b"\n"
         (self.work / "x.npy").write_bytes(b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header + bytes(4 * 64 * 64))
         said = self.weft("profile", "--svg", ".", "--", PROGRAM, "run", "p.wir", "--input", "x.npy")
-        return said, *((self.work / name).read_text(encoding="utf-8") for name in ("roofline.svg", "memory.svg"))
+        return said, *((self.work / name).read_text(encoding="utf-8") for name in ("roofline.svg", "memory.svg", "timeline.svg"))
 
     def test_pictures_beside_them(self):
         (self.work / "weft").mkdir()
-        said, roofline, memory = self.pictures()
+        said, roofline, memory, timeline = self.pictures()
         self.assertIn("this machine's ceilings are not known: 'weft ceilings' measures them", said)
         self.assertIn("ceilings not measured", roofline)
         ceilings = json.loads(self.weft("ceilings", "--json"))
-        said, roofline, memory = self.pictures()
+        said, roofline, memory, timeline = self.pictures()
         self.assertRegex(said, r"%  +\d+ +[\d.]+ +\d+ % +[\d.]+ +\d+ % +gemm, gemm ")
         self.assertIn(f"f32 {ceilings['f32'] / 1e9:.1f}", said)
         for text in ("GF/s", "operations a byte", f"memory {ceilings['bytes_per_second'] / 1e9:.1f} GB/s"):
             self.assertIn(f">{text}</text>", roofline)
         for text in ("MiB", "ms since the trace began"):
             self.assertIn(f">{text}</text>", memory)
-        for picture in (roofline, memory):
+        for text in ("ms since the trace began", "kernels", "weft-compile"):
+            self.assertIn(f">{text}</text>", timeline)
+        self.boxes_nest(timeline)
+        for picture in (roofline, memory, timeline):
             self.labels_are_apart(picture)
+
+    def test_the_library_s_own_report_has_them(self):
+        (self.work / "weft").mkdir()
+        self.pictures()  # makes the program and its input
+        words = ("profile", "--", PROGRAM, "run", "p.wir", "--input", "x.npy")
+        self.assertIn("(most: not measured on this machine, which `weft ceilings` does)", self.weft(*words))
+        ceilings = json.loads(self.weft("ceilings", "--json"))
+        said = self.weft(*words)
+        self.assertRegex(said, r"x +[\d.]+ +[\d.]+ +\d+ % +[\d.]+ +\d+ %  gemm, gemm ")
+        self.assertIn(f"(most: {ceilings['bytes_per_second'] / 1e9:.1f} GB/s; GF/s of products: f32 {ceilings['f32'] / 1e9:.1f}, ", said)
+        report = json.loads(self.weft("profile", "--json", *words[1:]).splitlines()[-1])
+        self.assertEqual(ceilings, report["machine"])
+        self.assertEqual([pathlib.Path(report["ceilings_file"])], list((self.work / "weft").glob("ceilings-*.json")))
+
+    def boxes_nest(self, picture):
+        """No box lies over another, and each has the text that it has room for."""
+        document = xml.dom.minidom.parseString(picture)
+        boxes = [tuple(float(box.getAttribute(side)) for side in ("x", "y", "width", "height"))
+                 for box in document.getElementsByTagName("rect") if box.getAttribute("x")]
+        self.assertGreater(len(boxes), 8)
+        for i, a in enumerate(boxes):
+            for b in boxes[:i]:
+                apart = a[0] + 0.6 >= b[0] + b[2] or b[0] + 0.6 >= a[0] + a[2] or a[1] >= b[1] + b[3] or b[1] >= a[1] + a[3]
+                self.assertTrue(apart, (a, b))
 
     def labels_are_apart(self, picture):
         boxes = []

@@ -94,6 +94,12 @@ for rate in (0.5, 0.25, 0.125, 0.5, 2, -0.0, 0.0):
     with wf.step():
         made.append((x * rate + 1 - 2 * x).keep())
 print([t.tolist() for t in made], wf.metrics.get("programs_compiled") - before)
+import tempfile
+with tempfile.TemporaryDirectory() as work:
+    with wf.Context(positions="stack", save_graphs=work + "/graphs"):
+        z = wf.ones((2,))
+        print(said(lambda: (z.exp() + z).sum()), said(lambda: z @ wf.ones((3, 3))))
+    print(open(work + "/graphs").read())
 with wf.Context(mode="eager"):
     z = wf.tensor([1.0, 4.0])
     print(said(lambda: z + z), said(lambda: z.sum(axis=0)), said(lambda: z + x))

@@ -463,6 +463,40 @@ class Refusals(unittest.TestCase):
         else:
             self.fail("nothing was refused")
 
+    def test_positions_have_all_of_python_s_frames_where_a_context_asks_for_them(self):
+        code = (
+            "import sys, libweft as wf\n"
+            "def inner(x):\n    return x.exp()\n"
+            "class Net:\n    def outer(self, x):\n        return inner(x)\n"
+            "def step():\n    return Net().outer(wf.ones((2,)))\n"
+            "with wf.Context(positions=sys.argv[1], save_graphs=sys.argv[2]) as _:\n    step().tolist()\n"
+            "with wf.Context() as _:\n    step().tolist()\n"
+        )
+        with tempfile.TemporaryDirectory() as work:
+            program = os.path.join(work, "net.py")
+            with open(program, "w", encoding="utf-8") as out:
+                out.write(code)
+            installed = {} if "LIBWEFT_INSTALLED" in os.environ else {"PYTHONPATH": support.PACKAGE}
+            net = "Net.outer" if sys.version_info >= (3, 11) else "outer"
+            for positions, frames in (
+                ("stack", ["inner (%s:3)", net + " (%s:6)", "step (%s:8)", "<module> (%s:10)"]),
+                ("call", ["%s:3"]),
+            ):
+                graphs = os.path.join(work, positions)
+                done = subprocess.run(
+                    [sys.executable, program, positions, graphs],
+                    env={**os.environ, **installed},
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    timeout=120,
+                )
+                self.assertEqual((0, ""), (done.returncode, done.stderr))
+                with open(graphs, encoding="utf-8") as text:
+                    said = text.read()
+                wanted = "".join("  %s\n" % (frame % program) for frame in frames)
+                self.assertIn("TensorsGraphInfo:\n" + wanted + "\nHashes:", said)
+                self.assertIn("xla::exp(%1), location=" + program + ":3", said)
+
     def test_wrong_calls(self):
         x = wf.ones((2, 3))
         self.refused(ValueError, r"do not broadcast", lambda: x + wf.ones((4,)))

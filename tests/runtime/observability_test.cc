@@ -1,9 +1,14 @@
 // Samples and the formats of a snapshot.
 #include <algorithm>
+#include <limits>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/runtime/metrics.h"
@@ -139,12 +144,54 @@ TEST(Snapshot, OpenMetricsNamesUnitsAndEnds) {
   snapshot.Add({"aten::\"x\\\n", ""}, 33);
   const std::string text = OpenMetricsOf(snapshot);
   EXPECT_THAT(text, testing::StartsWith("# TYPE weft_launches counter\n# HELP weft_launches programs that were launched\nweft_launches_total 2\n"));
-  EXPECT_THAT(text, testing::HasSubstr("# TYPE weft_run_seconds summary\n# UNIT weft_run_seconds seconds\n"));
-  EXPECT_THAT(text, testing::HasSubstr("weft_run_seconds{quantile=\"0.50\"} 0.000000010\n"));
+  EXPECT_THAT(text, testing::HasSubstr("# TYPE weft_run_seconds histogram\n# UNIT weft_run_seconds seconds\n"));
+  EXPECT_THAT(text, testing::HasSubstr("weft_run_seconds_bucket{le=\"1.024e-06\"} 2\n"));
+  EXPECT_THAT(text, testing::HasSubstr("weft_run_seconds_bucket{le=\"68.719476736\"} 2\nweft_run_seconds_bucket{le=\"+Inf\"} 2\n"));
   EXPECT_THAT(text, testing::HasSubstr("weft_run_seconds_count 2\nweft_run_seconds_sum 0.000000030\n"));
   EXPECT_THAT(text, testing::HasSubstr("weft_named{name=\"aten::\\\"x\\\\\\n\"} 33\n"));
   EXPECT_THAT(text, testing::HasSubstr("weft_device_memory_in_use_bytes{device=\"cpu:0\",kind=\"a \\\"kind\\\"\"} 64\n"));
   EXPECT_THAT(text, testing::EndsWith("\n# EOF\n"));
+}
+
+// No two families have one name, nor is one's name another's with an ending that OpenMetrics gives to a family's lines.
+TEST(Snapshot, OpenMetricsHasNoFamilyTwice) {
+  Metrics metrics;
+  EXPECT_TRUE(metrics.AddNamed("mine", 1).ok());
+  EXPECT_TRUE(metrics.Record("values", Unit::kNumber, 1).ok());
+  EXPECT_TRUE(metrics.Record("times", Unit::kNanoseconds, 1).ok());
+  EXPECT_TRUE(metrics.Record("sizes", Unit::kBytes, 1).ok());
+  Snapshot snapshot;
+  metrics.AddTo(&snapshot);
+  std::set<std::string> names;
+  size_t families = 0;
+  for (std::string_view line : absl::StrSplit(OpenMetricsOf(snapshot), '\n')) {
+    if (!absl::ConsumePrefix(&line, "# TYPE ")) continue;
+    ++families;
+    const std::string name(line.substr(0, line.find(' ')));
+    for (const char* ending : {"", "_total", "_created", "_bucket", "_count", "_sum", "_info"}) {
+      EXPECT_TRUE(names.insert(name + ending).second) << name << ending;
+    }
+  }
+  EXPECT_GT(families, 60u);
+}
+
+// Each value is in the bucket of the least bound that is not below it, and in all behind that.
+TEST(Snapshot, BucketsOfOpenMetricsAreThoseOfTheirBounds) {
+  Samples samples;
+  for (const int64_t value : {int64_t{-3}, int64_t{0}, int64_t{1}, int64_t{1024}, int64_t{1025}, int64_t{4096}, int64_t{4097},
+                              std::numeric_limits<int64_t>::max()}) {
+    samples.Add(value, 0);
+  }
+  Snapshot snapshot;
+  snapshot.Add({"read_nanoseconds", "reads", Unit::kNanoseconds}, samples.Summarize());
+  snapshot.Add({"read_bytes", "what reads copied", Unit::kBytes}, samples.Summarize());
+  const std::string text = OpenMetricsOf(snapshot);
+  for (const char* line : {"weft_read_seconds_bucket{le=\"1.024e-06\"} 4\n", "weft_read_seconds_bucket{le=\"4.096e-06\"} 6\n",
+                           "weft_read_seconds_bucket{le=\"1.6384e-05\"} 7\n", "weft_read_seconds_bucket{le=\"+Inf\"} 8\n",
+                           "weft_read_bytes_bucket{le=\"1.0\"} 3\n", "weft_read_bytes_bucket{le=\"256.0\"} 3\n",
+                           "weft_read_bytes_bucket{le=\"1024.0\"} 4\n", "weft_read_bytes_bucket{le=\"4096.0\"} 6\n"}) {
+    EXPECT_THAT(text, testing::HasSubstr(line));
+  }
 }
 
 TEST(Metrics, OfTheCallersOwnAreMadeWhenTheyAreNamed) {

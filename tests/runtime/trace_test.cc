@@ -234,8 +234,8 @@ TEST(TraceTexts, ReportHasKernelsPartsAndThreads) {
   EXPECT_EQ(TraceTextOf(Summarize(Fixed())), R"(trace of 0.010 ms: 2 threads, 8 spans, 2 lost, 1 steps
 
 kernels, 0.005 ms:
-   share       calls     mean us      GF/s      GB/s  name, implementation (position)
-  100.00 %         3 x         1.7      2.40      0.24  gemm, gemm few rows avx2 f32 (a"b\c.py:7)
+   share       calls     mean us      GF/s  of most      GB/s  of most  name, implementation (position)
+  100.00 %         3 x         1.7      2.40        -      0.24        -  gemm, gemm few rows avx2 f32 (a"b\c.py:7)
 
 callers' threads:
    55.00 %         0.005 ms       0.005 ms a step         1 x  100 % )" "\xef\xbf\xbd\xc3\xa9" R"(
@@ -245,6 +245,22 @@ threads, busy:
    45.00 %  ma"in
    10.00 %  weft-pool-1
 )");
+}
+
+TEST(TraceTexts, ReportHasKernelsBesideTheMostThatTheMachineCanDo) {
+  TraceSummary summary = Summarize(Fixed());
+  summary.machine = {.name = "A CPU, 2 threads", .file = "/c\"f", .memory = 960'000'000, .f32 = 4'800'000'000, .f64 = 1, .bf16 = 7'000'000'000, .i8 = 3};
+  std::string text = TraceTextOf(summary);
+  EXPECT_THAT(text, testing::HasSubstr("      2.40     50 %      0.24     25 %  gemm, gemm few rows"));
+  EXPECT_THAT(text, testing::HasSubstr("  (most: 1.0 GB/s; GF/s of products: f32 4.8, f64 0.0, bf16 7.0, i8 0.0; A CPU, 2 threads)\n\ncallers' threads:"));
+  EXPECT_THAT(TraceJsonOf(summary), testing::EndsWith("], \"machine\": {\"cpu\": \"A CPU, 2 threads\", \"bytes_per_second\": 960000000, "
+                                                      "\"f32\": 4800000000, \"f64\": 1, \"bf16\": 7000000000, \"i8\": 3}, "
+                                                      "\"ceilings_file\": \"/c\\\"f\"}\n"));
+  EXPECT_EQ(summary.machine.PeakOf("gemm tiles vnni avx512 i8"), 3);
+  EXPECT_EQ(summary.machine.PeakOf("gemm amx bf16"), 7'000'000'000);
+  summary.machine.memory = 0;
+  text = TraceTextOf(summary);
+  EXPECT_THAT(text, testing::HasSubstr("  (most: not measured on this machine, which `weft ceilings` does)\n"));
 }
 
 TEST(TraceTexts, ReportsJsonHasTheSame) {

@@ -130,12 +130,13 @@ struct context_options {
    */
   maybe_text op_by_op = {};
   /* each graph that is launched is added to the end of this file, or of STDERR or STDOUT, with what asked for it and the
-   * program's key; steps are then built each time. Empty: nowhere. What cannot be written is lost with one warning. Where
-   * nobody sets it, XLA_SAVE_TENSORS_FILE does
+   * program's key; steps are then built each time. Of several processes of a job each has its rank behind the file's
+   * name, as metrics_file. Empty: nowhere. What cannot be written is lost with one warning. Where nobody sets it,
+   * XLA_SAVE_TENSORS_FILE does
    */
   maybe_text save_graphs = {};
-  /* text: a node a line, as PyTorch/XLA writes it; dot: for Graphviz; stablehlo. Where nobody sets it,
-   * XLA_SAVE_TENSORS_FMT does
+  /* text: a node a line, as PyTorch/XLA writes it; dot: for Graphviz; stablehlo; hlo: HLO text, with positions as
+   * metadata, which XLA's parser reads. Where nobody sets it, XLA_SAVE_TENSORS_FMT does
    */
   maybe_text save_graphs_format = {};
   /* where the file of save_graphs would grow larger, FILE.1 begins, then FILE.2; 0: no limit */
@@ -147,7 +148,8 @@ struct context_options {
   /* weft_sync returns when what it launched has run, with its outcome. Where nobody sets it, XLA_SYNC_WAIT does */
   maybe<bool> sync_wait = {};
   /* after each barrier everything that is counted is added to the end of this file, or of STDERR or STDOUT, behind a line
-   * [MetricsData; step=N], with an empty line after it; empty: nowhere. What cannot be written is lost with one warning
+   * [MetricsData; step=N], with an empty line after it; in a process of several of a job (weft launch, torchrun, MPI …)
+   * '.' and its rank stand behind the file's name. Empty: nowhere. What cannot be written is lost with one warning
    */
   maybe_text metrics_file = {};
   /* how metrics_file is written, as weft_metrics_render has the formats */

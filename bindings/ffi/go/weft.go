@@ -3872,6 +3872,7 @@ type ApiV1 struct {
 	FunctionFromText uintptr
 	ProgramCompare uintptr
 	OptimizerCreate uintptr
+	ProgramReport uintptr
 }
 
 // The functions, after Load.
@@ -4099,6 +4100,7 @@ var (
 	PositionMark func(ctx Context, file *byte, length uintptr, line int32) Error
 	PositionMarkStack func(ctx Context, frames *Frame, count uintptr) Error
 	ProgramList func(ctx Context, out *Blob) Error
+	ProgramReport func(ctx Context, key *byte, key_length uintptr, format TextFormat, out *Blob) Error
 	CompilesSettled func(ctx Context, settled int32) Error
 	MemoryReport func(device Device, format MemoryFormat, out *Blob) Error
 	IdxRead func(ctx Context, path *byte, path_length uintptr, device Device, out *Tensor) Error
@@ -5029,6 +5031,7 @@ var Functions = map[string]any{
 	"weft_position_mark": &PositionMark,
 	"weft_position_mark_stack": &PositionMarkStack,
 	"weft_program_list": &ProgramList,
+	"weft_program_report": &ProgramReport,
 	"weft_compiles_settled": &CompilesSettled,
 	"weft_memory_report": &MemoryReport,
 	"weft_idx_read": &IdxRead,

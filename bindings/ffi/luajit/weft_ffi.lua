@@ -2973,6 +2973,7 @@ struct weft_api_v1 {
   weft_error* (*function_from_text)(weft_context* ctx, const char* text, size_t length, weft_function** out);
   weft_error* (*program_compare)(weft_context* ctx, const char* before_path, size_t before_path_length, const char* now_path, size_t now_path_length, weft_tree** out);
   weft_error* (*optimizer_create)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* params, size_t count, const weft_optimizer_options* options, weft_optimizer** out);
+  weft_error* (*program_report)(weft_context* ctx, const char* key, size_t key_length, weft_text_format format, weft_blob** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -3197,6 +3198,7 @@ void weft_span_end(weft_context* ctx);
 weft_error* weft_position_mark(weft_context* ctx, const char* file, size_t length, int32_t line);
 weft_error* weft_position_mark_stack(weft_context* ctx, const weft_frame* frames, size_t count);
 weft_error* weft_program_list(weft_context* ctx, weft_blob** out);
+weft_error* weft_program_report(weft_context* ctx, const char* key, size_t key_length, weft_text_format format, weft_blob** out);
 weft_error* weft_compiles_settled(weft_context* ctx, int32_t settled);
 weft_error* weft_memory_report(weft_device* device, weft_memory_format format, weft_blob** out);
 weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);

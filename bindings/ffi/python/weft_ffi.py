@@ -4030,6 +4030,7 @@ class weft_api_v1(c.Structure):
         ("function_from_text", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_function))),
         ("program_compare", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
         ("optimizer_create", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_optimizer_options), c.POINTER(weft_optimizer))),
+        ("program_report", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, weft_text_format, c.POINTER(weft_blob))),
     ]
 
 
@@ -4258,6 +4259,7 @@ FUNCTIONS = {
     "weft_position_mark": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_int32]),
     "weft_position_mark_stack": (weft_error, [weft_context, c.POINTER(weft_frame), c.c_size_t]),
     "weft_program_list": (weft_error, [weft_context, c.POINTER(weft_blob)]),
+    "weft_program_report": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_text_format, c.POINTER(weft_blob)]),
     "weft_compiles_settled": (weft_error, [weft_context, c.c_int32]),
     "weft_memory_report": (weft_error, [weft_device, weft_memory_format, c.POINTER(weft_blob)]),
     "weft_idx_read": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_device, c.POINTER(weft_tensor)]),

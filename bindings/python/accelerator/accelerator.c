@@ -550,6 +550,7 @@ static PyObject* py_begin(PyObject* self, PyObject* args) {
 
 static PyMethodDef module_functions[] = {{"begin", py_begin, METH_VARARGS, NULL},
                                          {"set_own", py_set_own, METH_O, NULL},
+                                         {"mark_with", py_mark_with, METH_O, NULL},
                                          {"function", py_function, METH_VARARGS, NULL},
                                          {"operator", py_operator, METH_VARARGS, NULL},
                                          {"mark", py_mark, METH_NOARGS, "Says to the library where the caller's code is."},

@@ -46,6 +46,7 @@ int changed_here(PyObject* value);
 extern PyObject *numbers, *changed; /* _convert's: {place: number}, and what stands there for one that changes */
 
 PyObject* py_mark(PyObject* self, PyObject* none);
+PyObject* py_mark_with(PyObject* self, PyObject* function);
 PyObject* py_set_own(PyObject* self, PyObject* handle);
 extern PyType_Spec now_spec; /* the class Now */
 /* Makes the names that are looked up; -1 with an exception. */

@@ -8,6 +8,7 @@ _Thread_local Here* here_;
 static PyObject *own, *name_back, *name_file, *name_waits, *name_last;
 static void** own_cell;
 static int own_waits;
+static PyObject* whole_stacks; /* _call._mark_stack where a context has the option positions=stack, else NULL */
 
 /* Puts an owned reference, or NULL, in the place of another. */
 void put(PyObject** place, PyObject* value) {
@@ -136,11 +137,31 @@ static struct File* file_of(PyObject* code) {
   return file;
 }
 
+PyObject* py_mark_with(PyObject* self, PyObject* function) {
+  (void)self;
+  put(&whole_stacks, function == Py_None ? NULL : Py_NewRef(function));
+  Py_RETURN_NONE;
+}
+
+/* Marks the frame and all around it if the context wants them: 1 if it does, 0 if not, -1 with an exception. */
+static int mark_stack(weft_context* context, PyObject* frame) {
+  PyObject* said = PyObject_CallFunction(whole_stacks, "KO", (unsigned long long)(uintptr_t)context,
+                                         frame == NULL ? Py_None : frame);
+  const int marked = said == Py_True;
+  if (said == NULL) return -1;
+  Py_DECREF(said);
+  return marked;
+}
+
 /* Says to the library where the caller's code is: the innermost frame that is not the package's. */
 int mark(weft_context* context) {
   PyObject* frame = (PyObject*)PyEval_GetFrame();
   struct File* file = NULL;
   weft_error* error;
+  if (whole_stacks != NULL) {
+    const int marked = mark_stack(context, frame);
+    if (marked != 0) return marked < 0 ? -1 : 0;
+  }
   Py_XINCREF(frame);
   while (frame != NULL) {
     PyObject *code = (PyObject*)PyFrame_GetCode((PyFrameObject*)frame), *outer;

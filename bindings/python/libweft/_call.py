@@ -79,6 +79,9 @@ def set_own(handle):
 _files = {}
 _frame = sys._getframe
 _position_mark = quick("weft_position_mark")
+_position_mark_stack = quick("weft_position_mark_stack")
+_MOST_FRAMES = 256  # of weft_position_mark_stack
+_stacked = set()  # Addresses of contexts whose option positions is "stack".
 
 
 def _file(name):
@@ -88,9 +91,49 @@ def _file(name):
     return found
 
 
+def keep_stacks(handle, whole):
+    """Says whether what is recorded into a context has all of Python's frames as its position, or the innermost one."""
+    (_stacked.add if whole else _stacked.discard)(handle.value)
+    if accelerator:
+        accelerator.mark_with(_mark_stack if _stacked else None)
+
+
+def _mark_stack(context, frame):
+    """Marks `frame` and those around it, the package's own left out. False where the context at this address wants one alone."""
+    if context not in _stacked:
+        return False
+    frames, texts = bytearray(), []
+    size = STRUCTS["weft_frame"][0]
+    while frame is not None and len(texts) < _MOST_FRAMES:
+        code = frame.f_code
+        file = (_files.get(code.co_filename) or _file(code.co_filename))[0]
+        if file is not None:
+            function = getattr(code, "co_qualname", code.co_name).encode("utf-8", "replace")
+            texts.append(
+                struct_of(
+                    "weft_frame",
+                    function=function,
+                    function_length=len(function),
+                    file=file,
+                    file_length=len(file),
+                    line=frame.f_lineno or 0,
+                )
+            )
+            frames += texts[-1].ljust(size, b"\0")
+        frame = frame.f_back
+    error = _position_mark_stack(c_void_p(context), bytes(frames), c_size_t(len(texts)))
+    if error:
+        _error_release(error)
+    return True
+
+
 def mark():
     """Says to the library where the caller's code is, and gives the context of this thread."""
     frame = _frame(2)
+    if _stacked:
+        context = now.context or start()
+        if _mark_stack(context.value, frame):
+            return context
     name = frame.f_code.co_filename
     try:
         file, size = _files[name]

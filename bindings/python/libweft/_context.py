@@ -63,6 +63,7 @@ class Context:
         if self.option("mode") != "lazy" or self.option("op_by_op") != "off":
             lazy, self._h = self._h, _WaitingHandle(self._h.value)
             lazy.value = None
+        _call.keep_stacks(self._h, self.option("positions") == "stack")
         del kept
 
     def __enter__(self):

@@ -36,11 +36,42 @@ static void typed_from_info(Typed* out, weft_tensor* handle, const weft_tensor_i
   memcpy(out->dims, info->dims, info->rank * sizeof(int64_t));
 }
 
+static PyObject* marks; /* changes under the GIL */
+
+/* mark_with(function or None): what marks the frames before each operation. */
+PyObject* mark_with(PyObject* self, PyObject* function) {
+  PyObject* before = marks;
+  (void)self;
+  __atomic_store_n(&marks, function == Py_None ? NULL : Py_NewRef(function), __ATOMIC_RELAXED);
+  Py_XDECREF(before);
+  Py_RETURN_NONE;
+}
+
+/* torch lets the GIL go before it calls a kernel. A mark that fails leaves the one before it. */
+void mark_frames(void) {
+  if (__atomic_load_n(&marks, __ATOMIC_RELAXED) == NULL) {
+    return;
+  }
+  PyGILState_STATE state = PyGILState_Ensure();
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  if (marks != NULL) {
+    PyObject* done = PyObject_CallNoArgs(marks);
+    if (done == NULL) {
+      PyErr_Clear();
+    }
+    Py_XDECREF(done);
+  }
+  PyErr_Restore(type, value, trace);
+  PyGILState_Release(state);
+}
+
 bool apply(const char* name, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
            int32_t device, Typed* out) {
   weft_tensor* handle = NULL;
   weft_tensor_info info;
   size_t count = 0;
+  mark_frames();
   weft_error* error = weft->op_apply_on(context, input_count > 0 ? NULL : devices[device], name, WEFT_STRLEN, inputs,
                                         input_count, attrs, attr_count, &handle, &info, 1, &count);
   if (!error_take(error, NULL)) {

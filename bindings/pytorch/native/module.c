@@ -223,6 +223,7 @@ static PyMethodDef methods[] = {
     {"load", load, METH_VARARGS, "Finds torch and Weft."},
     {"start", start, METH_VARARGS, "Makes the context."},
     {"stop", stop, METH_NOARGS, "Ends the context."},
+    {"mark_with", mark_with, METH_O, "What marks Python's frames before each operation, or None."},
     {"used", used, METH_NOARGS, "Whether the device was used."},
     {"alive", alive, METH_NOARGS, "How many tensors with memory of their own, and how many values, there are."},
     {"register", native_register, METH_VARARGS, "register(overload, kind, flags, operation): a kernel in C."},

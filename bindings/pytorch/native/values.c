@@ -275,6 +275,7 @@ static PyObject* op(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyO
   if (device < 0 || (size_t)device >= device_count) {
     return PyErr_Format(PyExc_RuntimeError, "xla:%d: there are %zu devices", device, device_count);
   }
+  mark_frames();
   weft_error* error = weft->op_apply_on(context, nargs > 1 ? NULL : devices[device], name, WEFT_STRLEN, inputs,
                                         (size_t)(nargs - 1), attrs, attr_count, outputs, infos, MAX_RESULTS, &count);
   return error_take(error, name) ? results(outputs, infos, count, device) : error_python();

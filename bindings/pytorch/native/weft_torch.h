@@ -158,6 +158,9 @@ bool view_is_number(PyObject* object);
 bool dense(int ndim, const int64_t* sizes, const int64_t* strides); /* without gaps, in order */
 bool view_read(const View* view, Typed* out);
 bool view_write(const View* view, const Typed* value, bool fresh); /* fresh: nobody else has the value's handle */
+/* Says where Python is to the library, if mark_with has given a function that does; called before an operation is recorded. */
+void mark_frames(void);
+PyObject* mark_with(PyObject* self, PyObject* function);
 bool apply(const char* name, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
            int32_t device, Typed* out);
 bool apply1(const char* name, const Typed* x, const weft_attr* attrs, size_t attr_count, Typed* out);

@@ -12,7 +12,7 @@ from . import _weft
 
 XRT_VARIABLES = ("XRT_TPU_CONFIG", "XRT_DEVICE_MAP", "XRT_WORKERS")
 # Variables of PyTorch/XLA that choose something this package has no part for yet.
-_WITHOUT_EFFECT = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_METRICS_SAMPLES", "XLA_METRICS_PERCENTILES")
+_WITHOUT_EFFECT = ("XLA_METRICS_SAMPLES", "XLA_METRICS_PERCENTILES")
 
 _KINDS = {"cpu": "CPU", "reference": "CPU", "tpu": "TPU", "gpu": "GPU", "cuda": "GPU", "rocm": "GPU"}
 

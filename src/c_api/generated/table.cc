@@ -297,6 +297,7 @@ const weft_api_v1 kApi = {
     weft_function_from_text,
     weft_program_compare,
     weft_optimizer_create,
+    weft_program_report,
 };
 
 struct Entry {
@@ -960,6 +961,7 @@ const Entry kProcs[] = {
     {"weft_prod_opts_init", reinterpret_cast<weft_proc>(weft_prod_opts_init)},
     {"weft_program_compare", reinterpret_cast<weft_proc>(weft_program_compare)},
     {"weft_program_list", reinterpret_cast<weft_proc>(weft_program_list)},
+    {"weft_program_report", reinterpret_cast<weft_proc>(weft_program_report)},
     {"weft_program_stats_init", reinterpret_cast<weft_proc>(weft_program_stats_init)},
     {"weft_program_text", reinterpret_cast<weft_proc>(weft_program_text)},
     {"weft_put", reinterpret_cast<weft_proc>(weft_put)},

@@ -10,24 +10,18 @@
 #include "src/ir/attr_text.h"
 #include "src/ir/location.h"
 #include "src/ir/op_def.h"
-#include "src/runtime/dtype.h"
+#include "src/stablehlo/hlo.h"
 
 namespace weft::lazy {
+
+using stablehlo::HloShape;
+
 namespace {
 
-// "f32[32,32]{1,0}", as HLO writes a dense row-major type.
-std::string Shape(const ir::Type& type) {
-  if (!type.is_tensor()) return "token";
-  std::vector<size_t> order;
-  for (size_t i = type.dims.size(); i > 0; --i) order.push_back(i - 1);
-  const std::string layout = order.empty() ? "" : absl::StrCat("{", absl::StrJoin(order, ","), "}");
-  return absl::StrCat(NameOf(type.dtype), "[", absl::StrJoin(type.dims, ","), "]", layout);
-}
-
 std::string Shapes(const ir::Node& node) {
-  if (node.results().size() == 1) return Shape(node.type(0));
+  if (node.results().size() == 1) return HloShape(node.type(0));
   return absl::StrCat(
-      "(", absl::StrJoin(node.results(), ", ", [](std::string* out, const ir::Type& type) { *out += Shape(type); }),
+      "(", absl::StrJoin(node.results(), ", ", [](std::string* out, const ir::Type& type) { *out += HloShape(type); }),
       ")");
 }
 
@@ -103,7 +97,7 @@ std::string GraphLines(const compiler::Trace& trace) {
   std::string text;
   for (size_t i = 0; i < trace.arguments.size(); ++i) {
     const compiler::Trace::Argument& argument = trace.arguments[i];
-    absl::StrAppend(&text, "%", i, " = ", Shape(argument.type()),
+    absl::StrAppend(&text, "%", i, " = ", HloShape(argument.type()),
                     " xla::", argument.words > 0 ? "scalar" : "device_data", "()",
                     argument.donated_to >= 0 ? absl::StrCat(", taken_over_by=", argument.donated_to) : "", "\n");
   }
@@ -121,7 +115,7 @@ std::string GraphLines(const compiler::Trace& trace) {
 std::string GraphDot(const compiler::Trace& trace, std::string_view name) {
   std::string text = absl::StrCat("digraph \"", OneLine(name, true), "\" {\n");
   for (size_t i = 0; i < trace.arguments.size(); ++i) {
-    absl::StrAppend(&text, "  n", i, " [shape=box, label=\"%", i, "\\n", Shape(trace.arguments[i].type()), "\"]\n");
+    absl::StrAppend(&text, "  n", i, " [shape=box, label=\"%", i, "\\n", HloShape(trace.arguments[i].type()), "\"]\n");
   }
   const std::vector<std::string> roots = Roots(trace);
   ForEachNode(trace, [&](size_t number, const ir::Node& node, const std::vector<std::string>& operands) {
@@ -146,9 +140,12 @@ void GraphFile::Write(const compiler::Trace& trace, std::string_view name, std::
   switch (format_) {
     case Format::kText: graph = GraphLines(trace); break;
     case Format::kDot: graph = GraphDot(trace, hash); break;
-    case Format::kStableHlo: {
+    case Format::kStableHlo:
+    case Format::kHlo: {
+      const bool hlo = format_ == Format::kHlo;
       absl::StatusOr<std::string> text =
-          compiler::StableHloText(compiler::BuildModule(trace), absl::AsciiStrToUpper(precision_));
+          compiler::StableHloText(compiler::BuildModule(trace), absl::AsciiStrToUpper(precision_), hlo);
+      if (hlo && text.ok()) text = stablehlo::HloText(*text);
       graph = text.ok() ? *std::move(text) : absl::StrCat("// not written: ", text.status().message(), "\n");
       break;
     }

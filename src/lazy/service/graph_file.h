@@ -19,7 +19,7 @@ std::string GraphDot(const compiler::Trace& trace, std::string_view name);
 // Thread rule: as LineFile's.
 class GraphFile {
  public:
-  enum class Format : uint8_t { kText, kDot, kStableHlo };
+  enum class Format : uint8_t { kText, kDot, kStableHlo, kHlo };
   GraphFile(std::shared_ptr<LineFile> file, Format format, std::string precision)
       : file_(std::move(file)), format_(format), precision_(std::move(precision)) {}
   // Writes the graph that is about to be launched: `name` says why, `hash` is the program's key, `at` is the caller's position.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <string_view>
 
 #include "src/c_api/dlpack.h"
 #include "tests/fuzz/abi_fuzz/fuzz.h"
@@ -635,6 +637,27 @@ void Call_weft_position_mark_stack(Fuzz& f) {
   }
   f.Enter();
   f.Leave(weft_position_mark_stack(ctx, frames, count));
+}
+
+// The key of a program that the context has in memory, mostly: by chance none is right.
+void Call_weft_program_report(Fuzz& f) {
+  auto* const ctx = f.Handle<weft_context>(false);
+  const Text drawn = f.DrawText(Words::kKeys);
+  char key[16];
+  weft_blob* list = nullptr;
+  bool known = false;
+  if (!f.Wrong() && f.Helped(weft_program_list(ctx, &list))) {
+    const std::string_view text(static_cast<const char*>(weft_blob_data(list)), weft_blob_size(list));
+    constexpr std::string_view kBefore = "\"key\": \"";
+    const size_t at = text.find(kBefore);
+    known = at != std::string_view::npos && at + kBefore.size() + sizeof key <= text.size();
+    if (known) std::memcpy(key, text.data() + at + kBefore.size(), sizeof key);
+    weft_blob_release(list);
+  }
+  const auto format = static_cast<weft_text_format>(f.OneOf({0, 1, 2, 3, 4, 5, 6, 7}));
+  auto* const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (f.Leave(weft_program_report(ctx, known ? key : drawn.data, known ? sizeof key : drawn.length, format, out))) f.Keep(out);
 }
 
 // Jobs of one, or of numbers that make none: of others it would wait for processes that never come.

@@ -54,9 +54,9 @@ class Context(unittest.TestCase):
         self.assertIn("PJRT_DEVICE: 'ABACUS' is not one of CPU, TPU", done.stderr)
 
     def test_variables_without_effect_are_said_once(self):
-        done = support.run(BEGIN + "xm.xla_device()\n", XLA_IR_DEBUG="1", XLA_METRICS_SAMPLES="10")
+        done = support.run(BEGIN + "xm.xla_device()\n", XLA_METRICS_PERCENTILES="0.5", XLA_METRICS_SAMPLES="10")
         support.check(self, done)
-        for name in ("XLA_IR_DEBUG", "XLA_METRICS_SAMPLES"):
+        for name in ("XLA_METRICS_PERCENTILES", "XLA_METRICS_SAMPLES"):
             self.assertEqual(done.stderr.count(f"{name} is set, and has no effect yet"), 1, done.stderr)
 
     def test_op_by_op(self):
@@ -81,6 +81,24 @@ class Context(unittest.TestCase):
             support.check(self, support.run(work, XLA_SAVE_TENSORS_FILE=path + ".dot", XLA_SAVE_TENSORS_FMT="dot"))
             with open(path + ".dot") as file:
                 self.assertIn("digraph ", file.read())
+
+    def test_graphs_name_python_s_frames(self):
+        """XLA_IR_DEBUG and XLA_HLO_DEBUG keep the stack of each operation; HLO text has its innermost line as metadata."""
+        work = BEGIN + ("def inner(x):\n    return x.tanh()\ndef outer(x):\n    return inner(x)\n"
+                        "y = outer(torch.rand(4, device=d))\ntorch_xla.sync(wait=True)\n")
+        at = work[:work.index("return x.tanh()")].count("\n") + 1
+        with tempfile.TemporaryDirectory() as folder:
+            for name, form, wanted in (
+                    ("XLA_IR_DEBUG", "text", rf"TensorsGraphInfo:\n  inner \(.*:{at}\)\n  outer \(.*:{at + 2}\)\n  <module> \(.*:{at + 3}\)\n"),
+                    ("XLA_HLO_DEBUG", "hlo", rf"tanh\(%v\d+\), metadata={{op_type=\"tanh\" op_name=\"tanh\" source_file=\".*\" source_line={at}}}\n")):
+                path = os.path.join(folder, form)
+                support.check(self, support.run(work, XLA_SAVE_TENSORS_FILE=path, XLA_SAVE_TENSORS_FMT=form, **{name: "1"}))
+                with open(path) as file:
+                    self.assertRegex(file.read(), wanted)
+            path = os.path.join(folder, "none")
+            support.check(self, support.run(work, XLA_SAVE_TENSORS_FILE=path))
+            with open(path) as file:
+                self.assertNotIn("inner", file.read())
 
     def test_bfloat16_modes(self):
         """The tensor still says f32 and holds fewer digits."""

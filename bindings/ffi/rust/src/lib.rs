@@ -4135,6 +4135,7 @@ pub struct weft_api_v1 {
     pub function_from_text: Option<unsafe extern "C" fn(ctx: *mut weft_context, text: *const c_char, length: usize, out: *mut *mut weft_function) -> *mut weft_error>,
     pub program_compare: Option<unsafe extern "C" fn(ctx: *mut weft_context, before_path: *const c_char, before_path_length: usize, now_path: *const c_char, now_path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
     pub optimizer_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, params: *const *mut weft_tensor, count: usize, options: *const weft_optimizer_options, out: *mut *mut weft_optimizer) -> *mut weft_error>,
+    pub program_report: Option<unsafe extern "C" fn(ctx: *mut weft_context, key: *const c_char, key_length: usize, format: weft_text_format, out: *mut *mut weft_blob) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -4362,6 +4363,7 @@ extern "C" {
     pub fn weft_position_mark(ctx: *mut weft_context, file: *const c_char, length: usize, line: i32) -> *mut weft_error;
     pub fn weft_position_mark_stack(ctx: *mut weft_context, frames: *const weft_frame, count: usize) -> *mut weft_error;
     pub fn weft_program_list(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_program_report(ctx: *mut weft_context, key: *const c_char, key_length: usize, format: weft_text_format, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_compiles_settled(ctx: *mut weft_context, settled: i32) -> *mut weft_error;
     pub fn weft_memory_report(device: *mut weft_device, format: weft_memory_format, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_idx_read(ctx: *mut weft_context, path: *const c_char, path_length: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;

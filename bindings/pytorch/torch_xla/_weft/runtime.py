@@ -118,6 +118,8 @@ def ensure():
             _addresses.extend(made)
             if _random_state:
                 set_random_state(*_random_state.pop())
+            from . import positions
+            positions.start()
 
 
 def of_a_parent():

@@ -2233,6 +2233,7 @@ void Call_weft_span_end(Fuzz& f);
 void Call_weft_position_mark(Fuzz& f);
 void Call_weft_position_mark_stack(Fuzz& f);
 void Call_weft_program_list(Fuzz& f);
+void Call_weft_program_report(Fuzz& f);
 void Call_weft_compiles_settled(Fuzz& f);
 void Call_weft_memory_report(Fuzz& f);
 void Call_weft_idx_read(Fuzz& f);
@@ -3161,6 +3162,7 @@ extern const Function kFunctions[] = {
     {"weft_position_mark", Call_weft_position_mark, 0x308u, false, true, 1, nullptr},
     {"weft_position_mark_stack", Call_weft_position_mark_stack, 0x308u, false, true, 1, nullptr},
     {"weft_program_list", Call_weft_program_list, 0x308u, false, true, 5, nullptr},
+    {"weft_program_report", Call_weft_program_report, 0x1328u, false, true, 1, nullptr},
     {"weft_compiles_settled", Call_weft_compiles_settled, 0x308u, false, true, 20, nullptr},
     {"weft_memory_report", Call_weft_memory_report, 0x308u, false, true, 5, nullptr},
     {"weft_idx_read", Call_weft_idx_read, 0x83AAu, true, true, 10, nullptr},
@@ -3865,6 +3867,6 @@ extern const Function kFunctions[] = {
     {"weft_amp_non_finite_check_and_unscale", Call_weft_amp_non_finite_check_and_unscale, 0x30Au, false, true, 1, &kOps[399]},
     {"weft_amp_update_scale", Call_weft_amp_update_scale, 0x130Au, false, true, 1, &kOps[400]},
 };
-extern const size_t kFunctionCount = 926;
+extern const size_t kFunctionCount = 927;
 
 }  // namespace weft::fuzz
